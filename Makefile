@@ -1,0 +1,27 @@
+.PHONY: help setup build demo test lint check clean
+.DEFAULT_GOAL := help
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Install what is missing: redis-server, Postgres, cargo-nextest (starts no daemon)
+	@scripts/setup
+
+build: ## Build target/release/dispatchq
+	cargo build --release -p dispatchq
+
+demo: setup build ## Replay a built-in sample of orders, print what happened, end
+	target/release/dispatchq replay --sample
+
+test: setup ## Run every test, on private Redis and Postgres servers
+	cargo nextest run --workspace
+	cargo test --doc --workspace
+
+lint: ## Check formatting and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+check: lint test ## All that a change must pass
+
+clean: ## Remove what was built; data that `dev` keeps in .dispatchq stays
+	cargo clean

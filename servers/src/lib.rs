@@ -1,0 +1,32 @@
+//! Private servers on free loopback ports: a redis-server and a Postgres that belong to this process.
+//!
+//! `dev`, `replay`, the benchmarks and the tests start their own instead of asking for a running one. [`Redis`] and
+//! [`Postgres`] share one life: `start` (throw-away data) or `start_in` (data kept in a directory), then `stop`, `kill`
+//! and `restart` as often as a test likes, and dropping ends the process and removes throw-away data. `detach` leaves
+//! the server running instead.
+//!
+//! Layout:
+//! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean;
+//! - `server`: the life both share, from a free port to the last log lines of one that would not start;
+//! - `process`: one child process, ended by pid and always reaped;
+//! - `watchdog`: ends the server when this process is killed and can no longer do it;
+//! - `home`: the directory with its data, log and lock;
+//! - `programs`, `ports`, `account`: where the binaries are, which port is free, and whom Postgres runs as under root.
+//!
+//! Nothing here writes outside a server's own directory, ends a process it did not start, or listens beyond loopback.
+
+mod account;
+mod error;
+mod home;
+mod ports;
+pub mod postgres;
+mod process;
+mod programs;
+pub mod redis;
+mod server;
+mod watchdog;
+
+pub use error::ServerError;
+pub use postgres::Postgres;
+pub use redis::Redis;
+pub use server::Detached;
