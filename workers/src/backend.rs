@@ -1,0 +1,186 @@
+//! The supervisor's jobs as an apalis backend, its results as an apalis layer.
+//!
+//! The backend never fails, for an error would end the worker, and it is `Ephemeral`, for a `Durable` one decodes by
+//! itself and one payload that does not decode would end the worker too. The layer wraps outside of all others, so it
+//! also sees what panicked or was aborted.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use apalis_core::{
+    backend::{Backend, BackendConfig, finalize::Ephemeral},
+    error::BoxDynError,
+    task::{Task, into_response::IntoResponse, task_id::TaskId},
+    worker::context::WorkerContext,
+};
+use tokio::sync::mpsc;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    outcome::Outcome,
+    supervisor::{Finished, Supervisor, Work},
+};
+
+/// The jobs of one queue, from the supervisor's channel.
+pub(crate) struct QueueBackend {
+    pub(crate) supervisor: Arc<Supervisor>,
+    pub(crate) jobs: mpsc::UnboundedReceiver<Work>,
+    pub(crate) results: mpsc::UnboundedSender<Finished>,
+}
+
+impl std::fmt::Debug for QueueBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueBackend").finish_non_exhaustive()
+    }
+}
+
+impl Backend for QueueBackend {
+    type Task = Task<Work>;
+    type Error = Infallible;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Option<Result<Self::Task, Self::Error>>> {
+        loop {
+            match ready!(self.jobs.poll_recv(cx)) {
+                Some(work) if self.supervisor.hand.start(work.ticket) => return Poll::Ready(Some(Ok(Task::new(work)))),
+                // Handed back by a drain.
+                Some(_) => {}
+                // A closed channel does not end a worker; `stop` does, and wakes it.
+                None => return Poll::Pending,
+            }
+        }
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BackendConfig for QueueBackend {
+    type Args = Work;
+    type Id = TaskId;
+    type Kind = Ephemeral;
+    type Config = ();
+    type Layer = ResultLayer;
+
+    fn config(&self) -> &() {
+        &()
+    }
+
+    fn middleware(&mut self, _: &mut WorkerContext) -> ResultLayer {
+        ResultLayer { results: self.results.clone() }
+    }
+}
+
+impl IntoResponse for Outcome {
+    type Output = Self;
+
+    fn into_response(self) -> Result<Self, BoxDynError> {
+        Ok(self)
+    }
+}
+
+/// Sends every job's outcome to the supervisor.
+#[derive(Debug, Clone)]
+pub(crate) struct ResultLayer {
+    results: mpsc::UnboundedSender<Finished>,
+}
+
+impl<S> Layer<S> for ResultLayer {
+    type Service = ResultService<S>;
+
+    fn layer(&self, inner: S) -> ResultService<S> {
+        ResultService { inner, results: self.results.clone() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ResultService<S> {
+    inner: S,
+    results: mpsc::UnboundedSender<Finished>,
+}
+
+impl<S> Service<Task<Work>> for ResultService<S>
+where
+    S: Service<Task<Work>, Response = Outcome>,
+    S::Error: Into<BoxDynError>,
+    S::Future: Send + 'static,
+{
+    type Response = ();
+    type Error = BoxDynError;
+    type Future = Pin<Box<dyn Future<Output = Result<(), BoxDynError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxDynError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, task: Task<Work>) -> Self::Future {
+        let work = task.args.clone();
+        let results = self.results.clone();
+        let begun = Instant::now();
+        let run = self.inner.call(task);
+        Box::pin(async move {
+            let outcome = match run.await {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    let error = error.into();
+                    if error.is::<Aborted>() {
+                        // The drain hands the job back.
+                        return Ok(());
+                    }
+                    Outcome::Retry(error.to_string())
+                }
+            };
+            // Nobody listens any more once the drain is over; the job is handed back by then.
+            let _ = results.send(Finished { work, outcome, duration: begun.elapsed() });
+            Ok(())
+        })
+    }
+}
+
+/// The drain did not wait for this handler.
+#[derive(Debug, thiserror::Error)]
+#[error("aborted by the drain")]
+pub(crate) struct Aborted;
+
+/// A handler's panic.
+#[derive(Debug, thiserror::Error)]
+#[error("panicked: {0}")]
+pub(crate) struct Panicked(String);
+
+impl Panicked {
+    pub(crate) fn new(payload: &Box<dyn std::any::Any + Send>) -> Self {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        Self(text.unwrap_or("without a message").to_owned())
+    }
+}
+
+/// Runs handlers as tasks of their own, and can abort them all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Handlers {
+    pub(crate) tasks: TaskTracker,
+    pub(crate) abort: CancellationToken,
+}
+
+impl Handlers {
+    /// The executor for apalis' `parallelize`.
+    pub(crate) fn spawn<F>(&self, handler: F) -> impl Future<Output = Result<F::Output, BoxDynError>> + Send + use<F>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let task = self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(handler));
+        async move { task.await?.ok_or_else(|| Aborted.into()) }
+    }
+}

@@ -1,0 +1,40 @@
+//! A switch with which a process keeps its workers from taking jobs, as while its database is not ready.
+
+use tokio::sync::watch;
+
+/// Open or closed. Clones are the same gate.
+///
+/// While closed, workers take nothing; what they hold they perform, renew and settle as usual.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    open: watch::Sender<bool>,
+}
+
+impl Gate {
+    pub fn open() -> Self {
+        Self { open: watch::Sender::new(true) }
+    }
+
+    pub fn closed() -> Self {
+        Self { open: watch::Sender::new(false) }
+    }
+
+    /// Opens or closes the gate. Answers whether that changed anything.
+    pub fn set_open(&self, open: bool) -> bool {
+        self.open.send_if_modified(|is_open| std::mem::replace(is_open, open) != open)
+    }
+
+    pub fn is_open(&self) -> bool {
+        *self.open.borrow()
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+        self.open.subscribe()
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::open()
+    }
+}

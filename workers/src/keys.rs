@@ -1,0 +1,116 @@
+//! Every Redis key of the engine, with its type and lifetime.
+//!
+//! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, on Redis Cluster too.
+//! A job's id is in at most one of `due`, `leased` and `dead` of its queue.
+
+/// The keys of one shard.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    tag: String,
+}
+
+impl Keys {
+    /// How many keys [`fixed`](Self::fixed) has: the scripts find the queues' keys behind them.
+    const FIXED: usize = 6;
+
+    /// Shard 0, the only one so far.
+    pub fn new() -> Self {
+        Self { tag: "{dq:0}".to_owned() }
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}:{name}", self.tag)
+    }
+
+    /// zset, job id -> due in ms: delayed and ready jobs alike. A member goes when the job is leased.
+    pub fn due(&self, queue: &str) -> String {
+        self.key(&format!("due:{queue}"))
+    }
+
+    /// zset, job id -> lease expiry in ms. A member goes when the lease is settled, released or rescued.
+    pub fn leased(&self, queue: &str) -> String {
+        self.key(&format!("leased:{queue}"))
+    }
+
+    /// zset, job id -> time of death in ms. A member stays until an operator requeues or discards it.
+    pub fn dead_of(&self, queue: &str) -> String {
+        self.key(&format!("dead:{queue}"))
+    }
+
+    /// hash, leased job id -> `token due again`; `again` is `-` or the earliest due wanted while leased. Lives as long
+    /// as the member of `leased`.
+    pub fn leases(&self) -> String {
+        self.key("leases")
+    }
+
+    /// hash, job id -> envelope `{"v":1,"payload":..}`, only for jobs with a payload. Goes with the job.
+    pub fn jobs(&self) -> String {
+        self.key("jobs")
+    }
+
+    /// hash, job id -> `failed lost`, only when one is not 0. Goes with the job.
+    pub fn tries(&self) -> String {
+        self.key("tries")
+    }
+
+    /// hash, dead job id -> JSON `{queue,error,failed,lost,due_ms,died_ms,payload}`. Lives as long as the member of the
+    /// queue's dead zset.
+    pub fn dead(&self) -> String {
+        self.key("dead")
+    }
+
+    /// set of paused queues. No expiry.
+    pub fn paused(&self) -> String {
+        self.key("paused")
+    }
+
+    /// string `run_id uuid`: proof that this Redis still holds our data. No expiry; only a flush removes it.
+    pub fn epoch(&self) -> String {
+        self.key("epoch")
+    }
+
+    /// string: the marker of the rebuild under way. Removed when it finishes, expires after an hour.
+    pub fn rebuilding(&self) -> String {
+        self.key("rebuilding")
+    }
+
+    /// zset, replica -> last heartbeat in ms. A replica not seen for 60 s is pruned by the next heartbeat.
+    pub fn workers(&self) -> String {
+        self.key("workers")
+    }
+
+    /// hash, replica -> JSON about it. Pruned together with `workers`.
+    pub fn worker_info(&self) -> String {
+        self.key("worker_info")
+    }
+
+    /// hash, lateness bucket in ms -> jobs, and `max`: the lateness of all jobs of one hour, counted from 1970. Expires
+    /// after 25 h.
+    pub fn lateness(&self, hour: u64) -> String {
+        self.key(&format!("lateness:{hour}"))
+    }
+
+    /// pub/sub channel, message = queue: its head now is due earlier than any worker may have planned for.
+    pub fn wake_channel(&self) -> String {
+        self.key("wake")
+    }
+
+    fn fixed(&self) -> [String; Self::FIXED] {
+        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch()]
+    }
+
+    /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then three per queue.
+    pub(crate) fn of_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut keys = self.fixed().to_vec();
+        for queue in queues {
+            keys.extend([self.due(queue), self.leased(queue), self.dead_of(queue)]);
+        }
+        keys
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,39 @@
+//! A durable queue of delayed jobs on Redis, and the runtime that performs them.
+//!
+//! Knows nothing of orders: it moves [`JobId`]s from *due* to *leased* to settled, and calls the handler registered for
+//! a job's kind. A job runs at least once and never early; whatever dies, it runs again.
+//!
+//! # Layout
+//!
+//! * [`job`]: what a job is: its id, its queue, its payload, and [`NewJob`], the request to have it run.
+//! * [`outcome`]: what a handler answers: done, snooze, retry, dead.
+//! * [`retry`]: backoff with jitter, pure.
+//! * `keys`: every Redis key, with its type and lifetime.
+//! * `scripts/`: the Lua scripts; each moves jobs between states in one atomic, bounded step.
+//! * [`store`]: the scripts as Rust calls, their answers as enums. All Redis I/O of the engine is here.
+//! * [`registry`]: job kind -> typed handler.
+//! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
+//! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
+//! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
+//! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
+
+pub mod gate;
+pub mod job;
+pub mod outcome;
+pub mod registry;
+pub mod retry;
+pub mod runtime;
+pub mod store;
+
+mod backend;
+mod keys;
+mod supervisor;
+
+pub use gate::Gate;
+pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob};
+pub use keys::Keys;
+pub use outcome::Outcome;
+pub use registry::Registry;
+pub use retry::RetryPolicy;
+pub use runtime::{RunSummary, Runtime, RuntimeError};
+pub use store::{Clock, Leased, RedisConfig, Settle, Store, StoreError, Token};

@@ -1,0 +1,329 @@
+//! Puts supervisor and apalis workers together, and takes them apart again without losing a job.
+//!
+//! A drain: take nothing more; hand back what has not begun; wait for what runs; abort what is left; write the last
+//! results; hand back the rest, no try spent.
+
+use std::{
+    any::Any,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, atomic::AtomicU64},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use apalis::layers::catch_panic::CatchPanicLayer;
+use apalis_core::{
+    error::{BoxDynError, WorkerError},
+    worker::{builder::WorkerBuilder, context::WorkerContext, ext::parallelize::ParallelizeExt},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    backend::{Handlers, Panicked, QueueBackend},
+    gate::Gate,
+    job::JobId,
+    registry::Registry,
+    store::{LatenessCounts, Store, WorkerInfo},
+    supervisor::{Counts, Finished, Hand, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
+};
+
+/// What an aborted handler may take until its next await, and a stopped worker until its end.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
+
+/// A worker process being set up.
+pub struct Runtime {
+    store: Store,
+    registry: Registry,
+    queues: Vec<(&'static str, usize)>,
+    name: Option<String>,
+    gate: Gate,
+    on_missing_epoch: Option<Arc<Notify>>,
+    on_dead: Option<OnDead>,
+    grace: Duration,
+}
+
+/// Why a run could not begin, or ended by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RuntimeError {
+    #[error("no queue to work on: give at least one, with a concurrency above 0")]
+    NoQueues,
+    #[error("queue {0} is given twice")]
+    QueueTwice(&'static str),
+    #[error("the worker of a queue ended by itself: {0}")]
+    WorkerEnded(String),
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Results written.
+    pub settled: u64,
+    /// Results refused because the lease was lost.
+    pub refused: u64,
+    /// Jobs handed back by the drain.
+    pub released: u64,
+}
+
+impl Runtime {
+    pub fn new(store: Store, registry: Registry) -> Self {
+        Self {
+            store,
+            registry,
+            queues: Vec::new(),
+            name: None,
+            gate: Gate::open(),
+            on_missing_epoch: None,
+            on_dead: None,
+            grace: Duration::from_secs(20),
+        }
+    }
+
+    /// The queues to work on, each with the number of its jobs performed at once.
+    #[must_use]
+    pub fn queues(mut self, queues: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
+        self.queues = queues.into_iter().filter(|(_, concurrency)| *concurrency > 0).collect();
+        self
+    }
+
+    /// The replica's name among the workers; `host-pid-boot` by default.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// While this gate is closed, nothing is taken.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
+    /// Notified whenever a take finds that Redis does not hold our data.
+    #[must_use]
+    pub fn on_missing_epoch(mut self, notify: Arc<Notify>) -> Self {
+        self.on_missing_epoch = Some(notify);
+        self
+    }
+
+    /// Called with each job that died in this process' hands, and why. Must not block.
+    #[must_use]
+    pub fn on_dead(mut self, hook: impl Fn(&JobId, &str) + Send + Sync + 'static) -> Self {
+        self.on_dead = Some(Arc::new(hook));
+        self
+    }
+
+    /// How long a drain waits for running handlers; 20 s by default.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Performs jobs until `stop` is cancelled, then drains.
+    ///
+    /// Redis may come and go meanwhile. Do not drop the future: jobs in hand would wait for their leases to expire.
+    pub async fn run(self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
+        if self.queues.is_empty() {
+            return Err(RuntimeError::NoQueues);
+        }
+        for (position, (queue, _)) in self.queues.iter().enumerate() {
+            if self.queues[..position].iter().any(|(earlier, _)| earlier == queue) {
+                return Err(RuntimeError::QueueTwice(queue));
+            }
+        }
+        Run::start(self, &stop).until_drained(stop).await
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("queues", &self.queues)
+            .field("registry", &self.registry)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Everything that runs.
+struct Run {
+    supervisor: Arc<Supervisor>,
+    handlers: Handlers,
+    workers: Vec<(WorkerContext, JoinHandle<()>)>,
+    /// One message: a worker ended though nobody told it to.
+    ended: mpsc::Receiver<String>,
+    taker: JoinHandle<()>,
+    settler: JoinHandle<()>,
+    keeper: JoinHandle<()>,
+    flush: CancellationToken,
+    stop_keeper: CancellationToken,
+    grace: Duration,
+}
+
+impl Run {
+    fn start(runtime: Runtime, stop: &CancellationToken) -> Self {
+        let grace = runtime.grace;
+        let supervisor = Arc::new(supervisor(runtime));
+        let handlers = Handlers::default();
+        let (results, finished) = mpsc::unbounded_channel();
+        let (unreadable, unread) = mpsc::unbounded_channel();
+        let (ending, ended) = mpsc::channel(1);
+
+        let mut channels = Vec::new();
+        let mut workers = Vec::new();
+        for (queue, _) in supervisor.hand.permits() {
+            let (channel, jobs) = mpsc::unbounded_channel::<Work>();
+            channels.push(channel);
+            workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
+        }
+        let stop_taking = stop.child_token();
+        let taker = tokio::spawn({
+            let supervisor = supervisor.clone();
+            async move { Taker::new(&supervisor, channels, unreadable).run(stop_taking).await }
+        });
+        let flush = CancellationToken::new();
+        let settler = tokio::spawn({
+            let (supervisor, flush) = (supervisor.clone(), flush.clone());
+            async move { settle::run(&supervisor, finished, unread, flush).await }
+        });
+        let stop_keeper = CancellationToken::new();
+        let keeper = tokio::spawn({
+            let (supervisor, stop) = (supervisor.clone(), stop_keeper.clone());
+            async move { lease::run(&supervisor, stop).await }
+        });
+        info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "the worker is running");
+        Self { supervisor, handlers, workers, ended, taker, settler, keeper, flush, stop_keeper, grace }
+    }
+
+    async fn until_drained(mut self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
+        let failure = tokio::select! {
+            () = stop.cancelled() => None,
+            Some(reason) = self.ended.recv() => Some(RuntimeError::WorkerEnded(reason)),
+        };
+        let supervisor = self.supervisor.clone();
+        stop.cancel();
+        let _ = self.taker.await;
+        lease::release(&supervisor, supervisor.hand.take_waiting()).await;
+        info!(in_hand = supervisor.hand.len(), "draining: the worker takes no more jobs and finishes those that run");
+        if tokio::time::timeout(self.grace, supervisor.hand.emptied()).await.is_err() {
+            warn!(jobs = supervisor.hand.len(), "the grace period is over: running jobs are aborted and handed back");
+        }
+
+        self.handlers.abort.cancel();
+        self.handlers.tasks.close();
+        let _ = tokio::time::timeout(STOP_WITHIN, self.handlers.tasks.wait()).await;
+        for (context, _) in &self.workers {
+            let _ = context.stop();
+        }
+        for (_, mut worker) in self.workers {
+            if tokio::time::timeout(STOP_WITHIN, &mut worker).await.is_err() {
+                worker.abort();
+            }
+        }
+        self.flush.cancel();
+        let _ = self.settler.await;
+        lease::release(&supervisor, supervisor.hand.take_all()).await;
+        self.stop_keeper.cancel();
+        let _ = self.keeper.await;
+        lease::beat(&supervisor, false).await;
+
+        let summary = summary(&supervisor.counts);
+        info!(
+            settled = summary.settled,
+            refused = summary.refused,
+            released = summary.released,
+            "the worker has drained"
+        );
+        failure.map_or(Ok(summary), Err)
+    }
+}
+
+/// Starts the apalis worker of one queue.
+///
+/// In apalis the layer added first is the outermost: handlers are spawned, and a panic is caught inside of the task.
+fn start_worker(
+    supervisor: &Arc<Supervisor>,
+    handlers: &Handlers,
+    queue: &'static str,
+    jobs: mpsc::UnboundedReceiver<Work>,
+    results: mpsc::UnboundedSender<Finished>,
+    ending: mpsc::Sender<String>,
+) -> (WorkerContext, JoinHandle<()>) {
+    let context = WorkerContext::new(queue);
+    let backend = QueueBackend { supervisor: supervisor.clone(), jobs, results };
+    let registry = Arc::new(supervisor.registry.clone());
+    let worker = WorkerBuilder::new(context.clone())
+        .backend(backend)
+        .parallelize(executor(handlers.clone()))
+        .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn Any + Send>) -> Panicked))
+        .build(move |work: Work| {
+            let registry = registry.clone();
+            async move { registry.perform(work.leased.delivery).await }
+        });
+    let run: Pin<Box<dyn Future<Output = Result<(), WorkerError>> + Send>> = Box::pin(worker.run());
+    let task = tokio::spawn({
+        let context = context.clone();
+        async move {
+            let ended = run.await;
+            if !context.is_stopped() || ended.is_err() {
+                let _ = ending.try_send(format!("{queue}: {ended:?}"));
+            }
+        }
+    });
+    (context, task)
+}
+
+type Spawned<T> = Pin<Box<dyn Future<Output = Result<T, BoxDynError>> + Send>>;
+
+fn executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    move |handler| Box::pin(handlers.spawn(handler))
+}
+
+fn supervisor(runtime: Runtime) -> Supervisor {
+    let boot = format!("{:016x}", rand::random::<u64>());
+    let host = host_name();
+    let pid = std::process::id();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let info = WorkerInfo {
+        host: host.clone(),
+        pid,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        queues: runtime.queues.iter().map(|(queue, _)| (*queue).to_owned()).collect(),
+        in_hand: 0,
+        started_ms: u64::try_from(started.as_millis()).unwrap_or_default(),
+    };
+    Supervisor {
+        hand: Hand::new(&runtime.queues),
+        store: runtime.store,
+        registry: runtime.registry,
+        gate: runtime.gate,
+        outage: Outage::default(),
+        replica: runtime.name.unwrap_or_else(|| format!("{host}-{pid}-{boot}")),
+        boot,
+        info,
+        on_missing_epoch: runtime.on_missing_epoch,
+        on_dead: runtime.on_dead,
+        lateness: Mutex::new(LatenessCounts::default()),
+        now_ms: AtomicU64::new(0),
+        counts: Counts::default(),
+    }
+}
+
+fn summary(counts: &Counts) -> RunSummary {
+    let read = |counter: &AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
+    RunSummary { settled: read(&counts.settled), refused: read(&counts.refused), released: read(&counts.released) }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    name.ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "worker".to_owned())
+}

@@ -1,0 +1,11 @@
+-- Writes the epoch after a rebuild, but only if nothing was flushed since the rebuild began.
+--
+-- KEYS    1 rebuilding, 2 epoch
+-- ARGV    1 the marker set when the rebuild began, 2 the epoch
+-- RETURNS 1 written, 0 the marker no longer stands: rebuild again
+-- BOUND   constant
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[2], ARGV[2])
+redis.call('DEL', KEYS[1])
+return 1

@@ -1,0 +1,36 @@
+-- One sign of life of one worker process, with the lateness it has seen since the last one.
+--
+-- KEYS    1 workers, 2 worker_info, 3 lateness of the hour
+-- ARGV    1 now in ms (empty: this server's clock), 2 replica, 3 its info as JSON, or '' when it leaves,
+--         4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
+-- RETURNS number of replicas pruned because they were not seen for 60 s
+-- BOUND   100 prunings; the caller's buckets, at most some 1,000
+
+local UNSEEN_MS, PRUNINGS, KEEP_SECS = 60000, 100, 25 * 3600
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+if ARGV[3] == '' then
+  redis.call('ZREM', KEYS[1], ARGV[2])
+  redis.call('HDEL', KEYS[2], ARGV[2])
+else
+  redis.call('ZADD', KEYS[1], now, ARGV[2])
+  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+end
+
+if #ARGV > 4 then
+  for at = 5, #ARGV, 2 do redis.call('HINCRBY', KEYS[3], ARGV[at], ARGV[at + 1]) end
+  local max = tonumber(redis.call('HGET', KEYS[3], 'max') or '-1')
+  if tonumber(ARGV[4]) > max then redis.call('HSET', KEYS[3], 'max', ARGV[4]) end
+  redis.call('EXPIRE', KEYS[3], KEEP_SECS)
+end
+
+local unseen = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - UNSEEN_MS, 'LIMIT', 0, PRUNINGS)
+for _, replica in ipairs(unseen) do
+  redis.call('ZREM', KEYS[1], replica)
+  redis.call('HDEL', KEYS[2], replica)
+end
+return #unseen

@@ -1,0 +1,43 @@
+-- Inserting jobs, for enqueue and for the follow-ups of settle; prepended after lib.lua.
+--
+-- The rule: absent -> insert; due -> keep the earlier; leased -> record `again`, the earliest wanted due; dead -> leave.
+
+local INSERTED, MOVED, KEPT, AGAIN, IS_DEAD = 1, 2, 3, 4, 5
+
+-- `items` is a list of {q, id, due, envelope or ''}; answers one code per item.
+local function insert_all(items)
+  local ids = {}
+  for i = 1, #items do ids[i] = items[i][2] end
+  local leases = hash_values(LEASES, ids)
+  local dead = redis.call('HLEN', DEAD) > 0 and hash_values(DEAD, ids) or {}
+
+  local heads, earliest = {}, {}
+  local codes = {}
+  for i = 1, #items do
+    local q, id, due, envelope = items[i][1], items[i][2], items[i][3], items[i][4]
+    if dead[i] then
+      codes[i] = IS_DEAD
+    elseif leases[i] then
+      -- Read again: the same id may stand twice in one batch.
+      local token, lease_due, again = parse_lease(redis.call('HGET', LEASES, id))
+      if not again or due < again then
+        redis.call('HSET', LEASES, id, token .. ' ' .. whole(lease_due) .. ' ' .. whole(due))
+      end
+      codes[i] = AGAIN
+    else
+      if not heads[q] then heads[q], earliest[q] = head_due(q), math.huge end
+      if redis.call('ZADD', due_key(q), 'NX', due, id) == 1 then
+        if envelope ~= '' then redis.call('HSET', JOBS, id, envelope) end
+        codes[i] = INSERTED
+      elseif redis.call('ZADD', due_key(q), 'LT', 'CH', due, id) == 1 then
+        codes[i] = MOVED
+      else
+        codes[i] = KEPT
+      end
+      if codes[i] ~= KEPT then earliest[q] = math.min(earliest[q], due) end
+    end
+  end
+
+  for q, due in pairs(earliest) do wake_if_new_head(q, due, heads[q]) end
+  return codes
+end

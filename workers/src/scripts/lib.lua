@@ -1,0 +1,117 @@
+-- What the job scripts share; prepended to each of them.
+--
+-- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, then per queue: due, leased, dead
+-- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
+--
+-- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
+
+local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local CHANNEL = ARGV[2]
+
+-- Lua's unpack() fails above some 8,000 values.
+local CHUNK = 1000
+
+-- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
+local WAKE_WITHIN_MS = 2000
+
+local function due_key(q) return KEYS[3 * q + 4] end
+local function leased_key(q) return KEYS[3 * q + 5] end
+local function dead_key(q) return KEYS[3 * q + 6] end
+local function queue_name(q) return string.match(due_key(q), ':due:(.*)$') end
+
+-- `now` is rounded down for asking what is due, `now_up` rounded up for adding a delay: never early, not by a fraction.
+local now, now_up
+if ARGV[1] ~= '' then
+  now = tonumber(ARGV[1])
+  now_up = now
+else
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  now_up = now + (time[2] % 1000 > 0 and 1 or 0)
+end
+
+-- Numbers above 10^14 would be written with an exponent by tostring().
+local function whole(number) return string.format('%.0f', number) end
+
+local function due_after(delay_ms)
+  delay_ms = tonumber(delay_ms)
+  if delay_ms == 0 then return now end
+  return now_up + delay_ms
+end
+
+-- One call of `command` per CHUNK of `list`.
+local function in_chunks(command, key, list)
+  for from = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, from, math.min(from + CHUNK - 1, #list)))
+  end
+end
+
+-- The hash values of `ids`, in their order; false where there is none.
+local function hash_values(key, ids)
+  local values = {}
+  for from = 1, #ids, CHUNK do
+    local part = redis.call('HMGET', key, unpack(ids, from, math.min(from + CHUNK - 1, #ids)))
+    for i = 1, #part do values[from + i - 1] = part[i] end
+  end
+  return values
+end
+
+-- Appends to the list that `lists` keeps for queue `q`.
+local function append(lists, q, a, b)
+  local list = lists[q]
+  if not list then
+    list = {}
+    lists[q] = list
+  end
+  list[#list + 1] = a
+  if b then list[#list + 1] = b end
+end
+
+local function parse_lease(text)
+  local token, due, again = string.match(text, '^(%S+) (%S+) (%S+)$')
+  return token, tonumber(due), tonumber(again)
+end
+
+local function parse_tries(text)
+  if not text then return 0, 0 end
+  local failed, lost = string.match(text, '^(%d+) (%d+)$')
+  return tonumber(failed), tonumber(lost)
+end
+
+local function earlier(a, b)
+  if b and b < a then return b end
+  return a
+end
+
+local function wake(q) redis.call('PUBLISH', CHANNEL, queue_name(q)) end
+
+local function head_due(q)
+  local head = redis.call('ZRANGE', due_key(q), 0, 0, 'WITHSCORES')
+  return head[2] and tonumber(head[2]) or math.huge
+end
+
+-- Only a new head wakes workers: a backlog must not cause a storm of messages.
+local function wake_if_new_head(q, due, head_before)
+  if due < head_before and due < now + WAKE_WITHIN_MS then wake(q) end
+end
+
+-- Puts jobs that were leased back into their queues; `by_queue` holds lists of due, id, ..
+local function requeue_all(by_queue)
+  for q, list in pairs(by_queue) do
+    local head_before, earliest = head_due(q), math.huge
+    for i = 1, #list, 2 do earliest = math.min(earliest, list[i]) end
+    in_chunks('ZADD', due_key(q), list)
+    wake_if_new_head(q, earliest, head_before)
+  end
+end
+
+-- The record is put together as text, so that the envelope stays byte for byte what the producer wrote.
+local function bury(q, id, error, failed, lost, due)
+  local envelope = redis.call('HGET', JOBS, id)
+  redis.call('ZADD', dead_key(q), now, id)
+  redis.call('HSET', DEAD, id, '{"queue":' .. cjson.encode(queue_name(q)) .. ',"error":' .. cjson.encode(error)
+    .. ',"failed":' .. failed .. ',"lost":' .. lost .. ',"due_ms":' .. whole(due) .. ',"died_ms":' .. whole(now)
+    .. ',"payload":' .. (envelope or 'null') .. '}')
+  redis.call('HDEL', JOBS, id)
+  redis.call('HDEL', TRIES, id)
+end

@@ -1,0 +1,212 @@
+//! [`Store`]: the handle everything goes through, and what all its calls share.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use redis::{Cmd, FromRedisValue, Value};
+use tokio::sync::broadcast;
+
+use super::{
+    RedisConfig, StoreError,
+    connect::{self, Connection},
+    script::{NamedScript, ScriptCall},
+};
+use crate::{job::NewJob, keys::Keys};
+
+/// Jobs, or jobs and follow-ups, that one script call handles at most.
+pub(super) const BATCH: usize = 500;
+
+/// Whose time the scripts go by.
+#[derive(Debug, Clone, Default)]
+pub enum Clock {
+    /// Redis' own: no worker's clock matters.
+    #[default]
+    Redis,
+    /// This one, in milliseconds. For tests only: time is moved, never slept.
+    Fixed(Arc<AtomicU64>),
+}
+
+/// The queue's data in Redis. Cheap to clone; clones share one connection.
+#[derive(Clone)]
+pub struct Store {
+    connection: Arc<Connection>,
+    config: Arc<RedisConfig>,
+    pub(super) keys: Arc<Keys>,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("address", &self.connection.address).field("clock", &self.clock).finish()
+    }
+}
+
+impl Store {
+    /// Connects, and fails at once when Redis cannot be reached or refuses the login.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let store = Self::connect_lazy(url)?;
+        store.ping().await?;
+        Ok(store)
+    }
+
+    /// Connects with the first call, for processes that must start while Redis is down. Fails only on a wrong address.
+    /// Call it inside a tokio runtime.
+    pub fn connect_lazy(url: &str) -> Result<Self, StoreError> {
+        Self::with_config(RedisConfig::new(url))
+    }
+
+    /// As [`connect_lazy`](Self::connect_lazy), with other timeouts.
+    pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
+        let connection = connect::lazy(&config)?;
+        Ok(Self {
+            connection: Arc::new(connection),
+            config: Arc::new(config),
+            keys: Arc::new(Keys::new()),
+            clock: Clock::Redis,
+        })
+    }
+
+    /// Tests only: scripts go by this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Host and port, for messages.
+    pub fn address(&self) -> &str {
+        &self.connection.address
+    }
+
+    /// The keys this store uses.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Round trip of one PING.
+    pub async fn ping(&self) -> Result<Duration, StoreError> {
+        let start = Instant::now();
+        let _: Value = self.query("ping", &redis::cmd("PING")).await?;
+        Ok(start.elapsed())
+    }
+
+    /// Subscribes to wake messages: each is the name of a queue whose head moved earlier.
+    pub(crate) async fn wakes(&self) -> Result<broadcast::Receiver<String>, StoreError> {
+        let receiver = self.connection.wakes.subscribe();
+        let channel = self.keys.wake_channel();
+        let mut manager = self.connection.manager.clone();
+        manager.subscribe(channel).await.map_err(|error| self.error("subscribe", &error))?;
+        Ok(receiver)
+    }
+
+    /// The `now_ms` argument of every script.
+    pub(super) fn now_arg(&self) -> String {
+        match &self.clock {
+            Clock::Redis => String::new(),
+            Clock::Fixed(now_ms) => now_ms.load(Ordering::SeqCst).to_string(),
+        }
+    }
+
+    /// Now in ms, by the store's clock.
+    pub(super) async fn now_ms(&self) -> Result<u64, StoreError> {
+        match &self.clock {
+            Clock::Redis => {
+                let (secs, micros): (u64, u64) = self.query("time", &redis::cmd("TIME")).await?;
+                Ok(secs * 1000 + micros / 1000)
+            }
+            Clock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// A call of a script about these queues, with the arguments all such scripts begin with.
+    pub(super) fn job_script<'a>(
+        &self,
+        script: &'static NamedScript,
+        queues: impl IntoIterator<Item = &'a str>,
+    ) -> ScriptCall {
+        let mut call = script.with_keys(&self.keys.of_queues(queues));
+        call.arg(self.now_arg()).arg(self.keys.wake_channel());
+        call
+    }
+
+    /// Runs a plain command that somebody waits for.
+    pub(super) async fn query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        let mut manager = self.connection.manager.clone();
+        let answer = tokio::time::timeout(self.config.response_timeout, cmd.query_async(&mut manager)).await;
+        self.in_time(call, answer)
+    }
+
+    /// Runs a script that somebody waits for.
+    pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        let mut manager = self.connection.manager.clone();
+        let answer = tokio::time::timeout(self.config.response_timeout, call.invoke(&mut manager)).await;
+        let value = self.in_time(call.script.name, answer)?;
+        T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
+    }
+
+    /// Runs an idempotent script that somebody waits for, once more if the connection broke.
+    pub(super) async fn run_again<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        match self.run(call).await {
+            Err(StoreError::Unreachable { .. }) => self.run(call).await,
+            answer => answer,
+        }
+    }
+
+    /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
+    pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        let mut manager = self.connection.manager.clone();
+        let value = call.invoke(&mut manager).await.map_err(|error| self.error(call.script.name, &error))?;
+        T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
+    }
+
+    fn in_time<T>(
+        &self,
+        call: &'static str,
+        answer: Result<redis::RedisResult<T>, tokio::time::error::Elapsed>,
+    ) -> Result<T, StoreError> {
+        match answer {
+            Ok(answer) => answer.map_err(|error| self.error(call, &error)),
+            Err(_) => Err(StoreError::Slow {
+                address: self.connection.address.clone(),
+                call,
+                secs: self.config.response_timeout.as_secs(),
+            }),
+        }
+    }
+
+    fn error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {
+        StoreError::new(&self.connection.address, call, error)
+    }
+}
+
+/// The queues a batch touches, numbered from 1 in the order they are met, as the scripts' arguments name them.
+#[derive(Debug, Default)]
+pub(super) struct QueueNumbers(Vec<&'static str>);
+
+impl QueueNumbers {
+    pub(super) fn number(&mut self, queue: &'static str) -> usize {
+        let position = self.0.iter().position(|known| *known == queue);
+        position.map_or_else(
+            || {
+                self.0.push(queue);
+                self.0.len()
+            },
+            |position| position + 1,
+        )
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().copied()
+    }
+}
+
+/// The envelope of a payload as kept in Redis; empty for a job without one.
+pub(super) fn envelope(job: &NewJob) -> String {
+    job.payload
+        .as_ref()
+        .map_or_else(String::new, |payload| serde_json::json!({ "v": 1, "payload": payload }).to_string())
+}

@@ -1,0 +1,47 @@
+//! What can go wrong between the engine and Redis. Messages name the cure and never a password.
+
+use redis::{ErrorKind, RedisError};
+
+/// Why a call to the store failed. Nothing is known of its effect then: it may have happened or not.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    #[error(
+        "redis.url is no Redis address: {reason}; expected redis://[user:password@]host:port[/db], or rediss:// for TLS"
+    )]
+    Url { reason: String },
+    #[error("cannot reach Redis at {address}: {reason}; is it running? check redis.url")]
+    Unreachable { address: String, reason: String },
+    #[error("Redis at {address} refuses the login: {reason}; check user and password in redis.url")]
+    Login { address: String, reason: String },
+    #[error(
+        "Redis at {address} did not answer '{call}' within {secs} s; is it overloaded or blocked by a slow command?"
+    )]
+    Slow { address: String, call: &'static str, secs: u64 },
+    #[error("Redis at {address} failed '{call}': {reason}")]
+    Refused { address: String, call: &'static str, reason: String },
+    #[error("Redis answered '{call}' in an unknown shape: {reason}; do all processes run the same version?")]
+    Answer { call: &'static str, reason: String },
+}
+
+impl StoreError {
+    pub(crate) fn new(address: &str, call: &'static str, error: &RedisError) -> Self {
+        let address = address.to_owned();
+        let reason = error.to_string();
+        match error.kind() {
+            ErrorKind::AuthenticationFailed => Self::Login { address, reason },
+            _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Self::Login { address, reason },
+            _ if error.is_io_error() => Self::Unreachable { address, reason },
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Answer { call, reason },
+            _ => Self::Refused { address, call, reason },
+        }
+    }
+
+    pub(crate) fn answer(call: &'static str, reason: impl ToString) -> Self {
+        Self::Answer { call, reason: reason.to_string() }
+    }
+
+    /// Whether trying again later may help: everything but a wrong address or a misunderstanding of versions.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::Url { .. } | Self::Answer { .. })
+    }
+}

@@ -1,0 +1,170 @@
+//! Which replicas live, and how late jobs start, fleet-wide and without a metrics server.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Store, StoreError, script::HEARTBEAT};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Counts of jobs by how late they started.
+///
+/// A bucket is the lateness in ms rounded down to two significant digits: exact to 99, then 100, 110, .. 990, 1000, 1100.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LatenessCounts {
+    buckets: HashMap<u64, u64>,
+    max_ms: u64,
+}
+
+impl LatenessCounts {
+    pub fn record(&mut self, lateness_ms: u64) {
+        *self.buckets.entry(bucket(lateness_ms)).or_default() += 1;
+        self.max_ms = self.max_ms.max(lateness_ms);
+    }
+
+    /// Adds what a failed heartbeat could not deliver.
+    pub fn merge(&mut self, other: Self) {
+        for (bucket, count) in other.buckets {
+            *self.buckets.entry(bucket).or_default() += count;
+        }
+        self.max_ms = self.max_ms.max(other.max_ms);
+    }
+}
+
+fn bucket(lateness_ms: u64) -> u64 {
+    let mut unit = 1;
+    while lateness_ms / unit >= 100 {
+        unit *= 10;
+    }
+    lateness_ms / unit * unit
+}
+
+/// How late jobs started in the current and the previous hour. All in ms, rounded down to two significant digits, but
+/// for `max_ms`, which is exact.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LatenessSummary {
+    pub count: u64,
+    pub p50_ms: u64,
+    pub p99_ms: u64,
+    pub max_ms: u64,
+}
+
+/// What a worker process says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerInfo {
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub queues: Vec<String>,
+    /// Jobs it holds leases of.
+    pub in_hand: usize,
+    pub started_ms: u64,
+}
+
+/// A live worker process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WorkerEntry {
+    pub replica: String,
+    /// Age of its last heartbeat.
+    pub seen_ms_ago: u64,
+    #[serde(flatten)]
+    pub info: WorkerInfo,
+}
+
+/// One sign of life.
+#[derive(Debug, Clone)]
+pub struct Heartbeat<'a> {
+    pub replica: &'a str,
+    /// `None` when the process leaves.
+    pub info: Option<&'a WorkerInfo>,
+    /// Lateness seen since the last heartbeat, and Redis' time when it was seen.
+    pub lateness: &'a LatenessCounts,
+    pub now_ms: u64,
+}
+
+impl Store {
+    /// Writes one heartbeat, and forgets replicas not seen for 60 s.
+    pub async fn heartbeat(&self, beat: &Heartbeat<'_>) -> Result<(), StoreError> {
+        let keys = [self.keys.workers(), self.keys.worker_info(), self.keys.lateness(beat.now_ms / HOUR_MS)];
+        let info = beat.info.map(serde_json::to_string).transpose();
+        let info = info.map_err(|error| StoreError::answer(HEARTBEAT.name, error))?.unwrap_or_default();
+        let mut call = HEARTBEAT.with_keys(&keys);
+        call.arg(self.now_arg()).arg(beat.replica).arg(info).arg(beat.lateness.max_ms);
+        for (bucket, count) in &beat.lateness.buckets {
+            call.arg(*bucket).arg(*count);
+        }
+        self.run(&call).await
+    }
+
+    /// The live worker processes, by name.
+    pub async fn workers(&self) -> Result<Vec<WorkerEntry>, StoreError> {
+        let now_ms = self.now_ms().await?;
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(self.keys.workers()).arg(0).arg(-1).arg("WITHSCORES");
+        let seen: Vec<(String, u64)> = self.query("workers", &range).await?;
+        let infos: HashMap<String, String> =
+            self.query("workers", redis::cmd("HGETALL").arg(self.keys.worker_info())).await?;
+        let mut workers: Vec<WorkerEntry> = seen
+            .into_iter()
+            .filter_map(|(replica, seen_ms)| {
+                let info = serde_json::from_str(infos.get(&replica)?).ok()?;
+                Some(WorkerEntry { replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), info })
+            })
+            .collect();
+        workers.sort_by(|a, b| a.replica.cmp(&b.replica));
+        Ok(workers)
+    }
+
+    /// Lateness of all jobs started in the current and the previous hour, fleet-wide, some seconds old.
+    pub async fn lateness(&self) -> Result<LatenessSummary, StoreError> {
+        let hour = self.now_ms().await? / HOUR_MS;
+        let mut counts = BTreeMap::<u64, u64>::new();
+        let mut summary = LatenessSummary::default();
+        for hour in [hour.saturating_sub(1), hour] {
+            let fields: HashMap<String, u64> =
+                self.query("lateness", redis::cmd("HGETALL").arg(self.keys.lateness(hour))).await?;
+            for (field, count) in fields {
+                match field.parse() {
+                    Ok(bucket) => *counts.entry(bucket).or_default() += count,
+                    Err(_) => summary.max_ms = summary.max_ms.max(count),
+                }
+            }
+        }
+        summary.count = counts.values().sum();
+        summary.p50_ms = percentile(&counts, summary.count, 50);
+        summary.p99_ms = percentile(&counts, summary.count, 99);
+        Ok(summary)
+    }
+}
+
+/// The smallest bucket that at least `percent` % of all jobs do not exceed.
+fn percentile(counts: &BTreeMap<u64, u64>, total: u64, percent: u64) -> u64 {
+    let wanted = (total * percent).div_ceil(100);
+    let mut seen = 0;
+    for (bucket, count) in counts {
+        seen += count;
+        if seen >= wanted {
+            return *bucket;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_keeps_two_significant_digits() {
+        let buckets: Vec<u64> = [0, 7, 99, 100, 109, 995, 1099, 123_456].into_iter().map(bucket).collect();
+        assert_eq!(buckets, [0, 7, 99, 100, 100, 990, 1000, 120_000]);
+    }
+
+    #[test]
+    fn percentiles_name_the_bucket_that_reaches_them() {
+        let counts = BTreeMap::from([(1, 98), (5, 1), (700, 1)]);
+        assert_eq!([50, 99, 100].map(|percent| percentile(&counts, 100, percent)), [1, 5, 700]);
+        assert_eq!(percentile(&BTreeMap::new(), 0, 99), 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! Counting, listing and finding jobs; pausing queues. For operators and metrics, outside the hot path.
+
+use redis::Value;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Store, StoreError,
+    script::{FIND, LIST, STATS},
+};
+use crate::job::JobId;
+
+/// Counts of one queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QueueStats {
+    pub queue: String,
+    /// Due and waiting for a worker.
+    pub due: u64,
+    /// Due later.
+    pub scheduled: u64,
+    /// Being performed.
+    pub leased: u64,
+    pub dead: u64,
+    pub paused: bool,
+    /// How long the oldest due job has waited, in ms; `None` when nothing is due.
+    pub oldest_due_ms: Option<u64>,
+    /// Jobs falling due within the next 60 s.
+    pub next_minute: u64,
+}
+
+/// Where a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// Waiting, due now or later.
+    Due,
+    /// Being performed.
+    Leased,
+    Dead,
+}
+
+impl JobState {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Due => "due",
+            Self::Leased => "leased",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// One line of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobEntry {
+    pub id: String,
+    /// Due, lease expiry or death, by the state listed; in ms.
+    pub at_ms: u64,
+    pub failed: u32,
+    pub lost: u32,
+    /// Of dead jobs.
+    pub error: Option<String>,
+}
+
+/// The record of a dead job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadRecord {
+    pub queue: String,
+    pub error: String,
+    pub failed: u32,
+    pub lost: u32,
+    pub due_ms: u64,
+    pub died_ms: u64,
+    /// The envelope `{"v":1,"payload":..}`, or null.
+    pub payload: serde_json::Value,
+}
+
+/// Everything known of one job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobDetail {
+    pub id: String,
+    pub queue: String,
+    pub state: JobState,
+    /// Due, lease expiry or death, by the state; in ms.
+    pub at_ms: u64,
+    /// Of leased jobs: the due it was leased with, in ms.
+    pub leased_due_ms: Option<u64>,
+    /// Of leased jobs: the earliest due wanted meanwhile, in ms.
+    pub again_ms: Option<u64>,
+    /// Of leased jobs: whose lease it is.
+    pub token: Option<String>,
+    pub failed: u32,
+    pub lost: u32,
+    /// The envelope `{"v":1,"payload":..}` as it stands; `None` for timers.
+    pub envelope: Option<String>,
+    pub dead: Option<DeadRecord>,
+}
+
+impl Store {
+    /// Counts of these queues, in their order. Cheap at any size.
+    pub async fn stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
+        let call = self.job_script(&STATS, queues.iter().copied());
+        let rows: Vec<(u64, u64, u64, u64, bool, i64, u64)> = self.run(&call).await?;
+        let stats =
+            queues.iter().zip(rows).map(|(queue, (due, scheduled, leased, dead, paused, oldest, next_minute))| {
+                let oldest_due_ms = u64::try_from(oldest).ok();
+                QueueStats {
+                    queue: (*queue).to_owned(),
+                    due,
+                    scheduled,
+                    leased,
+                    dead,
+                    paused,
+                    oldest_due_ms,
+                    next_minute,
+                }
+            });
+        Ok(stats.collect())
+    }
+
+    /// One page of a queue's jobs in one state, the earliest first; at most 1,000.
+    pub async fn list(
+        &self,
+        queue: &str,
+        state: JobState,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Vec<JobEntry>, StoreError> {
+        let mut call = self.job_script(&LIST, [queue]);
+        call.arg(state.as_str()).arg(offset).arg(limit);
+        let rows: Vec<(String, u64, u32, u32, Option<String>)> = self.run(&call).await?;
+        let entries =
+            rows.into_iter().map(|(id, at_ms, failed, lost, error)| JobEntry { id, at_ms, failed, lost, error });
+        Ok(entries.collect())
+    }
+
+    /// Looks for one job in these queues.
+    pub async fn find(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
+        type Row = (usize, String, u64, Option<String>, u32, u32, Option<String>, Option<String>);
+        let mut call = self.job_script(&FIND, queues.iter().copied());
+        call.arg(id.as_str());
+        let Some((number, state, at_ms, lease, failed, lost, envelope, dead)) = self.run::<Option<Row>>(&call).await?
+        else {
+            return Ok(None);
+        };
+        let queue = queues.get(number.wrapping_sub(1)).ok_or_else(|| StoreError::answer(FIND.name, "queue number"))?;
+        let state = match state.as_str() {
+            "due" => JobState::Due,
+            "leased" => JobState::Leased,
+            _ => JobState::Dead,
+        };
+        let mut lease = lease.as_deref().unwrap_or_default().split(' ');
+        let token = lease.next().filter(|token| !token.is_empty()).map(str::to_owned);
+        let mut next_ms = || lease.next().and_then(|ms| ms.parse().ok());
+        Ok(Some(JobDetail {
+            id: id.to_string(),
+            queue: (*queue).to_owned(),
+            state,
+            at_ms,
+            leased_due_ms: next_ms(),
+            again_ms: next_ms(),
+            token,
+            failed,
+            lost,
+            envelope,
+            dead: dead.and_then(|record| serde_json::from_str(&record).ok()),
+        }))
+    }
+
+    /// Stops a queue: its due jobs wait, its running jobs finish. Answers whether it was running.
+    pub async fn pause(&self, queue: &str) -> Result<bool, StoreError> {
+        self.query("pause", redis::cmd("SADD").arg(self.keys.paused()).arg(queue)).await
+    }
+
+    /// Lets a paused queue run again, at once. Answers whether it was paused.
+    pub async fn resume(&self, queue: &str) -> Result<bool, StoreError> {
+        let resumed = self.query("resume", redis::cmd("SREM").arg(self.keys.paused()).arg(queue)).await?;
+        let _: Value = self.query("wake", redis::cmd("PUBLISH").arg(self.keys.wake_channel()).arg(queue)).await?;
+        Ok(resumed)
+    }
+}

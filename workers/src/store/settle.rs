@@ -1,0 +1,158 @@
+//! Ending leases with an outcome.
+
+use std::time::Duration;
+
+use super::{
+    Leased, Store, StoreError, Token,
+    client::{BATCH, QueueNumbers, envelope},
+    script::SETTLE,
+};
+use crate::{
+    job::{JobId, NewJob},
+    outcome::Outcome,
+    retry::RetryPolicy,
+};
+
+/// How a lease ends, after the retry policy has spoken.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    Done,
+    /// Runs again, no try spent.
+    Snooze {
+        delay: Duration,
+    },
+    /// Runs again, one try spent.
+    Retry {
+        delay: Duration,
+    },
+    /// Dead: the last try is spent.
+    Spent {
+        error: String,
+    },
+    /// Dead: can never work.
+    Dead {
+        error: String,
+    },
+}
+
+/// The end of one lease, to be written to Redis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settle {
+    pub queue: &'static str,
+    pub id: JobId,
+    pub token: Token,
+    pub end: End,
+    /// Inserted in the same atomic step.
+    pub then: Vec<NewJob>,
+}
+
+impl Settle {
+    /// Applies a job's retry policy to its outcome. `random` lies in 0..1 and is the jitter.
+    pub fn new(leased: &Leased, outcome: Outcome, retry: &RetryPolicy, random: f64) -> Self {
+        let mut then = Vec::new();
+        let end = match outcome {
+            Outcome::Done { then: follow_ups } => {
+                then = follow_ups;
+                End::Done
+            }
+            Outcome::Snooze { delay } => End::Snooze { delay },
+            Outcome::Retry(error) => {
+                let failed = leased.delivery.failed.saturating_add(1);
+                retry.delay_after(failed, random).map_or_else(
+                    || End::Spent { error: format!("failed {failed} tries; last: {error}") },
+                    |delay| End::Retry { delay },
+                )
+            }
+            Outcome::Dead(error) => End::Dead { error },
+        };
+        let delivery = &leased.delivery;
+        Self { queue: delivery.queue, id: delivery.id.clone(), token: leased.token.clone(), end, then }
+    }
+
+    /// What it weighs in a batch.
+    fn weight(&self) -> usize {
+        1 + self.then.len()
+    }
+}
+
+/// What became of a settle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// Written, with its follow-ups. Those that lie dead stay dead: nobody waits for a job that will not run.
+    Settled { dead_follow_ups: Vec<JobId> },
+    /// The lease was not ours any more: nothing changed, and no follow-up was inserted.
+    Refused,
+}
+
+impl Store {
+    /// Ends leases. Answers one verdict per lease, in their order.
+    ///
+    /// Each lease ends atomically with its follow-ups. Batches of 500 jobs and follow-ups go in one call; a job with more
+    /// follow-ups than that has a call of its own. After an error a settle may be repeated: what was written already is
+    /// then refused.
+    pub async fn settle(&self, settles: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let mut verdicts = Vec::with_capacity(settles.len());
+        let mut rest = settles;
+        while !rest.is_empty() {
+            let mut weight = 0;
+            let fitting = rest.iter().take_while(|settle| {
+                weight += settle.weight();
+                weight <= BATCH
+            });
+            let (batch, later) = rest.split_at(fitting.count().max(1));
+            verdicts.extend(self.settle_batch(batch).await?);
+            rest = later;
+        }
+        Ok(verdicts)
+    }
+
+    async fn settle_batch(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+        let mut queues = QueueNumbers::default();
+        for settle in batch {
+            queues.number(settle.queue);
+            for job in &settle.then {
+                queues.number(job.queue);
+            }
+        }
+        let mut call = self.job_script(&SETTLE, queues.names());
+        for settle in batch {
+            call.arg(queues.number(settle.queue)).arg(settle.id.as_str()).arg(settle.token.as_str());
+            match &settle.end {
+                End::Done => call.arg("done").arg(""),
+                End::Snooze { delay } => call.arg("snooze").arg(whole_ms(*delay)),
+                End::Retry { delay } => call.arg("retry").arg(whole_ms(*delay)),
+                End::Spent { error } => call.arg("spent").arg(error),
+                End::Dead { error } => call.arg("dead").arg(error),
+            };
+            call.arg(settle.then.len());
+            for job in &settle.then {
+                call.arg(queues.number(job.queue)).arg(job.id.as_str()).arg(job.delay_ms()).arg(envelope(job));
+            }
+        }
+        let (codes, left_dead): (Vec<u8>, Vec<String>) = self.run_patiently(&call).await?;
+        let mut verdicts = Vec::with_capacity(batch.len());
+        for code in codes {
+            verdicts.push(match code {
+                1 => Settled::Settled { dead_follow_ups: Vec::new() },
+                2 => Settled::Refused,
+                other => return Err(StoreError::answer(SETTLE.name, other)),
+            });
+        }
+        if verdicts.len() != batch.len() {
+            return Err(StoreError::answer(SETTLE.name, "not one code per job"));
+        }
+        for pair in left_dead.chunks_exact(2) {
+            let position = pair[0].parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+            let verdict = position.and_then(|position| verdicts.get_mut(position));
+            if let (Some(Settled::Settled { dead_follow_ups }), Ok(id)) = (verdict, JobId::parse(pair[1].clone())) {
+                dead_follow_ups.push(id);
+            }
+        }
+        Ok(verdicts)
+    }
+}
+
+/// Rounded up: never early.
+fn whole_ms(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,196 @@
+//! Leasing due jobs.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use redis::{FromRedisValue, Value};
+use tracing::warn;
+
+use super::{Settle, Store, StoreError, script::TAKE, settle::End};
+use crate::{
+    job::{Delivery, JobId},
+    outcome::Outcome,
+};
+
+/// Lost deliveries in a row after which a job is dead.
+const MAX_LOST: u32 = 5;
+
+/// Lost deliveries in a row that make a job a suspect: leased only alone.
+pub(crate) const SUSPECT_AT: u32 = 2;
+
+/// How long a job waits whose envelope is of a newer version than this process knows.
+const NEWER_ENVELOPE_DELAY: Duration = Duration::from_secs(60);
+
+/// Fencing token of one take: only who holds it may settle, renew or release the leases of that take.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Token(Arc<str>);
+
+impl Token {
+    /// `boot` is unique per process start, `sequence` per take of that process.
+    pub fn new(boot: &str, sequence: u64) -> Self {
+        Self(format!("{boot}:{sequence}").into())
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which jobs a take may lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TakeMode {
+    /// All but suspects.
+    Normal,
+    /// A suspect and nothing else; without a suspect as in `Normal`. Only for a process that holds nothing.
+    Alone,
+}
+
+/// What a process asks for.
+#[derive(Debug, Clone)]
+pub struct TakeRequest<'a> {
+    /// Its queues, each with the number of jobs wanted: at most 1,000 are leased per queue. 0 still rescues.
+    pub queues: &'a [(&'static str, usize)],
+    /// A new one for each take.
+    pub token: &'a Token,
+    pub lease: Duration,
+    pub mode: TakeMode,
+}
+
+/// One leased job.
+#[derive(Debug, Clone)]
+pub struct Leased {
+    pub delivery: Delivery,
+    pub token: Token,
+}
+
+/// A job that died of lost deliveries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadJob {
+    pub queue: &'static str,
+    pub id: JobId,
+    pub error: String,
+}
+
+/// What a take found.
+#[derive(Debug)]
+pub enum Taken {
+    /// Redis does not hold our data (new, or flushed): nothing is leased until the epoch is written.
+    NoEpoch,
+    Jobs {
+        /// Per queue the oldest due first.
+        jobs: Vec<Leased>,
+        /// Leases of jobs whose envelope cannot be read. There is nothing to perform; settle them as they are.
+        unreadable: Vec<Settle>,
+        /// Redis' time of this take, in ms.
+        now_ms: u64,
+        /// The earliest due over the queues with permits left, in ms: nothing is to be taken there before it.
+        next_due_ms: Option<u64>,
+        /// Jobs found dead in this take.
+        dead: Vec<DeadJob>,
+        /// Suspects were due and passed over: hold nothing, then take in mode `Alone`.
+        suspects: bool,
+    },
+}
+
+impl Store {
+    /// Rescues expired leases of these queues, then leases due jobs.
+    ///
+    /// Do not drop the future before it ends: jobs leased by a call nobody waits for run only when the lease expires.
+    pub async fn take(&self, request: &TakeRequest<'_>) -> Result<Taken, StoreError> {
+        let mut call = self.job_script(&TAKE, request.queues.iter().map(|(queue, _)| *queue));
+        call.arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))
+            .arg(request.token.as_str())
+            .arg(MAX_LOST)
+            .arg(SUSPECT_AT)
+            .arg(match request.mode {
+                TakeMode::Normal => "normal",
+                TakeMode::Alone => "alone",
+            });
+        for (_, permits) in request.queues {
+            call.arg(*permits);
+        }
+        let answer: Vec<Value> = self.run_patiently(&call).await?;
+        read(request, answer).map_err(|reason| StoreError::answer(TAKE.name, reason))
+    }
+}
+
+fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> {
+    let mut answer = answer.into_iter();
+    if value::<u8>(answer.next())? == 0 {
+        return Ok(Taken::NoEpoch);
+    }
+    let now_ms: u64 = value(answer.next())?;
+    let next_due_ms: i64 = value(answer.next())?;
+    let suspects: bool = value(answer.next())?;
+    let mut dead_values = value::<Vec<Value>>(answer.next())?.into_iter();
+    let mut job_values = value::<Vec<Value>>(answer.next())?.into_iter();
+
+    let queue = |number: usize| {
+        request.queues.get(number.wrapping_sub(1)).map(|(queue, _)| *queue).ok_or("unknown queue number".to_owned())
+    };
+    let mut dead = Vec::new();
+    while let Some(number) = dead_values.next() {
+        let queue = queue(value(Some(number))?)?;
+        let id: String = value(dead_values.next())?;
+        let error = value(dead_values.next())?;
+        if let Some(id) = readable_id(queue, id) {
+            dead.push(DeadJob { queue, id, error });
+        }
+    }
+    let mut jobs = Vec::with_capacity(job_values.len() / 6);
+    let mut unreadable = Vec::new();
+    while let Some(number) = job_values.next() {
+        let queue = queue(value(Some(number))?)?;
+        let id: String = value(job_values.next())?;
+        let due_ms: u64 = value(job_values.next())?;
+        let failed = value(job_values.next())?;
+        let lost = value(job_values.next())?;
+        let envelope: Option<String> = value(job_values.next())?;
+        let Some(id) = readable_id(queue, id) else { continue };
+        let token = request.token.clone();
+        match envelope.as_deref().map(open).transpose() {
+            Ok(payload) => {
+                let lateness_ms = now_ms.saturating_sub(due_ms);
+                jobs.push(Leased {
+                    delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost },
+                    token,
+                });
+            }
+            Err(Outcome::Snooze { delay }) => {
+                warn!(job.id = %id, queue, "the job's envelope is of a newer version: snoozed until this process is updated");
+                unreadable.push(Settle { queue, id, token, end: End::Snooze { delay }, then: Vec::new() });
+            }
+            Err(Outcome::Dead(error)) => {
+                unreadable.push(Settle { queue, id, token, end: End::Dead { error }, then: Vec::new() });
+            }
+            Err(_) => {}
+        }
+    }
+    let next_due_ms = u64::try_from(next_due_ms).ok();
+    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects })
+}
+
+/// The payload within an envelope, or what to do with a job whose envelope cannot be read.
+fn open(envelope: &str) -> Result<serde_json::Value, Outcome> {
+    let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
+    let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
+    match envelope["v"].as_u64() {
+        Some(1) => Ok(envelope["payload"].take()),
+        Some(2..) => Err(Outcome::Snooze { delay: NEWER_ENVELOPE_DELAY }),
+        _ => Err(dead("it has no version".to_owned())),
+    }
+}
+
+/// No producer of ours writes another id. Such a member cannot be performed: it is left to die of lost deliveries.
+fn readable_id(queue: &str, id: String) -> Option<JobId> {
+    JobId::parse(id).inspect_err(|error| warn!(queue, "a foreign member lies in the queue: {error}")).ok()
+}
+
+fn value<T: FromRedisValue>(value: Option<Value>) -> Result<T, String> {
+    T::from_redis_value(value.ok_or("too short")?).map_err(|error| error.to_string())
+}

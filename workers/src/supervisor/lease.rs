@@ -1,0 +1,97 @@
+//! Renews leases, gives the sign of life, hands back what a drain leaves.
+
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Counts, LEASE, Supervisor};
+use crate::store::{Heartbeat, Held, Renewed, WorkerInfo};
+
+/// A quarter of a lease: three renewals may fail before one is lost.
+const RENEW_EVERY: Duration = Duration::from_secs(2);
+
+/// After a renewal that failed.
+const RENEW_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long a drain waits for Redis to take its jobs back. After that, their leases expire.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Renews and gives signs of life until told to stop.
+pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
+    let mut wait = Duration::ZERO;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+        let begun = Instant::now();
+        let renewed = renew(supervisor).await;
+        beat(supervisor, true).await;
+        wait = if renewed { RENEW_EVERY.saturating_sub(begun.elapsed()) } else { RENEW_AGAIN };
+    }
+}
+
+/// `false` when Redis could not be asked.
+async fn renew(supervisor: &Supervisor) -> bool {
+    let (tickets, held): (Vec<u64>, Vec<Held>) = supervisor.hand.leases().into_iter().unzip();
+    if held.is_empty() {
+        return true;
+    }
+    let begun = Instant::now();
+    let verdicts = match supervisor.store.extend(&held, LEASE).await {
+        Ok(verdicts) => verdicts,
+        Err(error) => {
+            supervisor.outage.failed(&error);
+            return false;
+        }
+    };
+    supervisor.outage.succeeded();
+    let verdicts = || tickets.iter().zip(&held).zip(&verdicts);
+    let ours = verdicts().filter(|(_, verdict)| **verdict == Renewed::Yes);
+    supervisor.hand.renewed(ours.map(|((ticket, _), _)| *ticket), begun);
+    for ((ticket, held), _) in verdicts().filter(|(_, verdict)| **verdict == Renewed::Lost) {
+        if supervisor.hand.lost(*ticket) {
+            warn!(job.id = %held.id, "the job's lease is lost while it runs: its result will be refused, it runs again");
+        }
+    }
+    true
+}
+
+/// One sign of life, or the last one.
+pub(crate) async fn beat(supervisor: &Supervisor, alive: bool) {
+    let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
+    let info = WorkerInfo { in_hand: supervisor.hand.len(), ..supervisor.info.clone() };
+    let beat = Heartbeat {
+        replica: &supervisor.replica,
+        info: alive.then_some(&info),
+        lateness: &lateness,
+        now_ms: supervisor.now_ms.load(Ordering::Relaxed),
+    };
+    if let Err(error) = supervisor.store.heartbeat(&beat).await {
+        supervisor.outage.failed(&error);
+        supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner).merge(lateness);
+    }
+}
+
+/// Hands jobs back, due as before and with no try spent.
+pub(crate) async fn release(supervisor: &Supervisor, held: Vec<Held>) {
+    if held.is_empty() {
+        return;
+    }
+    match tokio::time::timeout(RELEASE_WITHIN, supervisor.store.release(&held)).await {
+        Ok(Ok(verdicts)) => {
+            let released = verdicts.iter().filter(|verdict| **verdict == Renewed::Yes).count();
+            Counts::add(&supervisor.counts.released, released);
+        }
+        Ok(Err(error)) => {
+            warn!(jobs = held.len(), "{error}. Jobs could not be handed back; they run when their leases expire");
+        }
+        Err(_) => {
+            warn!(jobs = held.len(), "Redis is slow. Jobs could not be handed back; they run when their leases expire");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Takes, holds, extends, settles and hands back jobs; one per process.
+//!
+//! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
+//! ever drops a call half-way: a `take` nobody waits for would keep its jobs from everybody until their leases expire.
+//!
+//! * `hand`: the table of jobs in hand. It alone knows the free permits.
+//! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
+//! * `settle`: writes results back, many in one call.
+//! * `lease`: renews leases, gives the sign of life, hands back what a drain leaves.
+//! * `outage`: backoff, and one line in the log per outage.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::{
+    gate::Gate,
+    job::JobId,
+    registry::Registry,
+    store::{LatenessCounts, Store, WorkerInfo},
+};
+
+mod hand;
+pub(crate) mod lease;
+mod outage;
+pub(crate) mod settle;
+pub(crate) mod take;
+
+pub(crate) use hand::{Hand, Work};
+pub(crate) use outage::Outage;
+pub(crate) use settle::Finished;
+
+/// How long a lease lasts without renewal: so long do a dead worker's jobs wait.
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
+
+/// Called with each job that died, and why.
+pub(crate) type OnDead = Arc<dyn Fn(&JobId, &str) + Send + Sync>;
+
+/// What the loops share.
+pub(crate) struct Supervisor {
+    pub(crate) store: Store,
+    pub(crate) registry: Registry,
+    pub(crate) gate: Gate,
+    pub(crate) hand: Hand,
+    pub(crate) outage: Outage,
+    /// Unique per process start: first part of every token.
+    pub(crate) boot: String,
+    pub(crate) replica: String,
+    /// `in_hand` is filled in at each heartbeat.
+    pub(crate) info: WorkerInfo,
+    pub(crate) on_missing_epoch: Option<Arc<Notify>>,
+    pub(crate) on_dead: Option<OnDead>,
+    /// Not yet reported by a heartbeat.
+    pub(crate) lateness: Mutex<LatenessCounts>,
+    /// Redis' time at the last take.
+    pub(crate) now_ms: AtomicU64,
+    pub(crate) counts: Counts,
+}
+
+/// What the run has done so far.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) settled: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) released: AtomicU64,
+}
+
+impl Supervisor {
+    pub(crate) fn job_died(&self, id: &JobId, error: &str) {
+        tracing::warn!(job.id = %id, error, "the job is dead");
+        if let Some(on_dead) = &self.on_dead {
+            on_dead(id, error);
+        }
+    }
+}
+
+impl Counts {
+    pub(crate) fn add(counter: &AtomicU64, n: usize) {
+        counter.fetch_add(n as u64, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,46 @@
+//! While Redis is away: backoff with jitter, one line in the log when it goes, one when it is back.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tracing::{info, warn};
+
+use crate::{retry::RetryPolicy, store::StoreError};
+
+/// 100 ms, doubling to 2 s.
+const BACKOFF: RetryPolicy = RetryPolicy {
+    max_tries: u32::MAX,
+    initial: Duration::from_millis(100),
+    multiplier: 2.0,
+    max: Duration::from_secs(2),
+    jitter: 0.3,
+};
+
+#[derive(Default)]
+pub(crate) struct Outage {
+    since: Mutex<Option<Instant>>,
+}
+
+impl Outage {
+    /// Delay before the `n`-th repetition of a call, from 1.
+    pub(crate) fn backoff(n: u32) -> Duration {
+        BACKOFF.backoff(n, rand::random())
+    }
+
+    pub(crate) fn failed(&self, error: &StoreError) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.is_none() {
+            *since = Some(Instant::now());
+            warn!("{error}. Jobs wait in Redis; trying again until it answers");
+        }
+    }
+
+    pub(crate) fn succeeded(&self) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = since.take() {
+            info!(outage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), "Redis answers again");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Writes results back. While one call is under way the next results gather, so the batch grows with the load and a lone
+//! result waits for nobody.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use super::{Counts, Outage, Supervisor, Work};
+use crate::{
+    outcome::Outcome,
+    store::{End, Settle, Settled},
+};
+
+/// Results per call at most.
+const BATCH: usize = 500;
+
+/// How long a drain tries to write the last results.
+const LAST_TRIES: Duration = Duration::from_secs(2);
+
+/// The result of one job, from its apalis worker.
+pub(crate) struct Finished {
+    pub(crate) work: Work,
+    pub(crate) outcome: Outcome,
+    pub(crate) duration: Duration,
+}
+
+/// Settles results until `flush` is cancelled, and then those that are left.
+pub(crate) async fn run(
+    supervisor: &Supervisor,
+    mut results: mpsc::UnboundedReceiver<Finished>,
+    mut unreadable: mpsc::UnboundedReceiver<Settle>,
+    flush: CancellationToken,
+) {
+    let mut finished = Vec::with_capacity(BATCH);
+    let mut unread = Vec::new();
+    loop {
+        tokio::select! {
+            _ = results.recv_many(&mut finished, BATCH) => {}
+            Some(settle) = unreadable.recv() => unread.push(settle),
+            () = flush.cancelled() => {
+                results.close();
+                while let Ok(result) = results.try_recv() {
+                    finished.push(result);
+                }
+                settle(supervisor, finished.drain(..), Vec::new(), Some(Instant::now() + LAST_TRIES)).await;
+                return;
+            }
+        }
+        while let Ok(settle) = unreadable.try_recv() {
+            unread.push(settle);
+        }
+        settle(supervisor, finished.drain(..), std::mem::take(&mut unread), None).await;
+    }
+}
+
+async fn settle(
+    supervisor: &Supervisor,
+    finished: impl Iterator<Item = Finished>,
+    unread: Vec<Settle>,
+    give_up: Option<Instant>,
+) {
+    let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
+    let mut settles = unread;
+    for Finished { work, outcome, duration } in finished {
+        report(&work, &outcome, duration);
+        tickets.push(Some(work.ticket));
+        settles.push(supervisor.registry.settle(&work.leased, outcome));
+    }
+    supervisor.hand.finish(tickets.iter().flatten().copied());
+    let mut failures = 0;
+    while !settles.is_empty() {
+        match supervisor.store.settle(&settles).await {
+            Ok(verdicts) => {
+                supervisor.outage.succeeded();
+                supervisor.hand.remove(tickets.iter().flatten().copied());
+                settled(supervisor, &settles, verdicts);
+                return;
+            }
+            Err(failure) => {
+                supervisor.outage.failed(&failure);
+                failures += 1;
+                let now = Instant::now();
+                let gone: Vec<bool> = tickets
+                    .iter()
+                    .map(|ticket| {
+                        give_up.is_some_and(|at| now > at)
+                            || !ticket.is_some_and(|t| supervisor.hand.may_settle(t, now))
+                    })
+                    .collect();
+                drop_gone(supervisor, &gone, &mut tickets, &mut settles);
+                if !settles.is_empty() {
+                    tokio::time::sleep(Outage::backoff(failures)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Results whose lease cannot stand any more are dropped: their jobs run again, harmlessly.
+fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u64>>, settles: &mut Vec<Settle>) {
+    let dropped = gone.iter().filter(|gone| **gone).count();
+    if dropped == 0 {
+        return;
+    }
+    warn!(jobs = dropped, "results could not be written before their leases expired; the jobs run again");
+    supervisor.hand.remove(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
+    let mut kept = gone.iter().map(|gone| !gone);
+    tickets.retain(|_| kept.next().unwrap_or(true));
+    let mut kept = gone.iter().map(|gone| !gone);
+    settles.retain(|_| kept.next().unwrap_or(true));
+}
+
+fn report(work: &Work, outcome: &Outcome, duration: Duration) {
+    let delivery = &work.leased.delivery;
+    metrics::histogram!("dispatchq_job_duration_seconds", "kind" => delivery.id.kind().to_owned()).record(duration);
+    metrics::counter!("dispatchq_jobs_total", "queue" => delivery.queue, "outcome" => outcome.label()).increment(1);
+    match outcome {
+        Outcome::Retry(reason) => {
+            warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "the job failed; it runs again by its retry policy");
+        }
+        Outcome::Done { .. } | Outcome::Snooze { .. } | Outcome::Dead(_) => {
+            debug!(job.id = %delivery.id, outcome = outcome.label(), lateness_ms = delivery.lateness_ms, "the job was performed");
+        }
+    }
+}
+
+fn settled(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) {
+    let mut refused = 0;
+    for (settle, verdict) in settles.iter().zip(verdicts) {
+        match verdict {
+            Settled::Settled { dead_follow_ups } => {
+                if let End::Dead { error } | End::Spent { error } = &settle.end {
+                    supervisor.job_died(&settle.id, error);
+                }
+                for dead in dead_follow_ups {
+                    error!(job.id = %dead, after.id = %settle.id, "the job was to follow, but is dead: requeue or discard it");
+                }
+            }
+            Settled::Refused => {
+                refused += 1;
+                warn!(job.id = %settle.id, "the result is refused: the job's lease was lost, it runs again");
+            }
+        }
+    }
+    if refused > 0 {
+        metrics::counter!("dispatchq_settles_refused_total").increment(refused as u64);
+    }
+    Counts::add(&supervisor.counts.refused, refused);
+    Counts::add(&supervisor.counts.settled, settles.len() - refused);
+}

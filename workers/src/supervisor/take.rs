@@ -1,0 +1,218 @@
+//! Leases due jobs when permits are free, and sleeps exactly as long as it may.
+
+use std::{
+    sync::{PoisonError, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{LEASE, Outage, Supervisor, Work};
+use crate::store::{DeadJob, Leased, Settle, TakeMode, TakeRequest, Taken, Token};
+
+/// Longest sleep: a wake message that was lost costs no more.
+const IDLE_POLL: Duration = Duration::from_secs(1);
+
+/// How often to look whether the epoch is back.
+const EPOCH_POLL: Duration = Duration::from_millis(250);
+
+/// What to do after a take.
+enum Next {
+    /// Take again at once: more is due than one take may lease.
+    Now,
+    /// Until this moment nothing can be due, unless one of the signals comes.
+    Sleep { until: Instant, when_freed: bool },
+    /// Only time helps.
+    Pause(Duration),
+}
+
+/// The loop of takes.
+pub(crate) struct Taker<'a> {
+    supervisor: &'a Supervisor,
+    /// To each queue's worker.
+    channels: Vec<mpsc::UnboundedSender<Work>>,
+    /// Settles of jobs that cannot be read.
+    unreadable: mpsc::UnboundedSender<Settle>,
+    gate: watch::Receiver<bool>,
+    wakes: Option<broadcast::Receiver<String>>,
+    sequence: u64,
+    /// Suspects are due: take nothing more until the hand is empty, then one of them alone.
+    suspects: bool,
+    /// Takes in a row that failed.
+    failures: u32,
+    epoch_missing: bool,
+}
+
+impl<'a> Taker<'a> {
+    pub(crate) fn new(
+        supervisor: &'a Supervisor,
+        channels: Vec<mpsc::UnboundedSender<Work>>,
+        unreadable: mpsc::UnboundedSender<Settle>,
+    ) -> Self {
+        Self {
+            supervisor,
+            channels,
+            unreadable,
+            gate: supervisor.gate.watch(),
+            wakes: None,
+            sequence: 0,
+            suspects: false,
+            failures: 0,
+            epoch_missing: false,
+        }
+    }
+
+    /// Takes until told to stop. Jobs of a take under way then stay in the hand, not begun.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            if self.wakes.is_none() {
+                // If this fails, so does the take that follows, which reports it.
+                self.wakes = self.supervisor.store.wakes().await.ok();
+            }
+            match self.take(&stop).await {
+                Next::Now => {}
+                Next::Sleep { until, when_freed } => self.sleep(until, when_freed, &stop).await,
+                Next::Pause(delay) => {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(delay) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, stop: &CancellationToken) -> Next {
+        let supervisor = self.supervisor;
+        let mode = if self.suspects && supervisor.hand.is_empty() { TakeMode::Alone } else { TakeMode::Normal };
+        let waits_for_suspect = supervisor.hand.holds_suspect() || (self.suspects && mode == TakeMode::Normal);
+        let may_lease = *self.gate.borrow_and_update() && !waits_for_suspect;
+        let mut permits = supervisor.hand.permits();
+        if !may_lease {
+            // Expired leases of others are rescued all the same.
+            permits.iter_mut().for_each(|(_, free)| *free = 0);
+        }
+
+        self.sequence += 1;
+        let token = Token::new(&supervisor.boot, self.sequence);
+        let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
+        let begun = Instant::now();
+        let taken = supervisor.store.take(&request).await;
+        let ended = Instant::now();
+        match taken {
+            Err(error) => {
+                supervisor.outage.failed(&error);
+                self.failures = self.failures.saturating_add(1);
+                // The subscription may have gone with the connection.
+                self.wakes = None;
+                Next::Pause(Outage::backoff(self.failures))
+            }
+            Ok(Taken::NoEpoch) => {
+                self.answered();
+                self.missing_epoch();
+                Next::Pause(EPOCH_POLL)
+            }
+            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects }) => {
+                self.answered();
+                self.epoch_missing = false;
+                if may_lease {
+                    self.suspects = suspects;
+                }
+                supervisor.now_ms.store(now_ms, Ordering::Relaxed);
+                let full = permits
+                    .iter()
+                    .any(|(queue, free)| *free == jobs.iter().filter(|leased| leased.delivery.queue == *queue).count());
+                self.report(&jobs, &dead);
+                for settle in unreadable {
+                    let _ = self.unreadable.send(settle);
+                }
+                self.deliver(jobs, begun, stop);
+                let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
+                if wait.is_zero() && !self.suspects {
+                    return Next::Now;
+                }
+                let wait = if self.suspects { IDLE_POLL } else { wait.min(IDLE_POLL) };
+                Next::Sleep {
+                    until: ended + wait,
+                    when_freed: full || self.suspects || supervisor.hand.holds_suspect(),
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self) {
+        self.failures = 0;
+        self.supervisor.outage.succeeded();
+    }
+
+    fn missing_epoch(&mut self) {
+        if !self.epoch_missing {
+            warn!("Redis does not hold the queue's data: no job is taken until they are rebuilt");
+            self.epoch_missing = true;
+        }
+        if let Some(notify) = &self.supervisor.on_missing_epoch {
+            notify.notify_one();
+        }
+    }
+
+    fn report(&self, jobs: &[Leased], dead: &[DeadJob]) {
+        let histogram = metrics::histogram!("dispatchq_job_lateness_seconds");
+        let mut lateness = self.supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner);
+        for Leased { delivery, .. } in jobs {
+            #[expect(clippy::cast_precision_loss, reason = "a histogram needs no more than 52 bits")]
+            histogram.record(delivery.lateness_ms as f64 / 1000.0);
+            lateness.record(delivery.lateness_ms);
+            if delivery.lost > 0 {
+                info!(job.id = %delivery.id, lost = delivery.lost, "the job's last delivery was lost; it runs again");
+            }
+        }
+        drop(lateness);
+        for job in dead {
+            metrics::counter!("dispatchq_jobs_total", "queue" => job.queue, "outcome" => "lost").increment(1);
+            self.supervisor.job_died(&job.id, &job.error);
+        }
+    }
+
+    fn deliver(&self, jobs: Vec<Leased>, since: Instant, stop: &CancellationToken) {
+        let works = self.supervisor.hand.add(jobs, since);
+        if stop.is_cancelled() {
+            return;
+        }
+        for (queue, work) in works {
+            // The receivers live as long as the run.
+            let _ = self.channels[queue].send(work);
+        }
+    }
+
+    async fn sleep(&mut self, until: Instant, when_freed: bool, stop: &CancellationToken) {
+        let hand = &self.supervisor.hand;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep_until(until.into()) => return,
+                () = hand.freed(), if when_freed => return,
+                // The sender lives as long as the gate, which the supervisor holds.
+                _ = self.gate.changed() => return,
+                woken = woken(&mut self.wakes, hand) => if woken { return },
+            }
+        }
+    }
+}
+
+/// Waits for a wake message; `true` if it is for a queue that has a permit free.
+async fn woken(wakes: &mut Option<broadcast::Receiver<String>>, hand: &super::Hand) -> bool {
+    let Some(receiver) = wakes else { return std::future::pending().await };
+    let first = receiver.recv().await;
+    let mut worth_it = match first {
+        Ok(queue) => hand.has_permit(&queue),
+        Err(broadcast::error::RecvError::Lagged(_)) => true,
+        Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
+    };
+    // The take that follows answers all messages that are here by now.
+    while let Ok(queue) = receiver.try_recv() {
+        worth_it |= hand.has_permit(&queue);
+    }
+    worth_it
+}

@@ -1,0 +1,128 @@
+//! Inserting and repairing.
+
+use serde_json::json;
+use workers::{
+    NewJob,
+    store::{End, Enqueued, JobState, Repaired},
+};
+
+use crate::support::{Bench, Letter, OTHER, START_MS, due_now, millis, secs, timer};
+
+#[tokio::test]
+async fn enqueued_twice_is_one_job() {
+    let bench = Bench::new().await;
+    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, Enqueued::Inserted);
+    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, Enqueued::Kept);
+    let both = [timer("t:2", secs(1)), timer("t:2", secs(1))];
+    assert_eq!(bench.store.enqueue(&both).await.unwrap(), [Enqueued::Inserted, Enqueued::Kept]);
+    assert_eq!(bench.store.stats(&["timers"]).await.unwrap()[0].scheduled, 2);
+}
+
+#[tokio::test]
+async fn the_earlier_due_is_kept() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", secs(5))).await;
+    assert_eq!(bench.enqueue(timer("t:1", secs(9))).await, Enqueued::Kept);
+    assert_eq!(bench.enqueue(timer("t:1", secs(3))).await, Enqueued::Moved);
+    assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 3_000);
+}
+
+#[tokio::test]
+async fn the_payload_of_the_first_insert_stays() {
+    let bench = Bench::new().await;
+    let letter = |text: &str, delay| NewJob::after(&Letter(1, text.to_owned()), delay);
+    bench.enqueue(letter("first", secs(5))).await;
+    assert_eq!(bench.enqueue(letter("second", secs(1))).await, Enqueued::Moved);
+    let envelope = bench.find("letter:1").await.unwrap().envelope.unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&envelope).unwrap(), json!({ "v": 1, "payload": "first" }));
+}
+
+#[tokio::test]
+async fn a_timer_costs_one_sorted_set_member_and_nothing_more() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", secs(5))).await;
+    let mut keys: Vec<String> = bench.redis(&["KEYS", "*"]).await;
+    keys.sort();
+    assert_eq!(keys, ["{dq:0}:due:timers", "{dq:0}:epoch"]);
+}
+
+#[tokio::test]
+async fn a_leased_job_enqueued_again_runs_again_after_settling() {
+    let bench = Bench::new().await;
+    bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
+    let leased = bench.take_of(&[(OTHER, 1)], workers::store::TakeMode::Normal).await.jobs.remove(0);
+    let again = |delay| NewJob::after(&Letter(1, "other".to_owned()), delay);
+    assert_eq!(bench.enqueue(again(secs(9))).await, Enqueued::Again);
+    assert_eq!(bench.enqueue(again(secs(4))).await, Enqueued::Again);
+    assert_eq!(bench.enqueue(again(secs(7))).await, Enqueued::Again);
+    bench.settle(&leased, End::Done).await;
+    let found = bench.find("letter:1").await.unwrap();
+    assert_eq!((found.state, found.at_ms), (JobState::Due, START_MS + 4_000));
+    assert!(found.envelope.unwrap().contains("hello"));
+}
+
+#[tokio::test]
+async fn a_snooze_and_a_retry_take_the_earlier_due_of_a_leased_job_enqueued_again() {
+    let bench = Bench::new().await;
+    for (end, id) in [(End::Snooze { delay: secs(30) }, "t:1"), (End::Retry { delay: secs(30) }, "t:2")] {
+        bench.enqueue(due_now(id)).await;
+        let leased = bench.take_one().await;
+        bench.enqueue(timer(id, secs(4))).await;
+        bench.settle(&leased, end).await;
+        assert_eq!(bench.find(id).await.unwrap().at_ms, START_MS + 4_000);
+    }
+}
+
+#[tokio::test]
+async fn a_dead_job_is_left_dead() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    bench.settle(&bench.take_one().await, End::Dead { error: "broken".to_owned() }).await;
+    let before = bench.snapshot().await;
+    assert_eq!(bench.enqueue(due_now("t:1")).await, Enqueued::Dead);
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Dead]);
+    assert_eq!(bench.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_delay_is_rounded_up() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", std::time::Duration::from_micros(1_500))).await;
+    assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 2);
+}
+
+#[tokio::test]
+async fn many_jobs_go_in_batches_and_answer_in_order() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:700", secs(1))).await;
+    let jobs: Vec<NewJob> = (0..1_234).map(|n| timer(&format!("t:{n}"), secs(1))).collect();
+    let answers = bench.store.enqueue(&jobs).await.unwrap();
+    assert_eq!(answers.len(), jobs.len());
+    assert_eq!(answers.iter().position(|answer| *answer == Enqueued::Kept), Some(700));
+}
+
+#[tokio::test]
+async fn repair_inserts_what_is_absent_and_moves_only_what_is_far_too_late() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:near", secs(61))).await;
+    bench.enqueue(timer("t:far", secs(62))).await;
+    bench.enqueue(due_now("t:leased")).await;
+    bench.take_one().await;
+    let wanted = ["t:absent", "t:near", "t:far", "t:leased"].map(|id| timer(id, secs(1)));
+    let answers = bench.store.repair(&wanted).await.unwrap();
+    assert_eq!(answers, [Repaired::Inserted, Repaired::Fine, Repaired::Moved, Repaired::Fine]);
+    assert_eq!(bench.find("t:near").await.unwrap().at_ms, START_MS + 61_000);
+    assert_eq!(bench.find("t:far").await.unwrap().at_ms, START_MS + 1_000);
+    assert_eq!(bench.find("t:leased").await.unwrap().again_ms, None);
+}
+
+#[tokio::test]
+async fn repair_of_a_whole_state_changes_nothing() {
+    let bench = Bench::new().await;
+    let jobs = [due_now("t:1"), timer("t:2", millis(1))];
+    bench.store.enqueue(&jobs).await.unwrap();
+    let before = bench.snapshot().await;
+    bench.advance(secs(30));
+    assert_eq!(bench.store.repair(&jobs).await.unwrap(), [Repaired::Fine, Repaired::Fine]);
+    assert_eq!(bench.snapshot().await, before);
+}

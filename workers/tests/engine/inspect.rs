@@ -1,0 +1,111 @@
+//! What operators see.
+
+use workers::store::{End, Heartbeat, JobState, LatenessCounts, LatenessSummary, WorkerInfo};
+
+use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
+
+#[tokio::test]
+async fn stats_count_each_state() {
+    let bench = Bench::new().await;
+    for job in ["t:dead", "t:leased"] {
+        bench.enqueue(due_now(job)).await;
+    }
+    let leased = bench.take(10).await.jobs;
+    bench.settle(&leased[0], End::Dead { error: "x".to_owned() }).await;
+    for (job, delay) in [("t:due", 0), ("t:soon", 60), ("t:later", 75)] {
+        bench.enqueue(timer(job, secs(delay))).await;
+    }
+    bench.advance(secs(10));
+    bench.store.pause(OTHER).await.unwrap();
+    let stats = bench.store.stats(&[QUEUE, OTHER]).await.unwrap();
+    let timers = &stats[0];
+    assert_eq!((timers.due, timers.scheduled, timers.leased, timers.dead), (1, 2, 1, 1));
+    assert_eq!((timers.oldest_due_ms, timers.next_minute, timers.paused), (Some(10_000), 1, false));
+    assert_eq!((stats[1].oldest_due_ms, stats[1].due, stats[1].paused), (None, 0, true));
+    assert!(serde_json::to_string(&stats).unwrap().contains("\"queue\":\"timers\""));
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_by_time() {
+    let bench = Bench::new().await;
+    for n in 0..5 {
+        bench.enqueue(timer(&format!("t:{n}"), secs(n))).await;
+    }
+    let page = bench.store.list(QUEUE, JobState::Due, 1, 2).await.unwrap();
+    let page: Vec<_> = page.iter().map(|entry| (entry.id.as_str(), entry.at_ms)).collect();
+    assert_eq!(page, [("t:1", START_MS + 1_000), ("t:2", START_MS + 2_000)]);
+    assert!(bench.store.list(QUEUE, JobState::Due, 5, 2).await.unwrap().is_empty());
+    assert!(bench.store.list(QUEUE, JobState::Leased, 0, 2).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_dead_are_listed_with_their_error() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    bench.settle(&bench.take_one().await, End::Spent { error: "no luck".to_owned() }).await;
+    let dead = bench.store.list(QUEUE, JobState::Dead, 0, 10).await.unwrap();
+    assert_eq!((dead[0].id.as_str(), dead[0].failed, dead[0].error.as_deref()), ("t:1", 1, Some("no luck")));
+}
+
+#[tokio::test]
+async fn a_leased_job_shows_its_lease() {
+    let bench = Bench::new().await;
+    assert!(bench.find("t:1").await.is_none());
+    bench.enqueue(due_now("t:1")).await;
+    bench.take_one().await;
+    bench.enqueue(timer("t:1", secs(4))).await;
+    let found = bench.store.find(&id("t:1"), &[OTHER, QUEUE]).await.unwrap().unwrap();
+    assert_eq!((found.queue.as_str(), found.state, found.at_ms), (QUEUE, JobState::Leased, START_MS + 8_000));
+    assert_eq!((found.leased_due_ms, found.again_ms), (Some(START_MS), Some(START_MS + 4_000)));
+    assert_eq!(found.token.as_deref(), Some("test:0"));
+}
+
+#[tokio::test]
+async fn a_replica_not_seen_for_a_minute_is_forgotten() {
+    let bench = Bench::new().await;
+    let info = WorkerInfo {
+        host: "h".to_owned(),
+        pid: 1,
+        version: "1".to_owned(),
+        queues: vec![QUEUE.to_owned()],
+        in_hand: 3,
+        started_ms: START_MS,
+    };
+    let none = LatenessCounts::default();
+    let beat = async |replica: &str, info: Option<&WorkerInfo>| {
+        bench.store.heartbeat(&Heartbeat { replica, info, lateness: &none, now_ms: bench.now_ms() }).await.unwrap();
+    };
+    let names = async || {
+        let workers = bench.store.workers().await.unwrap();
+        workers.into_iter().map(|worker| worker.replica).collect::<Vec<_>>()
+    };
+    beat("a", Some(&info)).await;
+    bench.advance(secs(40));
+    beat("b", Some(&info)).await;
+    assert_eq!(names().await, ["a", "b"]);
+    bench.advance(secs(21));
+    beat("b", Some(&info)).await;
+    assert_eq!(names().await, ["b"]);
+    beat("b", None).await;
+    assert!(names().await.is_empty());
+}
+
+#[tokio::test]
+async fn lateness_is_summed_up_over_replicas_and_hours() {
+    let bench = Bench::new().await;
+    let beat = async |latenesses: &[u64]| {
+        let mut lateness = LatenessCounts::default();
+        latenesses.iter().for_each(|ms| lateness.record(*ms));
+        let beat = Heartbeat { replica: "a", info: None, lateness: &lateness, now_ms: bench.now_ms() };
+        bench.store.heartbeat(&beat).await.unwrap();
+    };
+    assert_eq!(bench.store.lateness().await.unwrap(), LatenessSummary::default());
+    beat(&[1; 60]).await;
+    beat(&[4; 39]).await;
+    bench.advance(secs(3600));
+    beat(&[1_234]).await;
+    let summary = bench.store.lateness().await.unwrap();
+    assert_eq!(summary, LatenessSummary { count: 100, p50_ms: 1, p99_ms: 4, max_ms: 1_234 });
+    bench.advance(secs(3600));
+    assert_eq!(bench.store.lateness().await.unwrap().count, 1);
+}

@@ -1,0 +1,105 @@
+//! Expiry, renewal, release.
+
+use workers::store::{End, Enqueued, Held, JobState, Renewed, Settled};
+
+use crate::support::{Bench, LEASE, START_MS, due_now, millis, secs, timer};
+
+fn held(leased: &workers::Leased) -> Held {
+    Held { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() }
+}
+
+#[tokio::test]
+async fn an_expired_lease_runs_again_with_its_original_due() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", secs(1))).await;
+    bench.advance(secs(1));
+    bench.take_one().await;
+    bench.advance(LEASE - millis(1));
+    assert!(bench.take(10).await.jobs.is_empty());
+    bench.advance(millis(1));
+    let again = bench.take_one().await.delivery;
+    assert_eq!((again.due_ms, again.lateness_ms, again.lost, again.failed), (START_MS + 1_000, 8_000, 1, 0));
+}
+
+#[tokio::test]
+async fn a_take_without_permits_still_rescues() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    bench.take_one().await;
+    bench.advance(LEASE);
+    bench.take(0).await;
+    assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Due);
+}
+
+#[tokio::test]
+async fn one_take_rescues_at_most_a_hundred() {
+    let bench = Bench::new().await;
+    let jobs: Vec<_> = (0..250).map(|n| due_now(&format!("t:{n}"))).collect();
+    bench.store.enqueue(&jobs).await.unwrap();
+    bench.take(250).await;
+    bench.advance(LEASE);
+    for leased in [150, 50, 0] {
+        bench.take(0).await;
+        assert_eq!(bench.store.stats(&["timers"]).await.unwrap()[0].leased, leased);
+    }
+}
+
+#[tokio::test]
+async fn a_renewed_lease_lasts_longer() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let leased = bench.take_one().await;
+    bench.advance(secs(6));
+    assert_eq!(bench.store.extend(&[held(&leased)], LEASE).await.unwrap(), [Renewed::Yes]);
+    bench.advance(secs(6));
+    assert!(bench.take(10).await.jobs.is_empty());
+    bench.settle(&leased, End::Done).await;
+    assert!(bench.find("t:1").await.is_none());
+}
+
+#[tokio::test]
+async fn a_stale_lease_settling_late_is_refused_and_changes_nothing() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let stale = bench.take_one().await;
+    bench.advance(LEASE);
+    let fresh = bench.take_one().await;
+    assert_eq!(fresh.delivery.id, stale.delivery.id);
+    let before = bench.snapshot().await;
+    let ends = [
+        End::Done,
+        End::Snooze { delay: secs(1) },
+        End::Retry { delay: secs(1) },
+        End::Spent { error: "x".to_owned() },
+        End::Dead { error: "x".to_owned() },
+    ];
+    for end in ends {
+        assert_eq!(bench.settle_then(&stale, end, vec![due_now("t:follow")]).await, Settled::Refused);
+    }
+    assert_eq!(bench.store.extend(&[held(&stale)], LEASE).await.unwrap(), [Renewed::Lost]);
+    assert_eq!(bench.store.release(&[held(&stale)]).await.unwrap(), [Renewed::Lost]);
+    assert_eq!(bench.snapshot().await, before);
+    assert_ne!(bench.settle(&fresh, End::Done).await, Settled::Refused);
+    assert_eq!(bench.settle(&fresh, End::Done).await, Settled::Refused, "a lease ends once");
+}
+
+#[tokio::test]
+async fn a_release_burns_no_try_and_restores_the_due() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", secs(1))).await;
+    bench.advance(secs(3));
+    let leased = bench.take_one().await;
+    assert_eq!(bench.store.release(&[held(&leased)]).await.unwrap(), [Renewed::Yes]);
+    let again = bench.take_one().await.delivery;
+    assert_eq!((again.due_ms, again.failed, again.lost), (START_MS + 1_000, 0, 0));
+}
+
+#[tokio::test]
+async fn a_rescue_and_a_release_take_the_earlier_due_wanted_meanwhile() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let leased = bench.take_one().await;
+    assert_eq!(bench.enqueue(timer("t:1", secs(5))).await, Enqueued::Again);
+    bench.store.release(&[held(&leased)]).await.unwrap();
+    assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS, "the original due is the earlier one");
+}

@@ -1,0 +1,140 @@
+//! Redis going away and coming back under a running worker.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use tokio::sync::Notify;
+use workers::{NewJob, Outcome, Registry, Runtime, Store, StoreError};
+
+use crate::{
+    runtime::{Worker, counting},
+    support::{QUEUE, Tick, eventually, millis, raw, rebuild, secs},
+};
+
+async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
+    let jobs: Vec<NewJob> = numbers.map(|n| NewJob::now(&Tick(n))).collect();
+    eventually("enqueued", async || store.enqueue(&jobs).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn an_unreachable_redis_is_named_with_a_cure_and_without_the_password() {
+    let error = Store::connect("redis://user:secret@127.0.0.1:1/").await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("127.0.0.1:1") && text.contains("check redis.url"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    let error = Store::connect("127.0.0.1:secret").await.unwrap_err();
+    assert!(matches!(error, StoreError::Url { .. }) && !error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
+    let mut redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
+    enqueue_ticks(&store, 0..500).await;
+    redis.kill().await;
+    tokio::time::sleep(millis(300)).await;
+    redis.restart().await.unwrap();
+    enqueue_ticks(&store, 500..600).await;
+    eventually("all performed", async || {
+        let Ok(stats) = store.stats(&[QUEUE]).await else { return false };
+        stats[0].due + stats[0].leased == 0 && count.load(Ordering::SeqCst) >= 600
+    })
+    .await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
+    let mut redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    enqueue_ticks(&store, 0..3).await;
+    redis.kill().await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let lazy = Store::connect_lazy(&redis.url()).unwrap();
+    let worker = Worker::start(Runtime::new(lazy, counting(&count)).queues([(QUEUE, 16)]));
+    tokio::time::sleep(millis(200)).await;
+    redis.restart().await.unwrap();
+    eventually("all performed", async || count.load(Ordering::SeqCst) == 3).await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn after_an_outage_an_idle_worker_is_woken_as_before() {
+    let mut redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let started = Arc::new(Notify::new());
+    let notify = started.clone();
+    let registry = Registry::new().register::<Tick, _, _>(move |_, _| {
+        notify.notify_one();
+        async { Outcome::done() }
+    });
+    let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 4)]));
+    redis.restart().await.unwrap();
+    enqueue_ticks(&store, 0..1).await;
+    started.notified().await;
+    tokio::time::sleep(millis(2_500)).await;
+    let mut waits = Vec::new();
+    for n in 1..8 {
+        tokio::time::sleep(millis(50)).await;
+        let begun = Instant::now();
+        enqueue_ticks(&store, n..n + 1).await;
+        started.notified().await;
+        waits.push(begun.elapsed());
+    }
+    worker.drain().await;
+    waits.sort();
+    assert!(waits[3] < millis(50), "{waits:?}");
+}
+
+#[tokio::test]
+async fn after_a_flush_nothing_runs_until_the_epoch_is_rebuilt() {
+    let redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let missing = Arc::new(Notify::new());
+    let runtime = Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]).on_missing_epoch(missing.clone());
+    let worker = Worker::start(runtime);
+    enqueue_ticks(&store, 0..5).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) == 5).await;
+    raw::<()>(&redis.url(), &["FLUSHALL"]).await;
+    missing.notified().await;
+    enqueue_ticks(&store, 10..15).await;
+    tokio::time::sleep(millis(300)).await;
+    assert_eq!(count.load(Ordering::SeqCst), 5);
+    rebuild(&store).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) == 10).await;
+    worker.drain().await;
+}
+
+/// A server that is only busy is waited for: a call given up would be performed all the same, and its jobs lost to their
+/// leases.
+#[tokio::test]
+async fn a_server_blocked_for_five_seconds_costs_no_delivery() {
+    let redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]));
+    enqueue_ticks(&store, 0..5).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) == 5).await;
+    let url = redis.url();
+    let block = tokio::spawn(async move { raw::<()>(&url, &["CLIENT", "PAUSE", "5000", "ALL"]).await });
+    block.await.unwrap();
+    let jobs: Vec<NewJob> = (10..15).map(|n| NewJob::now(&Tick(n))).collect();
+    assert!(matches!(store.enqueue(&jobs).await, Err(StoreError::Slow { .. })));
+    eventually("performed", async || count.load(Ordering::SeqCst) == 10).await;
+    tokio::time::sleep(secs(1)).await;
+    let summary = worker.drain().await;
+    assert_eq!((summary.settled, summary.refused), (10, 0));
+}

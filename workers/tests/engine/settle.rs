@@ -1,0 +1,135 @@
+//! Outcomes and follow-ups.
+
+use serde_json::json;
+use workers::{
+    NewJob, Outcome, RetryPolicy, Settle,
+    store::{End, JobState, Settled, TakeMode},
+};
+
+use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
+
+#[tokio::test]
+async fn a_job_done_leaves_nothing_behind() {
+    let bench = Bench::new().await;
+    bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
+    let take = async || bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
+    bench.settle(&take().await, End::Retry { delay: secs(0) }).await;
+    bench.settle(&take().await, End::Done).await;
+    let keys: Vec<String> = bench.redis(&["KEYS", "*"]).await;
+    assert_eq!(keys, ["{dq:0}:epoch"]);
+}
+
+#[tokio::test]
+async fn follow_ups_are_inserted_in_the_step_that_settles() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let then = vec![timer("t:2", secs(2)), NewJob::after(&Letter(3, "hi".to_owned()), secs(3))];
+    let verdict = bench.settle_then(&bench.take_one().await, End::Done, then).await;
+    assert_eq!(verdict, Settled::Settled { dead_follow_ups: Vec::new() });
+    assert!(bench.find("t:1").await.is_none());
+    assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
+    let letter = bench.find("letter:3").await.unwrap();
+    assert_eq!((letter.queue.as_str(), letter.at_ms), (OTHER, START_MS + 3_000));
+}
+
+#[tokio::test]
+async fn a_job_may_follow_itself_and_another_of_its_batch() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
+    let jobs = bench.take(10).await.jobs;
+    let then = [vec![timer("t:1", secs(1)), timer("t:2", secs(2))], Vec::new()];
+    let settle = |(leased, then)| Settle::new(leased, Outcome::then(then), &RetryPolicy::DEFAULT, 0.5);
+    let settles: Vec<Settle> = jobs.iter().zip(then).map(settle).collect();
+    bench.store.settle(&settles).await.unwrap();
+    assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 1_000);
+    assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
+}
+
+#[tokio::test]
+async fn one_refused_settle_does_not_touch_its_batch_mates() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
+    let stale = bench.take(1).await.jobs.remove(0);
+    bench.advance(LEASE);
+    let fresh = bench.take(10).await.jobs;
+    let done = |leased: &workers::Leased| {
+        Settle::new(leased, Outcome::then(vec![timer("t:9", secs(1))]), &RetryPolicy::DEFAULT, 0.5)
+    };
+    let verdicts = bench.store.settle(&[done(&stale), done(&fresh[1])]).await.unwrap();
+    assert_eq!(verdicts, [Settled::Refused, Settled::Settled { dead_follow_ups: Vec::new() }]);
+    assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Leased);
+    assert!(bench.find("t:2").await.is_none());
+}
+
+#[tokio::test]
+async fn a_follow_up_that_lies_dead_is_reported() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:dead")).await;
+    bench.settle(&bench.take_one().await, End::Dead { error: "broken".to_owned() }).await;
+    bench.enqueue(due_now("t:1")).await;
+    let verdict = bench.settle_then(&bench.take_one().await, End::Done, vec![due_now("t:dead"), due_now("t:2")]).await;
+    assert_eq!(verdict, Settled::Settled { dead_follow_ups: vec![id("t:dead")] });
+    assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Due);
+}
+
+#[tokio::test]
+async fn a_snooze_spends_no_try_and_forgets_lost_deliveries() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    bench.settle(&bench.take_one().await, End::Retry { delay: secs(0) }).await;
+    bench.take_one().await;
+    bench.advance(LEASE);
+    let leased = bench.take_one().await;
+    assert_eq!((leased.delivery.failed, leased.delivery.lost), (1, 1));
+    bench.settle(&leased, End::Snooze { delay: secs(2) }).await;
+    bench.advance(secs(2));
+    let leased = bench.take_one().await;
+    assert_eq!((leased.delivery.failed, leased.delivery.lost), (1, 0));
+}
+
+#[tokio::test]
+async fn a_retry_is_counted_and_the_last_one_is_death() {
+    let bench = Bench::new().await;
+    let policy = RetryPolicy { max_tries: 3, jitter: 0.0, ..RetryPolicy::DEFAULT };
+    bench.enqueue(due_now("t:1")).await;
+    for (failed, delay) in [(0, 1), (1, 2)] {
+        let leased = bench.take_one().await;
+        assert_eq!(leased.delivery.failed, failed);
+        let settle = Settle::new(&leased, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
+        assert_eq!(settle.end, End::Retry { delay: secs(delay) });
+        bench.store.settle(&[settle]).await.unwrap();
+        bench.advance(secs(delay));
+    }
+    let settle = Settle::new(&bench.take_one().await, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
+    bench.store.settle(&[settle]).await.unwrap();
+    let record = bench.find("t:1").await.unwrap().dead.unwrap();
+    assert_eq!((record.failed, record.error.as_str()), (3, "failed 3 tries; last: no luck"));
+}
+
+#[tokio::test]
+async fn a_dead_job_keeps_its_payload_error_and_history() {
+    let bench = Bench::new().await;
+    let text = "a \"text\" with [] and {}";
+    bench.enqueue(NewJob::now(&Letter(1, text.to_owned()))).await;
+    let leased = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
+    bench.advance(secs(1));
+    bench.settle(&leased, End::Dead { error: "line 1\n\"line\" 2 ü".to_owned() }).await;
+    let record = bench.find("letter:1").await.unwrap().dead.unwrap();
+    assert_eq!(record.queue, OTHER);
+    assert_eq!(record.error, "line 1\n\"line\" 2 ü");
+    assert_eq!((record.failed, record.lost, record.due_ms, record.died_ms), (0, 0, START_MS, START_MS + 1_000));
+    assert_eq!(record.payload, json!({ "v": 1, "payload": text }));
+    let left: usize = bench.redis(&["EXISTS", "{dq:0}:jobs", "{dq:0}:tries", "{dq:0}:leases"]).await;
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn a_settle_after_a_flush_is_refused_and_brings_nothing_back() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let leased = bench.take_one().await;
+    bench.redis::<()>(&["FLUSHALL"]).await;
+    assert_eq!(bench.settle_then(&leased, End::Retry { delay: secs(1) }, vec![due_now("t:2")]).await, Settled::Refused);
+    assert_eq!(bench.snapshot().await, "");
+    assert_eq!(bench.store.stats(&[QUEUE]).await.unwrap()[0].due, 0);
+}

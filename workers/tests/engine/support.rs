@@ -1,0 +1,222 @@
+//! One Redis per test, a clock moved by hand, and jobs to play with.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use redis::FromRedisValue;
+use serde_json::Value;
+use servers::Redis;
+use workers::{
+    Clock, DecodeError, Job, JobId, Leased, NewJob, RetryPolicy, Settle, Store, Token,
+    store::{DeadJob, End, JobDetail, TakeMode, TakeRequest, Taken},
+};
+
+pub(crate) const QUEUE: &str = "timers";
+pub(crate) const OTHER: &str = "others";
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// A store on its own Redis.
+pub(crate) struct Bench {
+    pub(crate) redis: Redis,
+    pub(crate) store: Store,
+    clock: Arc<AtomicU64>,
+    takes: AtomicU64,
+}
+
+/// What a take answered, in short.
+pub(crate) struct Took {
+    pub(crate) jobs: Vec<Leased>,
+    pub(crate) unreadable: Vec<Settle>,
+    pub(crate) next_due_ms: Option<u64>,
+    pub(crate) dead: Vec<DeadJob>,
+    pub(crate) suspects: bool,
+}
+
+impl Took {
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        self.jobs.iter().map(|leased| leased.delivery.id.as_str()).collect()
+    }
+}
+
+impl Bench {
+    /// With an epoch, and time standing still at [`START_MS`].
+    pub(crate) async fn new() -> Self {
+        let redis = Redis::start().await.unwrap();
+        let clock = Arc::new(AtomicU64::new(START_MS));
+        let store = Store::connect(&redis.url()).await.unwrap().with_clock(Clock::Fixed(clock.clone()));
+        let bench = Self { redis, store, clock, takes: AtomicU64::new(0) };
+        rebuild(&bench.store).await;
+        bench
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    pub(crate) async fn enqueue(&self, job: NewJob) -> workers::store::Enqueued {
+        self.store.enqueue(&[job]).await.unwrap()[0]
+    }
+
+    pub(crate) async fn take(&self, permits: usize) -> Took {
+        self.take_of(&[(QUEUE, permits)], TakeMode::Normal).await
+    }
+
+    pub(crate) async fn take_of(&self, queues: &[(&'static str, usize)], mode: TakeMode) -> Took {
+        let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
+        let request = TakeRequest { queues, token: &token, lease: LEASE, mode };
+        match self.store.take(&request).await.unwrap() {
+            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, .. } => {
+                Took { jobs, unreadable, next_due_ms, dead, suspects }
+            }
+            Taken::NoEpoch => panic!("no epoch"),
+        }
+    }
+
+    /// Takes the one job that is due.
+    pub(crate) async fn take_one(&self) -> Leased {
+        let mut jobs = self.take(10).await.jobs;
+        assert_eq!(jobs.len(), 1, "{jobs:?}");
+        jobs.remove(0)
+    }
+
+    pub(crate) async fn settle(&self, leased: &Leased, end: End) -> workers::store::Settled {
+        self.settle_then(leased, end, Vec::new()).await
+    }
+
+    pub(crate) async fn settle_then(&self, leased: &Leased, end: End, then: Vec<NewJob>) -> workers::store::Settled {
+        let settle = Settle {
+            queue: leased.delivery.queue,
+            id: leased.delivery.id.clone(),
+            token: leased.token.clone(),
+            end,
+            then,
+        };
+        self.store.settle(&[settle]).await.unwrap().remove(0)
+    }
+
+    pub(crate) async fn find(&self, text: &str) -> Option<JobDetail> {
+        self.store.find(&id(text), &[QUEUE, OTHER]).await.unwrap()
+    }
+
+    /// A plain Redis command, for looking behind the store's back.
+    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        raw(&self.redis.url(), words).await
+    }
+
+    /// Everything Redis holds but the epoch, as text: to show that nothing changed.
+    pub(crate) async fn snapshot(&self) -> String {
+        let mut keys: Vec<String> = self.redis(&["KEYS", "{dq:0}:*"]).await;
+        keys.sort();
+        let mut dump = String::new();
+        for key in keys {
+            let kind: String = self.redis(&["TYPE", &key]).await;
+            let read: &[&str] = match kind.as_str() {
+                "zset" => &["ZRANGE", &key, "0", "-1", "WITHSCORES"],
+                "hash" => &["HGETALL", &key],
+                "set" => &["SMEMBERS", &key],
+                _ => &["GET", &key],
+            };
+            let value: redis::Value = self.redis(read).await;
+            dump += &format!("{key} {value:?}\n");
+        }
+        dump
+    }
+}
+
+pub(crate) async fn raw<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut cmd = redis::cmd(words[0]);
+    cmd.arg(&words[1..]);
+    cmd.query_async(&mut connection).await.unwrap()
+}
+
+/// A rebuild of nothing: afterwards the store has an epoch.
+pub(crate) async fn rebuild(store: &Store) {
+    let run_id = store.run_id().await.unwrap();
+    let marker = store.begin_rebuild().await.unwrap();
+    assert!(store.finish_rebuild(&marker, &run_id).await.unwrap());
+}
+
+pub(crate) fn id(text: &str) -> JobId {
+    JobId::parse(text).unwrap()
+}
+
+pub(crate) fn timer(text: &str, delay: Duration) -> NewJob {
+    NewJob { queue: QUEUE, id: id(text), delay, payload: None }
+}
+
+pub(crate) fn due_now(text: &str) -> NewJob {
+    timer(text, Duration::ZERO)
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// `tick:<n>`: a timer, all of it in the id.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tick(pub(crate) u64);
+
+impl Job for Tick {
+    const KIND: &'static str = "tick";
+    const QUEUE: &'static str = QUEUE;
+    const RETRY: RetryPolicy =
+        RetryPolicy { max_tries: 2, initial: Duration::from_millis(10), jitter: 0.0, ..RetryPolicy::DEFAULT };
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    fn id(&self) -> JobId {
+        id(&format!("tick:{}", self.0))
+    }
+
+    fn decode(id: &JobId, _: Option<Value>) -> Result<Self, DecodeError> {
+        id.key().parse().map(Self).map_err(|error| DecodeError::new(id, error))
+    }
+}
+
+/// `letter:<n>` with a text as payload.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Letter(pub(crate) u64, pub(crate) String);
+
+impl Job for Letter {
+    const KIND: &'static str = "letter";
+    const QUEUE: &'static str = OTHER;
+
+    fn id(&self) -> JobId {
+        id(&format!("letter:{}", self.0))
+    }
+
+    fn payload(&self) -> Option<Value> {
+        Some(Value::from(self.1.clone()))
+    }
+
+    fn decode(id: &JobId, payload: Option<Value>) -> Result<Self, DecodeError> {
+        let number = id.key().parse().map_err(|error| DecodeError::new(id, error))?;
+        let Some(Value::String(text)) = payload else { return Err(DecodeError::new(id, "no text")) };
+        Ok(Self(number, text))
+    }
+}
+
+/// Waits for something that other tasks bring about; panics after 20 s.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let reached = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(secs(20), reached).await.unwrap_or_else(|_| panic!("not within 20 s: {what}"));
+}
