@@ -1,0 +1,23 @@
+//! Gives a COMPENSATING order its final status, as its payment asks, and raises the alerts that go with it.
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compensate {
+    pub order: OrderId,
+}
+
+impl Job for Compensate {
+    const KIND: &'static str = "compensate";
+    const QUEUE: &'static str = queues::COMPENSATION;
+
+    fn id(&self) -> JobId {
+        self.order.job(Self::KIND)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        Ok(Self { order: OrderId::of_job(id)? })
+    }
+}

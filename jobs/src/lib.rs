@@ -1,0 +1,27 @@
+//! The job contracts: one file per job type, with its id, queue and retry policy. What a producer links.
+//!
+//! The code that performs a job lives in the `dispatchq` crate under the same file stem. Every job here is a *timer*:
+//! its id is its payload, and the order's row decides what is done when it fires.
+//!
+//! | file | queue | job | fires |
+//! |---|---|---|---|
+//! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n is to start |
+//! | [`timeout`] | dispatch-timeout-queue | `timeout:{order}:{n}` | when attempt n's deadline has passed |
+//! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
+//! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
+//! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
+
+pub mod compensate;
+pub mod dispatch;
+pub mod lifetime;
+pub mod notify;
+pub mod order_id;
+pub mod queues;
+pub mod timeout;
+
+pub use compensate::Compensate;
+pub use dispatch::Dispatch;
+pub use lifetime::Lifetime;
+pub use notify::Notify;
+pub use order_id::{InvalidOrderId, OrderId};
+pub use timeout::Timeout;

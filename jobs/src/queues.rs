@@ -1,0 +1,10 @@
+//! The queues, as operators know them. A kind of job belongs to exactly one.
+
+pub const DISPATCH: &str = "dispatch-queue";
+pub const DISPATCH_TIMEOUT: &str = "dispatch-timeout-queue";
+pub const LIFETIME_CANCEL: &str = "lifetime-cancel-queue";
+pub const COMPENSATION: &str = "compensation-queue";
+pub const NOTIFY: &str = "notify-queue";
+
+/// All of them, in the order in which they are listed.
+pub const ALL: [&str; 5] = [DISPATCH, DISPATCH_TIMEOUT, LIFETIME_CANCEL, COMPENSATION, NOTIFY];

@@ -1,0 +1,25 @@
+//! Ends attempt n of an order once its deadline has passed: next candidate, retry later, or give up.
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeout {
+    pub order: OrderId,
+    pub attempt: u32,
+}
+
+impl Job for Timeout {
+    const KIND: &'static str = "timeout";
+    const QUEUE: &'static str = queues::DISPATCH_TIMEOUT;
+
+    fn id(&self) -> JobId {
+        self.order.numbered_job(Self::KIND, self.attempt)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (order, attempt) = OrderId::of_numbered_job(id)?;
+        Ok(Self { order, attempt })
+    }
+}
