@@ -86,9 +86,10 @@ local function lease_jobs(q, found)
 end
 
 local any_paused = redis.call('SCARD', PAUSED) > 0
-local permits = {}
+local wanted, permits = {}, {}
 for q = 1, queues do
-  permits[q] = math.min(tonumber(ARGV[FIRST + q - 1]), MOST)
+  wanted[q] = tonumber(ARGV[FIRST + q - 1])
+  permits[q] = math.min(wanted[q], MOST)
   if any_paused and redis.call('SISMEMBER', PAUSED, queue_name(q)) == 1 then permits[q] = 0 end
 end
 
@@ -124,7 +125,7 @@ for q = 1, queues do
       end
     end
     lease_jobs(q, fit)
-    if #fit < permits[q] then
+    if #fit < wanted[q] then
       local head = head_due(q)
       if head < math.huge and (next_due < 0 or head < next_due) then next_due = head end
     end

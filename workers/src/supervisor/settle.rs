@@ -35,9 +35,11 @@ pub(crate) async fn run(
 ) {
     let mut finished = Vec::with_capacity(BATCH);
     let mut unread = Vec::new();
+    // The workers' ends of the channel go just before `flush` comes.
+    let mut open = true;
     loop {
         tokio::select! {
-            _ = results.recv_many(&mut finished, BATCH) => {}
+            received = results.recv_many(&mut finished, BATCH), if open => open = received > 0,
             Some(settle) = unreadable.recv() => unread.push(settle),
             () = flush.cancelled() => {
                 results.close();

@@ -297,6 +297,42 @@ async fn a_dead_workers_jobs_are_run_by_another_within_ten_seconds() {
 }
 
 #[tokio::test]
+async fn a_result_whose_lease_is_lost_is_refused_and_counted() {
+    let (redis, store) = redis_and_store().await;
+    let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let seen = (started.clone(), go_on.clone());
+    let registry = Registry::new().register::<Letter, _, _>(move |_, _| {
+        let (started, go_on) = seen.clone();
+        async move {
+            started.notify_one();
+            go_on.notified().await;
+            Outcome::then(vec![due_now("tick:1")])
+        }
+    });
+    store.enqueue(&[NewJob::now(&Letter(1, "x".to_owned()))]).await.unwrap();
+    let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4)]));
+    started.notified().await;
+    crate::support::raw::<()>(&redis.url(), &["HSET", "{dq:0}:leases", "letter:1", "other:1 1 -"]).await;
+    go_on.notify_one();
+    assert_eq!(worker.drain().await, RunSummary { settled: 0, refused: 1, released: 0 });
+    assert_eq!(store.find(&id("letter:1"), &[OTHER]).await.unwrap().unwrap().state, JobState::Leased);
+    assert!(store.find(&id("tick:1"), &[QUEUE]).await.unwrap().is_none());
+}
+
+/// More permits than one take may lease: the take that follows comes at once, not after an idle poll.
+#[tokio::test]
+async fn a_concurrency_above_one_takes_limit_keeps_its_pace() {
+    let (_redis, store) = redis_and_store().await;
+    let count = Arc::new(AtomicUsize::new(0));
+    store.enqueue(&ticks(0..6_000)).await.unwrap();
+    let begun = Instant::now();
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 5_000)]));
+    eventually("all performed", async || count.load(Ordering::SeqCst) == 6_000).await;
+    assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
+    worker.drain().await;
+}
+
+#[tokio::test]
 async fn no_queue_or_one_given_twice_is_refused() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
     let run = async |queues: Vec<(&'static str, usize)>| {

@@ -124,6 +124,17 @@ async fn a_dead_job_keeps_its_payload_error_and_history() {
 }
 
 #[tokio::test]
+async fn a_very_long_error_is_shortened() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    let outcome = Outcome::Dead("ü".repeat(5_000));
+    let settle = Settle::new(&bench.take_one().await, outcome, &RetryPolicy::DEFAULT, 0.5);
+    bench.store.settle(&[settle]).await.unwrap();
+    let error = bench.find("t:1").await.unwrap().dead.unwrap().error;
+    assert_eq!(error, format!("{}…", "ü".repeat(1_000)));
+}
+
+#[tokio::test]
 async fn a_settle_after_a_flush_is_refused_and_brings_nothing_back() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;

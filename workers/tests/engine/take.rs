@@ -112,6 +112,17 @@ async fn a_paused_queue_is_passed_over_but_still_rescued() {
 }
 
 #[tokio::test]
+async fn a_take_that_may_not_lease_all_that_is_due_says_so() {
+    let bench = Bench::new().await;
+    let jobs: Vec<NewJob> = (0..1_500).map(|n| due_now(&format!("t:{n}"))).collect();
+    bench.store.enqueue(&jobs).await.unwrap();
+    let took = bench.take(5_000).await;
+    assert_eq!((took.jobs.len(), took.next_due_ms), (1_000, Some(START_MS)));
+    let took = bench.take(5_000).await;
+    assert_eq!((took.jobs.len(), took.next_due_ms), (500, None));
+}
+
+#[tokio::test]
 async fn ten_thousand_jobs_due_at_once_drain_in_batches() {
     let bench = Bench::new().await;
     let jobs: Vec<NewJob> = (0..10_000).map(|n| due_now(&format!("t:{n}"))).collect();

@@ -1,0 +1,33 @@
+//! What every command, handler and request works with.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use sqlx::PgPool;
+use workers::Store;
+
+use crate::{config::Config, db, notifications::Channels};
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub db: PgPool,
+    pub store: Store,
+    pub config: Arc<Config>,
+    pub channels: Channels,
+}
+
+impl App {
+    /// Connects to both servers and refuses a database whose schema this binary does not know.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        let db = db::connect(&config.database).await?;
+        db::check_schema(&db).await?;
+        let store = Store::connect(&config.redis.url).await.context("Redis is needed for the timers of orders")?;
+        Self::new(config, db, store)
+    }
+
+    pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
+        let channels = config.channels()?;
+        Ok(Self { db, store, config: Arc::new(config), channels })
+    }
+}

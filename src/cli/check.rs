@@ -1,0 +1,42 @@
+//! `dispatchq check history`.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::output;
+use crate::{
+    app::App,
+    history::{self, invariants::INVARIANTS},
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Ask every invariant of the history; exit 1 if one is broken
+    History {
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Command {
+    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        let Self::History { json } = self;
+        let violations = history::check(&app).await?;
+        if json {
+            output::json(&json!({ "violations": violations }))?;
+        } else if violations.is_empty() {
+            for invariant in INVARIANTS {
+                println!("ok  {:<36} {}", invariant.name, invariant.meaning);
+            }
+            println!("ok  {:<36} every transition is in the table of docs/STATES.md", "legal_transitions");
+            println!("ok  {:<36} Redis holds every timer the orders need", "no_timer_missing");
+            println!("ok  {:<36} every dead job says why", "no_dead_job_without_reason");
+        } else {
+            for violation in &violations {
+                println!("VIOLATION  {violation}");
+            }
+        }
+        Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

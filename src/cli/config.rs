@@ -1,0 +1,29 @@
+//! `dispatchq config show|check`.
+
+use std::{path::Path, process::ExitCode};
+
+use super::output;
+use crate::config::Config;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Every setting as it is in force, without secrets
+    Show {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Is the configuration valid?
+    Check,
+}
+
+impl Command {
+    pub fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+        let config = Config::load(file)?;
+        match self {
+            Self::Show { json: true } => output::json(&config.redacted())?,
+            Self::Show { json: false } => print!("{}", toml::to_string(&config.redacted())?),
+            Self::Check => println!("The configuration is valid."),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

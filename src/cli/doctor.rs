@@ -1,0 +1,130 @@
+//! `dispatchq doctor`: looks at everything an installation needs, and says what to do about what is wrong.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use workers::Store;
+
+use super::output;
+use crate::{
+    config::{Config, without_password},
+    db::{self, Schema},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    detail: String,
+}
+
+/// Clocks may differ by this much before operators wonder about times in lists. Correctness never depends on it.
+const CLOCK_TOLERANCE_MS: i64 = 1000;
+
+impl Args {
+    pub async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+        let mut findings = vec![finding("configuration", Verdict::Ok, "valid".to_owned())];
+        findings.extend(postgres(&config).await);
+        findings.extend(redis(&config).await);
+        let failed = findings.iter().any(|f| f.verdict == Verdict::Fail);
+        if self.json {
+            output::json(&findings)?;
+        } else {
+            for f in &findings {
+                let mark = match f.verdict {
+                    Verdict::Ok => "ok  ",
+                    Verdict::Warn => "warn",
+                    Verdict::Fail => "FAIL",
+                };
+                println!("{mark}  {:<14} {}", f.what, f.detail);
+            }
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+fn finding(what: &'static str, verdict: Verdict, detail: String) -> Finding {
+    Finding { what, verdict, detail }
+}
+
+async fn postgres(config: &Config) -> Vec<Finding> {
+    let pool = match db::connect(&config.database).await {
+        Ok(pool) => pool,
+        Err(e) => return vec![finding("postgres", Verdict::Fail, format!("{e:#}"))],
+    };
+    let mut found = vec![finding("postgres", Verdict::Ok, without_password(&config.database.url))];
+    found.push(match db::schema(&pool).await {
+        Ok(Schema::Current) => finding("schema", Verdict::Ok, "up to date".to_owned()),
+        Ok(Schema::Behind(n)) => finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate")),
+        Ok(Schema::Ahead(v)) => finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary")),
+        Err(e) => finding("schema", Verdict::Fail, e.to_string()),
+    });
+    if found.iter().any(|f| f.verdict == Verdict::Fail) {
+        return found;
+    }
+    let drift: Result<f64, _> =
+        sqlx::query_scalar("SELECT extract(epoch FROM clock_timestamp())::float8 * 1000").fetch_one(&pool).await;
+    if let Ok(theirs) = drift {
+        #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch fit")]
+        let ms = chrono::Utc::now().timestamp_millis() - theirs as i64;
+        found.push(if ms.abs() > CLOCK_TOLERANCE_MS {
+            finding("clock", Verdict::Warn, format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"))
+        } else {
+            finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
+        });
+    }
+    let staff: Result<i64, _> =
+        sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher'").fetch_one(&pool).await;
+    if matches!(staff, Ok(0)) {
+        let detail = "nobody; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
+        found.push(finding("dispatchers", Verdict::Warn, detail.to_owned()));
+    }
+    let held: Result<i64, _> =
+        sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
+    if let Ok(n @ 1..) = held {
+        found.push(finding("review", Verdict::Warn, format!("{n} orders wait for a person: dispatchq order list --held")));
+    }
+    found
+}
+
+async fn redis(config: &Config) -> Vec<Finding> {
+    let store = match Store::connect(&config.redis.url).await {
+        Ok(store) => store,
+        Err(e) => return vec![finding("redis", Verdict::Fail, e.to_string())],
+    };
+    let mut found = vec![finding("redis", Verdict::Ok, without_password(&config.redis.url))];
+    found.push(match store.epoch().await {
+        Ok(Some(_)) => finding("timers", Verdict::Ok, "in place".to_owned()),
+        Ok(None) => finding("timers", Verdict::Warn, "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned()),
+        Err(e) => finding("timers", Verdict::Fail, e.to_string()),
+    });
+    match store.workers().await {
+        Ok(workers) if workers.is_empty() => {
+            found.push(finding("workers", Verdict::Warn, "none is running; start one: dispatchq work".to_owned()));
+        }
+        Ok(workers) => found.push(finding("workers", Verdict::Ok, format!("{} running", workers.len()))),
+        Err(e) => found.push(finding("workers", Verdict::Fail, e.to_string())),
+    }
+    if let Ok(stats) = store.stats(&jobs::queues::ALL).await {
+        let dead: u64 = stats.iter().map(|s| s.dead).sum();
+        if dead > 0 {
+            let detail = format!("{dead} dead; look: dispatchq job list QUEUE --state dead");
+            found.push(finding("jobs", Verdict::Warn, detail));
+        }
+    }
+    found
+}

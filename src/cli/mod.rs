@@ -1,0 +1,113 @@
+//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do.
+//!
+//! Exit codes: 0 ok, 1 failed, 2 wrong usage.
+
+mod apikey;
+mod check;
+mod config;
+mod dev;
+mod doctor;
+mod driver;
+mod import;
+mod job;
+mod migrate;
+mod order;
+mod output;
+mod queue;
+mod reconcile;
+mod serve;
+mod signals;
+mod user;
+mod work;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{app::App, config::Config, replay, telemetry};
+
+/// Durable order dispatch: every wait of an order's life is a job in Redis, Postgres is the truth.
+#[derive(Debug, Parser)]
+#[command(name = "dispatchq", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// Configuration file [default: ./config.toml if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything on this machine, with its own Redis and Postgres: API, worker, keys to try it with
+    Dev(dev::Args),
+    /// Answer producers and drivers over HTTP
+    Serve(serve::Args),
+    /// Perform jobs; run as many of these as you like
+    Work(work::Args),
+    /// Bring the database schema up to date
+    Migrate,
+    /// Look for what is wrong with this installation, and say what to do
+    Doctor(doctor::Args),
+    /// Show or check the configuration
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Keys that programs and drivers authenticate with
+    #[command(subcommand)]
+    Apikey(apikey::Command),
+    /// Drivers
+    #[command(subcommand)]
+    Driver(driver::Command),
+    /// Dispatchers, support and other staff
+    #[command(subcommand)]
+    User(user::Command),
+    /// Orders: look at them, and help those that need a person
+    #[command(subcommand)]
+    Order(order::Command),
+    /// Queues
+    #[command(subcommand)]
+    Queue(queue::Command),
+    /// Single jobs
+    #[command(subcommand)]
+    Job(job::Command),
+    /// Check the history against its invariants
+    #[command(subcommand)]
+    Check(check::Command),
+    /// Compare Redis with Postgres and put back what is missing
+    #[command(subcommand)]
+    Reconcile(reconcile::Command),
+    /// Replay real rides against simulated drivers, and check the history
+    Replay(replay::Options),
+}
+
+/// Runs one command to its end.
+pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let config = || Config::load(cli.config.as_deref());
+    match cli.command {
+        Command::Config(command) => return command.run(cli.config.as_deref()),
+        // Both bring servers and configuration of their own.
+        Command::Dev(args) => return args.run(cli.config.as_deref()).await,
+        Command::Replay(options) => {
+            telemetry::init_logs(&Config::defaults().log)?;
+            return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
+        _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
+    }
+    let config = config()?;
+    match cli.command {
+        Command::Migrate => migrate::run(config).await,
+        Command::Doctor(args) => args.run(config).await,
+        Command::Serve(args) => args.run(App::connect(config).await?).await,
+        Command::Work(args) => args.run(App::connect(config).await?).await,
+        Command::Apikey(command) => command.run(App::connect(config).await?).await,
+        Command::Driver(command) => command.run(App::connect(config).await?).await,
+        Command::User(command) => command.run(App::connect(config).await?).await,
+        Command::Order(command) => command.run(App::connect(config).await?).await,
+        Command::Queue(command) => command.run(App::connect(config).await?).await,
+        Command::Job(command) => command.run(App::connect(config).await?).await,
+        Command::Check(command) => command.run(App::connect(config).await?).await,
+        Command::Reconcile(command) => command.run(App::connect(config).await?).await,
+        Command::Config(_) | Command::Dev(_) | Command::Replay(_) => unreachable!("answered above"),
+    }
+}

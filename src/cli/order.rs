@@ -1,0 +1,223 @@
+//! `dispatchq order create|show|list|timeline|cancel|assign|redispatch`.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use jobs::OrderId;
+
+use super::output::{self, or_dash, time};
+use crate::{
+    app::App,
+    http::view::OrderView,
+    orders::{
+        Decision, PaymentStatus, Refusal, Snapshot, Status,
+        act::act,
+        actions,
+        create::{self, Location, NewOrder},
+        query::{self, Filter},
+        store,
+    },
+    people::drivers,
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Create an order
+    #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
+    Create(Create),
+    /// One order as it stands
+    Show {
+        id: OrderId,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Orders, newest first
+    List {
+        /// Only this status
+        #[arg(long)]
+        status: Option<Status>,
+        /// Only orders a person must decide on
+        #[arg(long)]
+        held: bool,
+        /// Only orders not closed yet
+        #[arg(long)]
+        open: bool,
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Everything that happened to an order
+    Timeline {
+        id: OrderId,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cancel an order for its customer, or end one under review
+    Cancel {
+        id: OrderId,
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Give an order to a driver by hand
+    Assign {
+        id: OrderId,
+        #[arg(long, value_name = "ID")]
+        driver: String,
+    },
+    /// Have the search for a driver begin anew
+    Redispatch { id: OrderId },
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Create {
+    /// The order's id [default: a new one]
+    #[arg(long)]
+    id: Option<OrderId>,
+    #[arg(long)]
+    service_type: String,
+    #[arg(long, allow_negative_numbers = true)]
+    lat: f64,
+    #[arg(long, allow_negative_numbers = true)]
+    lng: f64,
+    #[arg(long, default_value = "UNPAID")]
+    payment_status: String,
+    /// In the smallest unit of the currency
+    #[arg(long)]
+    amount_minor: Option<i64>,
+    #[arg(long)]
+    currency: Option<String>,
+    #[arg(long)]
+    area: Option<String>,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Command {
+    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Create(args) => args.run(&app).await?,
+            Self::Show { id, json } => {
+                let s = store::load(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
+                show(&s, json)?;
+            }
+            Self::List { status, held, open, limit, json } => list(&app, &Filter { status, held, open, limit }, json).await?,
+            Self::Timeline { id, json } => timeline(&app, &id, json).await?,
+            Self::Cancel { id, reason } => {
+                change(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
+            }
+            Self::Assign { id, driver } => {
+                ensure!(drivers::exists(&app.db, &driver).await?, Refusal::NoSuchDriver);
+                change(&app, &id, |s| actions::assign(s, &operator(), &driver)).await?;
+            }
+            Self::Redispatch { id } => change(&app, &id, |s| actions::redispatch(s, &operator())).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Create {
+    async fn run(self, app: &App) -> anyhow::Result<()> {
+        let new = NewOrder {
+            order_id: self.id,
+            service_type: self.service_type,
+            pickup: Location { latitude: self.lat, longitude: self.lng },
+            payment_status: PaymentStatus::try_from(self.payment_status)?,
+            amount_minor: self.amount_minor,
+            currency: self.currency,
+            area_id: self.area,
+            customer_id: None,
+        };
+        let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
+        show(&create::create(app, id, &new, &operator()).await?, self.json)
+    }
+}
+
+async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
+    let changed = act(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
+    match &changed {
+        store::Changed::Yes(s) => println!("{id} is now {}.", s.order.status),
+        store::Changed::No(s) => println!("{id} is {} already.", s.order.status),
+    }
+    Ok(())
+}
+
+async fn list(app: &App, filter: &Filter, json: bool) -> anyhow::Result<()> {
+    let orders = query::list(&app.db, filter).await?;
+    if json {
+        return output::json(&orders);
+    }
+    let rows = orders.into_iter().map(|o| {
+        [
+            o.id.to_string(),
+            o.status.to_string(),
+            o.service_type,
+            o.payment_status.to_string(),
+            o.attempt_no.to_string(),
+            or_dash(o.driver_id),
+            o.held_reason.map_or_else(String::new, |why| format!("held: {why}")),
+            time(o.created_at),
+        ]
+    });
+    let headings = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
+    output::table(&headings, rows, "No such orders.");
+    Ok(())
+}
+
+async fn timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
+    let events = query::timeline(&app.db, id).await?;
+    ensure!(!events.is_empty(), no_such_order(id));
+    if json {
+        return output::json(&events);
+    }
+    let rows = events.into_iter().map(|e| {
+        let step = match e.from_status {
+            Some(from) if from != e.to_status => format!("{from} -> {}", e.to_status),
+            _ => e.to_status.to_string(),
+        };
+        [time(e.at), step, e.reason, or_dash(e.attempt_no), e.actor, e.detail.unwrap_or_default()]
+    });
+    output::table(&["AT", "STATUS", "REASON", "ATTEMPT", "ACTOR", "DETAIL"], rows, "");
+    Ok(())
+}
+
+fn show(s: &Snapshot, json: bool) -> anyhow::Result<()> {
+    let view = OrderView::from(s);
+    if json {
+        return output::json(&view);
+    }
+    let mut rows = vec![
+        ["order".to_owned(), view.order_id.to_string()],
+        ["status".to_owned(), view.status.to_string()],
+        ["service type".to_owned(), view.service_type],
+        ["payment".to_owned(), view.payment_status.to_string()],
+        ["driver".to_owned(), or_dash(view.driver_id)],
+        ["attempts".to_owned(), view.attempt_no.to_string()],
+        ["created".to_owned(), time(view.created_at)],
+        ["lifetime ends".to_owned(), time(view.lifetime_deadline)],
+    ];
+    if let Some(next) = view.next {
+        rows.push(["next".to_owned(), format!("{} at {} (in {} s)", next.action, time(next.at), next.in_sec)]);
+    }
+    if let Some(why) = &s.order.held_reason {
+        rows.push(["under review".to_owned(), why.clone()]);
+    }
+    for offer in &s.offers {
+        let line = format!("attempt {}: {} until {}: {}", offer.attempt_no, offer.driver_id, time(offer.expires_at), offer.state.as_str());
+        rows.push(["offer".to_owned(), line]);
+    }
+    for row in rows {
+        println!("{:<14} {}", row[0], row[1]);
+    }
+    Ok(())
+}
+
+fn no_such_order(id: &OrderId) -> String {
+    format!("no order {id}; see: dispatchq order list")
+}
+
+/// Who changes orders from here, as the history names them.
+fn operator() -> String {
+    let user = std::env::var("USER").ok().filter(|u| !u.is_empty());
+    format!("operator:{}", user.as_deref().unwrap_or("cli"))
+}

@@ -1,0 +1,52 @@
+//! `dispatchq reconcile run`.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::output;
+use crate::{
+    app::App,
+    recovery::{reconciler, repair},
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Compare Redis with Postgres now, and put back what is missing (workers do this by themselves)
+    Run {
+        /// Only say what is missing
+        #[arg(long)]
+        dry_run: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Command {
+    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        let Self::Run { dry_run, json } = self;
+        if dry_run {
+            let missing = repair::missing(&app).await?;
+            let ids: Vec<_> = missing.iter().map(|job| job.id.to_string()).collect();
+            if json {
+                output::json(&json!({ "missing": ids }))?;
+            } else {
+                output::table(&["MISSING JOB", "QUEUE"], missing.iter().map(|j| [j.id.as_str(), j.queue]), "Nothing is missing.");
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let report = reconciler::once_in_full(&app)
+            .await?
+            .context("another process is reconciling right now; try again in a moment")?;
+        if json {
+            output::json(&report)?;
+        } else {
+            println!(
+                "{} rows looked at: {} timers put back, {} moved, {} orders held for review, {} ended.",
+                report.looked_at, report.inserted, report.moved, report.held, report.compensated
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,46 @@
+//! `dispatchq serve`: the HTTP API, and its admin port.
+
+use std::process::ExitCode;
+
+use tokio_util::sync::CancellationToken;
+
+use super::signals;
+use crate::{app::App, db, http, telemetry};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Listen here instead of http.bind
+    #[arg(long, value_name = "HOST:PORT")]
+    bind: Option<String>,
+}
+
+impl Args {
+    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        db::publish_service_types(&app.db, &app.config).await?;
+        let stop = signals::stop_token()?;
+        let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
+        let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
+        let listener = http::server::bind(&bind, "http.bind").await?;
+        tracing::info!(address = %listener.local_addr()?, "Serving the API.");
+        http::server::serve(listener, http::api(app), stop).await?;
+        if let Some(admin) = admin {
+            admin.await??;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Serves health and metrics beside the main work, unless the address is empty.
+pub(super) async fn admin(
+    app: &App,
+    address: &str,
+    setting: &str,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<tokio::task::JoinHandle<anyhow::Result<()>>>> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let listener = http::server::bind(address, setting).await?;
+    let router = http::admin(app.clone(), telemetry::init_metrics()?);
+    Ok(Some(tokio::spawn(http::server::serve(listener, router, stop.clone()))))
+}

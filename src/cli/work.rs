@@ -1,0 +1,34 @@
+//! `dispatchq work`: one worker process. Any number may run; any may die.
+
+use std::process::ExitCode;
+
+use super::{serve, signals};
+use crate::{app::App, db, worker::process};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]
+pub struct Args {
+    /// Serve only these queues
+    #[arg(long, value_delimiter = ',', value_name = "QUEUE,...")]
+    queues: Vec<String>,
+    /// Jobs at the same time, for each queue [default: worker.concurrency]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    concurrency: Option<u16>,
+}
+
+impl Args {
+    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        db::publish_service_types(&app.db, &app.config).await?;
+        let queues = process::queues(&app, &self.queues, self.concurrency.map(usize::from))?;
+        let stop = signals::stop_token()?;
+        let admin = serve::admin(&app, &app.config.worker.admin_bind, "worker.admin_bind", &stop).await?;
+        tracing::info!(?queues, "Performing jobs.");
+        let summary = process::run(app, queues, stop.clone()).await?;
+        stop.cancel();
+        if let Some(admin) = admin {
+            admin.await??;
+        }
+        tracing::info!(settled = summary.settled, refused = summary.refused, handed_back = summary.released, "Drained.");
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,73 @@
+//! Final status and alert of an order the system ended, by its payment. Pure.
+//!
+//! Source: the compensation decision logic of the job id retrieval design. A payment status that the rules do not know
+//! is decided by a person: the order is held, its status not guessed.
+
+use crate::{
+    notifications::messages,
+    orders::{Change, PaymentStatus, Reason, Snapshot, Status},
+};
+
+const WHY: &str = "no driver within the lifetime of the order";
+
+pub fn compensate(s: &Snapshot) -> Change {
+    let mut change = Change::of(s, "system");
+    match &s.order.payment_status {
+        PaymentStatus::Paid | PaymentStatus::Settlement => {
+            change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
+            change.tell(messages::refund_required(&change.order, WHY, s.now));
+        }
+        PaymentStatus::Pending | PaymentStatus::Unpaid => {
+            change.enter(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
+        }
+        PaymentStatus::Other(word) => {
+            let why = format!("payment status {word} is not one the rules know");
+            change.hold(s, why.clone());
+            change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        }
+    }
+    change
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orders::{order::fixture, timers};
+
+    fn compensated(payment: &str) -> Change {
+        let mut s = fixture::snapshot();
+        s.order.status = Status::Compensating;
+        s.order.next_attempt_at = None;
+        s.order.payment_status = payment.to_owned().try_into().unwrap();
+        compensate(&s)
+    }
+
+    #[test]
+    fn a_paid_order_goes_to_support() {
+        for payment in ["PAID", "SETTLEMENT"] {
+            let change = compensated(payment);
+            assert_eq!(change.order.status, Status::CancelledBySystemAfterPayment);
+            assert_eq!(change.order.closed_at, Some(change.at));
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            assert_eq!(kinds, [messages::MANUAL_REFUND_REQUIRED]);
+        }
+    }
+
+    #[test]
+    fn an_unpaid_order_needs_nobody() {
+        for payment in ["PENDING", "UNPAID"] {
+            let change = compensated(payment);
+            assert_eq!(change.order.status, Status::CancelledBySystem);
+            assert_eq!(change.messages, []);
+        }
+    }
+
+    #[test]
+    fn an_unknown_payment_is_held_for_a_person_and_its_status_not_guessed() {
+        let change = compensated("DISPUTE");
+        assert_eq!(change.order.status, Status::Compensating);
+        assert!(change.order.held_for_review);
+        assert_eq!(change.messages[0].kind, messages::UNEXPECTED_STATE);
+        assert_eq!(timers::timers(&change.order, change.at), []);
+    }
+}

@@ -1,0 +1,320 @@
+//! Configuration: the shipped `config.toml`, over it a file, over it the environment.
+//!
+//! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
+//! errors: a misspelt setting must not be a silent default.
+
+mod duration;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    dispatch::policy::{DispatchPolicy, Exhausted},
+    notifications::{Channel, Channels, Routes, routes::LOG},
+};
+
+/// The shipped file: every setting with its default.
+pub const DEFAULTS: &str = include_str!("../../config.toml");
+
+const ENV_PREFIX: &str = "DISPATCHQ_";
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub redis: RedisConfig,
+    pub database: DatabaseConfig,
+    pub http: HttpConfig,
+    pub worker: WorkerConfig,
+    pub dispatch: DispatchConfig,
+    pub service_types: BTreeMap<String, DispatchOverrides>,
+    pub notifications: Routes,
+    #[serde(default)]
+    pub channels: BTreeMap<String, ChannelConfig>,
+    pub log: LogConfig,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RedisConfig {
+    pub url: String,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseConfig {
+    pub url: String,
+    pub max_connections: u32,
+    #[serde(with = "duration")]
+    pub statement_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpConfig {
+    pub bind: String,
+    pub admin_bind: String,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerConfig {
+    pub name: String,
+    #[serde(with = "duration")]
+    pub drain: Duration,
+    pub admin_bind: String,
+    /// Queue -> jobs at the same time.
+    pub concurrency: BTreeMap<String, usize>,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DispatchConfig {
+    #[serde(with = "duration")]
+    pub attempt: Duration,
+    #[serde(with = "duration::list")]
+    pub retry: Vec<Duration>,
+    #[serde(with = "duration")]
+    pub lifetime: Duration,
+    pub radius_m: f64,
+    pub candidates: u16,
+    pub exhausted: Exhausted,
+    pub pending_keeps_lifetime: bool,
+}
+
+/// What a service type does otherwise than `[dispatch]`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DispatchOverrides {
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Duration>,
+    #[serde(with = "duration::option_list", skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Vec<Duration>>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub radius_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exhausted: Option<Exhausted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_keeps_lifetime: Option<bool>,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ChannelConfig {
+    Webhook { url: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    pub format: LogFormat,
+    pub filter: String,
+}
+
+impl Config {
+    /// Reads defaults, file and environment, and checks what the types do not.
+    ///
+    /// `file` must exist; without it `./config.toml` is read if there is one.
+    pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let env = std::env::vars().filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
+        let file = match file {
+            Some(path) => Some(path.to_owned()),
+            None => Some(PathBuf::from("config.toml")).filter(|path| path.exists()),
+        };
+        Self::from_sources(file.as_deref(), env)
+    }
+
+    /// The defaults alone.
+    pub fn defaults() -> Self {
+        Self::from_sources(None, HashMap::new()).expect("the shipped config.toml is valid")
+    }
+
+    fn from_sources(file: Option<&Path>, env: HashMap<String, String>) -> anyhow::Result<Self> {
+        let mut sources =
+            config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+            sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
+        }
+        let origin = file.map_or_else(|| "the environment".to_owned(), |p| format!("{} or the environment", p.display()));
+        let environment = config::Environment::with_prefix(ENV_PREFIX.trim_end_matches('_'))
+            .prefix_separator("_")
+            .separator("__")
+            .source(Some(env));
+        let config: Self = sources
+            .add_source(environment)
+            .build()
+            .and_then(config::Config::try_deserialize)
+            .with_context(|| format!("the configuration is not valid; look at {origin} (dispatchq config show lists all settings)"))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        for name in self.service_types.keys() {
+            let policy = self.policy(name);
+            let at = format!("service_types.{name}");
+            ensure!(!policy.attempt.is_zero(), "{at}: attempt must be longer than 0");
+            ensure!(!policy.lifetime.is_zero(), "{at}: lifetime must be longer than 0");
+            ensure!(!policy.retry.is_empty(), "{at}: retry needs at least one duration");
+            ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
+            ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
+            ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
+        }
+        for queue in self.worker.concurrency.keys() {
+            if !jobs::queues::ALL.contains(&queue.as_str()) {
+                bail!("worker.concurrency: no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
+            }
+        }
+        let routes = [&self.notifications.driver, &self.notifications.support, &self.notifications.dispatchers];
+        for name in routes.into_iter().flatten() {
+            ensure!(
+                name == LOG || self.channels.contains_key(name),
+                "notifications: no channel '{name}'; add [channels.{name}] or use \"log\""
+            );
+        }
+        ensure!(self.database.max_connections >= 2, "database.max_connections must be at least 2");
+        self.channels().map(drop)
+    }
+
+    /// Is this a service type orders may have?
+    pub fn knows_service_type(&self, service_type: &str) -> bool {
+        self.service_types.contains_key(service_type)
+    }
+
+    /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
+    pub fn policy(&self, service_type: &str) -> DispatchPolicy {
+        let base = &self.dispatch;
+        let own = self.service_types.get(service_type).cloned().unwrap_or_default();
+        DispatchPolicy {
+            attempt: own.attempt.unwrap_or(base.attempt),
+            retry: own.retry.unwrap_or_else(|| base.retry.clone()),
+            lifetime: own.lifetime.unwrap_or(base.lifetime),
+            radius_m: own.radius_m.unwrap_or(base.radius_m),
+            candidates: own.candidates.unwrap_or(base.candidates),
+            exhausted: own.exhausted.unwrap_or(base.exhausted),
+            pending_keeps_lifetime: own.pending_keeps_lifetime.unwrap_or(base.pending_keeps_lifetime),
+        }
+    }
+
+    /// The channels messages travel by.
+    pub fn channels(&self) -> anyhow::Result<Channels> {
+        let mut by_name = BTreeMap::new();
+        for (name, channel) in &self.channels {
+            let ChannelConfig::Webhook { url } = channel;
+            let url: reqwest::Url = url.parse().with_context(|| format!("channels.{name}: url is not valid"))?;
+            ensure!(matches!(url.scheme(), "http" | "https"), "channels.{name}: url must be http or https");
+            by_name.insert(name.clone(), Channel::Webhook { url });
+        }
+        Ok(Channels::new(by_name)?)
+    }
+
+    /// The configuration without its secrets, for people's eyes.
+    pub fn redacted(&self) -> Self {
+        let mut shown = self.clone();
+        shown.redis.url = without_password(&shown.redis.url);
+        shown.database.url = without_password(&shown.database.url);
+        for ChannelConfig::Webhook { url } in shown.channels.values_mut() {
+            // the path of a webhook is often its secret
+            *url = url.parse::<reqwest::Url>().map_or_else(|_| "***".to_owned(), |u| format!("{}/***", u.origin().ascii_serialization()));
+        }
+        shown
+    }
+}
+
+/// A URL fit for logs.
+pub fn without_password(url: &str) -> String {
+    match url.parse::<reqwest::Url>() {
+        Ok(mut parsed) => {
+            if parsed.password().is_some() {
+                let _ = parsed.set_password(Some("***"));
+            }
+            parsed.set_query(None);
+            parsed.to_string()
+        }
+        Err(_) => "(not a URL)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn with_file(text: &str) -> anyhow::Result<Config> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        Config::from_sources(Some(file.path()), HashMap::new())
+    }
+
+    fn error(text: &str) -> String {
+        format!("{:#}", with_file(text).unwrap_err())
+    }
+
+    #[test]
+    fn the_shipped_file_is_complete_and_names_the_seeds_durations() {
+        let policy = Config::defaults().policy("RIDE");
+        assert_eq!((policy.attempt.as_secs(), policy.lifetime.as_secs()), (120, 1800));
+        assert_eq!(policy.retry, [Duration::from_secs(15)]);
+    }
+
+    #[test]
+    fn a_service_type_overrides_the_defaults() {
+        let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
+        assert_eq!(config.policy("TOW").attempt.as_secs(), 300);
+        assert_eq!(config.policy("TOW").lifetime.as_secs(), 1800);
+        assert_eq!(config.policy("RIDE").attempt.as_secs(), 120);
+    }
+
+    #[test]
+    fn the_environment_wins() {
+        let env = HashMap::from([
+            ("DISPATCHQ_REDIS__URL".to_owned(), "redis://elsewhere:1".to_owned()),
+            ("DISPATCHQ_DISPATCH__ATTEMPT".to_owned(), "400ms".to_owned()),
+        ]);
+        let config = Config::from_sources(None, env).unwrap();
+        assert_eq!(config.redis.url, "redis://elsewhere:1");
+        assert_eq!(config.dispatch.attempt, Duration::from_millis(400));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_that_names_it() {
+        assert!(error("[dispatch]\natempt = \"1s\"").contains("atempt"));
+        assert!(error("[dispach]\nattempt = \"1s\"").contains("dispach"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_place() {
+        assert!(error("[dispatch]\nattempt = \"fast\"").contains("fast"));
+        assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
+        assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
+        assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let shown = with_file("[database]\nurl = \"postgres://u:hunter2@h/db\"\n[channels.x]\ntype = \"webhook\"\nurl = \"https://h/T0/SECRET\"")
+            .unwrap()
+            .redacted();
+        let text = serde_json::to_string(&shown).unwrap();
+        assert!(!text.contains("hunter2") && !text.contains("SECRET"), "{text}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Postgres: connections with bounds, and the schema.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use sqlx::{
+    PgPool,
+    migrate::Migrator,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use crate::config::{Config, DatabaseConfig, without_password};
+
+static MIGRATOR: Migrator = sqlx::migrate!();
+
+/// A process that cannot have a connection within this time is better off trying again later.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Daily partitions of the history are made this far ahead.
+const PARTITIONS_AHEAD_DAYS: i32 = 14;
+
+/// Connects, or says what to do.
+pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
+    let pool = pool(config)?;
+    pool.acquire().await.with_context(|| {
+        format!(
+            "cannot reach Postgres at {}; is it running? check database.url or DISPATCHQ_DATABASE__URL",
+            without_password(&config.url)
+        )
+    })?;
+    Ok(pool)
+}
+
+/// No statement, lock or forgotten transaction may hold a connection for ever.
+fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
+    let options: PgConnectOptions = config
+        .url
+        .parse()
+        .with_context(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))?;
+    let statement_ms = config.statement_timeout.as_millis().to_string();
+    let options = options.application_name("dispatchq").options([
+        ("statement_timeout", statement_ms.as_str()),
+        ("lock_timeout", "5000"),
+        ("idle_in_transaction_session_timeout", "30000"),
+    ]);
+    Ok(PgPoolOptions::new()
+        .max_connections(config.max_connections)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_lazy_with(options))
+}
+
+/// What the schema of a database is to this binary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Schema {
+    Current,
+    /// Migrations this binary brings and the database lacks.
+    Behind(usize),
+    /// The database was migrated by a newer binary.
+    Ahead(i64),
+}
+
+pub async fn schema(db: &PgPool) -> Result<Schema, sqlx::Error> {
+    let exists: bool =
+        sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
+    let applied: Vec<i64> = if exists {
+        sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(db).await?
+    } else {
+        Vec::new()
+    };
+    let known: Vec<i64> = MIGRATOR.iter().map(|m| m.version).collect();
+    if let Some(unknown) = applied.iter().find(|v| !known.contains(v)) {
+        return Ok(Schema::Ahead(*unknown));
+    }
+    let missing = known.iter().filter(|v| !applied.contains(v)).count();
+    Ok(if missing == 0 { Schema::Current } else { Schema::Behind(missing) })
+}
+
+/// Refuses a schema this binary does not know: it would read and write nonsense.
+pub async fn check_schema(db: &PgPool) -> anyhow::Result<()> {
+    match schema(db).await? {
+        Schema::Current => Ok(()),
+        Schema::Behind(n) => bail!("the database lacks {n} migration(s) of this version; run: dispatchq migrate"),
+        Schema::Ahead(version) => {
+            bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary")
+        }
+    }
+}
+
+/// Brings the schema up to date; safe to run twice and from several places at once.
+pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
+    if let Schema::Ahead(version) = schema(db).await? {
+        bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
+    }
+    MIGRATOR.run(db).await.context("a migration failed; the database is as it was before it")?;
+    make_partitions(db).await?;
+    Ok(())
+}
+
+/// Makes the daily partitions of the history that are still missing.
+pub async fn make_partitions(db: &PgPool) -> Result<i32, sqlx::Error> {
+    sqlx::query_scalar("-- partitions
+                        SELECT dispatchq_make_event_partitions($1)")
+        .bind(PARTITIONS_AHEAD_DAYS)
+        .fetch_one(db)
+        .await
+}
+
+/// Publishes what `dispatchq_create_order()` must know of the configuration.
+pub async fn publish_service_types(db: &PgPool, config: &Config) -> Result<(), sqlx::Error> {
+    for service_type in config.service_types.keys() {
+        let lifetime_ms = config.policy(service_type).lifetime.as_secs_f64() * 1000.0;
+        sqlx::query(
+            "-- publish service type
+             INSERT INTO service_types (service_type, lifetime) VALUES ($1, $2 * interval '1 millisecond')
+             ON CONFLICT (service_type) DO UPDATE SET lifetime = excluded.lifetime, updated_at = dispatchq_now()
+             WHERE service_types.lifetime <> excluded.lifetime",
+        )
+        .bind(service_type)
+        .bind(lifetime_ms)
+        .execute(db)
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! `lifetime:{order}`: ends an order that found no driver in time. COMPENSATING is written first; what that means for
+//! the payment is the compensate job's work.
+
+use jobs::Lifetime;
+use workers::{Job, Outcome};
+
+use super::decide;
+use crate::{app::App, worker::step};
+
+pub async fn perform(app: App, job: Lifetime) -> Outcome {
+    step::alone(&app, &job.order, &job.id(), decide::lifetime).await
+}

@@ -1,0 +1,16 @@
+//! Fleet dispatch: drivers near the pickup are asked one after the other until one accepts.
+//!
+//! * [`ranking`]: who is asked first. Pure.
+//! * [`candidates`]: the free drivers near a pickup, from Postgres.
+//! * [`policy`]: the durations and choices of a service type.
+//! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
+//! * [`dispatch`], [`timeout`], [`lifetime`]: the three jobs, each a few lines around a decision.
+
+pub mod candidates;
+pub mod decide;
+#[expect(clippy::module_inception, reason = "a job is performed under the file stem of its contract")]
+pub mod dispatch;
+pub mod lifetime;
+pub mod policy;
+pub mod ranking;
+pub mod timeout;

@@ -1,0 +1,63 @@
+//! The durations and choices of a service type, resolved: service type -> default.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What happens when nobody is left to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exhausted {
+    /// The order waits for a dispatcher, and every dispatcher is told.
+    Alert,
+    /// The search begins anew after the retry interval, until the lifetime ends.
+    Research,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DispatchPolicy {
+    /// How long a driver may take to answer.
+    pub attempt: Duration,
+    /// Pause before the search begins anew: after the first round, the second, ...; the last value stays. Never empty.
+    pub retry: Vec<Duration>,
+    /// From creation to a driver; after it the system cancels.
+    pub lifetime: Duration,
+    pub radius_m: f64,
+    /// Drivers looked at for one attempt.
+    pub candidates: u16,
+    pub exhausted: Exhausted,
+    /// Does the lifetime end an order that waits for a dispatcher?
+    pub pending_keeps_lifetime: bool,
+}
+
+impl DispatchPolicy {
+    /// The pause after round `round` (from 1).
+    pub fn retry_after(&self, round: i32) -> Duration {
+        let index = usize::try_from(round - 1).unwrap_or(0);
+        self.retry.get(index).or(self.retry.last()).copied().unwrap_or(Duration::from_secs(15))
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn fixture() -> DispatchPolicy {
+    DispatchPolicy {
+        attempt: Duration::from_secs(120),
+        retry: vec![Duration::from_secs(15), Duration::from_secs(30)],
+        lifetime: Duration::from_secs(1800),
+        radius_m: 5_000.0,
+        candidates: 50,
+        exhausted: Exhausted::Research,
+        pending_keeps_lifetime: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_pause_stays() {
+        let pauses: Vec<_> = (1..=4).map(|round| fixture().retry_after(round).as_secs()).collect();
+        assert_eq!(pauses, [15, 30, 30, 30]);
+    }
+}

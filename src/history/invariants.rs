@@ -1,0 +1,178 @@
+//! The invariants of the history, each with its question in SQL: a row is a violation.
+
+use sqlx::PgPool;
+
+use super::Violation;
+use crate::orders::{Status, state};
+
+/// Name, meaning, and the query that finds violations as (subject, detail).
+#[derive(Debug, Clone, Copy)]
+pub struct Invariant {
+    pub name: &'static str,
+    pub meaning: &'static str,
+    query: &'static str,
+}
+
+/// Violations shown per invariant; a broken rule tends to be broken often.
+const MOST: usize = 100;
+
+pub const INVARIANTS: [Invariant; 12] = [
+    Invariant {
+        name: "unbroken_chain",
+        meaning: "each event starts in the state the one before ended in; the last is the order's state",
+        query: "SELECT order_id, 'event ' || seq || ' starts from ' || coalesce(from_status, 'nothing') || ' after '
+                       || coalesce(before, 'nothing')
+                FROM (SELECT order_id, seq, from_status,
+                             lag(to_status) OVER (PARTITION BY order_id ORDER BY seq) AS before
+                      FROM audit_events) e
+                WHERE from_status IS DISTINCT FROM before
+                UNION ALL
+                SELECT o.order_id, 'is ' || o.status || ' but its history ends in ' || coalesce(e.to_status, 'nothing')
+                FROM audit_orders o
+                LEFT JOIN LATERAL (SELECT to_status FROM audit_events e WHERE e.order_id = o.order_id
+                                   ORDER BY seq DESC LIMIT 1) e ON true
+                WHERE e.to_status IS DISTINCT FROM o.status",
+    },
+    Invariant {
+        name: "one_driver_per_order",
+        meaning: "at most one offer of an order is accepted",
+        query: "SELECT order_id, count(*) || ' accepted offers' FROM audit_offers WHERE state = 'accepted'
+                GROUP BY order_id HAVING count(*) > 1",
+    },
+    Invariant {
+        name: "the_driver_accepted",
+        meaning: "an order's driver accepted its offer, unless assigned by hand",
+        query: "SELECT o.order_id, 'driver ' || o.driver_id || ' never accepted'
+                FROM audit_orders o WHERE o.driver_id IS NOT NULL
+                  AND NOT EXISTS (SELECT 1 FROM audit_offers f WHERE f.order_id = o.order_id
+                                  AND f.driver_id = o.driver_id AND f.state = 'accepted')
+                  AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
+                                  AND e.reason = 'ASSIGNED_BY_HAND')",
+    },
+    Invariant {
+        name: "one_active_order_per_driver",
+        meaning: "no driver has two orders at a time",
+        query: "SELECT driver_id, string_agg(order_id, ', ') FROM audit_orders
+                WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') GROUP BY driver_id HAVING count(*) > 1",
+    },
+    Invariant {
+        name: "accepted_in_time",
+        meaning: "no offer is accepted after it expired, or on an old attempt",
+        query: "SELECT order_id, 'offer ' || offer_id || ' was accepted ' || (responded_at - expires_at) || ' late'
+                FROM audit_offers WHERE state = 'accepted' AND responded_at >= expires_at
+                UNION ALL
+                SELECT f.order_id, 'offer ' || f.offer_id || ' of attempt ' || f.attempt_no || ' was accepted after attempt '
+                       || later.attempt_no || ' had begun'
+                FROM audit_offers f JOIN audit_offers later ON later.order_id = f.order_id
+                     AND later.attempt_no > f.attempt_no AND later.offered_at < f.responded_at
+                WHERE f.state = 'accepted'",
+    },
+    Invariant {
+        name: "live_offers_only_while_dispatching",
+        meaning: "nobody is still asked for an order that no longer searches",
+        query: "SELECT f.order_id, 'offer ' || f.offer_id || ' is live while the order is ' || o.status
+                FROM audit_offers f JOIN audit_orders o USING (order_id)
+                WHERE f.state = 'offered' AND (o.status <> 'DISPATCHING' OR o.held_for_review)",
+    },
+    Invariant {
+        name: "attempts_without_gap",
+        meaning: "attempts are numbered 1, 2, 3, ... and each has an offer",
+        query: "SELECT order_id, 'attempt ' || coalesce(attempt_no::text, '?') || ' is the ' || n || '. to start'
+                FROM (SELECT order_id, attempt_no, row_number() OVER (PARTITION BY order_id ORDER BY seq) AS n
+                      FROM audit_events WHERE reason = 'ATTEMPT_STARTED') s
+                WHERE attempt_no IS DISTINCT FROM n
+                UNION ALL
+                SELECT e.order_id, 'attempt ' || e.attempt_no || ' made no offer' FROM audit_events e
+                WHERE e.reason = 'ATTEMPT_STARTED'
+                  AND NOT EXISTS (SELECT 1 FROM audit_offers f
+                                  WHERE f.order_id = e.order_id AND f.attempt_no = e.attempt_no)",
+    },
+    Invariant {
+        name: "one_outcome_per_attempt",
+        meaning: "every attempt ends once; only the latest of a dispatching order may still run",
+        query: "SELECT s.order_id, 'attempt ' || s.attempt_no || ' has ' || count(e.seq) || ' outcomes'
+                FROM audit_events s
+                JOIN audit_orders o ON o.order_id = s.order_id
+                LEFT JOIN audit_events e ON e.order_id = s.order_id AND e.attempt_no = s.attempt_no
+                     AND e.reason IN ('OFFER_ACCEPTED', 'OFFER_DECLINED', 'ATTEMPT_TIMEOUT', 'ATTEMPT_WITHDRAWN')
+                WHERE s.reason = 'ATTEMPT_STARTED'
+                GROUP BY s.order_id, s.attempt_no, o.status
+                HAVING count(e.seq) > 1
+                    OR (count(e.seq) = 0
+                        AND (o.status <> 'DISPATCHING'
+                             OR s.attempt_no < (SELECT max(l.attempt_no) FROM audit_events l
+                                                WHERE l.order_id = s.order_id AND l.reason = 'ATTEMPT_STARTED')))",
+    },
+    Invariant {
+        name: "ended_within_lifetime",
+        meaning: "without a driver an order ends by its lifetime, 30 s at most after it, unless a person has it",
+        query: "SELECT o.id, 'still ' || o.status || ' ' || (dispatchq_now() - o.lifetime_deadline) || ' past its lifetime'
+                FROM orders o
+                WHERE o.status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING', 'COMPENSATING')
+                  AND NOT o.lifetime_waived AND NOT o.held_for_review
+                  AND dispatchq_now() > o.lifetime_deadline + interval '30 seconds'
+                UNION ALL
+                SELECT o.order_id, 'ended ' || (o.closed_at - o.lifetime_deadline) || ' past its lifetime'
+                FROM audit_orders o
+                WHERE o.status IN ('CANCELLED_BY_SYSTEM', 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT')
+                  AND o.closed_at > o.lifetime_deadline + interval '30 seconds'
+                  AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
+                                  AND e.reason IN ('HELD_FOR_REVIEW', 'NO_CANDIDATES'))",
+    },
+    Invariant {
+        name: "never_ended_early",
+        meaning: "the lifetime ends no order before its time",
+        query: "SELECT e.order_id, 'LIFETIME_TIMEOUT came ' || (o.lifetime_deadline - e.at) || ' early'
+                FROM audit_events e JOIN audit_orders o USING (order_id)
+                WHERE e.reason = 'LIFETIME_TIMEOUT' AND e.at < o.lifetime_deadline",
+    },
+    Invariant {
+        name: "refund_alert_for_each_paid_cancel",
+        meaning: "a paid system cancel has exactly one refund alert per channel",
+        query: "SELECT o.order_id, 'no refund alert' FROM audit_orders o
+                WHERE o.status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT')
+                  AND NOT EXISTS (SELECT 1 FROM audit_notifications n
+                                  WHERE n.order_id = o.order_id AND n.kind = 'MANUAL_REFUND_REQUIRED')
+                UNION ALL
+                SELECT order_id, count(*) || ' refund alerts over ' || channel FROM audit_notifications
+                WHERE kind = 'MANUAL_REFUND_REQUIRED' GROUP BY order_id, channel HAVING count(*) > 1",
+    },
+    Invariant {
+        name: "no_refund_alert_without_payment",
+        meaning: "an order that was not paid, or not cancelled, has no refund alert",
+        query: "SELECT o.order_id, 'refund alert though ' || o.status || ' and ' || o.payment_status
+                FROM audit_orders o JOIN audit_notifications n USING (order_id)
+                WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
+                  AND (o.payment_status NOT IN ('PAID', 'SETTLEMENT')
+                       OR o.status NOT IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'CANCELLED_BY_USER',
+                                           'CANCELLED_BY_DRIVER', 'REFUND_PENDING', 'REFUNDED'))",
+    },
+];
+
+pub(super) async fn check(db: &PgPool) -> Result<Vec<Violation>, sqlx::Error> {
+    let mut violations = illegal_transitions(db).await?;
+    for invariant in INVARIANTS {
+        let rows: Vec<(String, String)> = sqlx::query_as(invariant.query).fetch_all(db).await?;
+        let found = rows.into_iter().take(MOST);
+        violations.extend(found.map(|(subject, detail)| Violation { invariant: invariant.name, subject, detail }));
+    }
+    Ok(violations)
+}
+
+/// The table of transitions lives in Rust; the history is compared with it pair by pair.
+async fn illegal_transitions(db: &PgPool) -> Result<Vec<Violation>, sqlx::Error> {
+    let pairs: Vec<(Option<Status>, Status, String)> = sqlx::query_as(
+        "SELECT from_status, to_status, min(order_id) FROM audit_events GROUP BY from_status, to_status",
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(pairs
+        .into_iter()
+        .filter(|(from, to, _)| !state::allowed(*from, *to))
+        .map(|(from, to, order)| Violation {
+            invariant: "legal_transitions",
+            subject: order,
+            detail: format!("{} -> {to}", from.map_or("nothing", Status::as_str)),
+        })
+        .collect())
+}

@@ -1,0 +1,35 @@
+//! The history, checkable by anyone: invariants asked of the audit views, and of Redis where a timer must be.
+//!
+//! * [`invariants`]: the list, each with its question in SQL.
+//! * [`timers`]: no order lacks a timer, no job is dead without a reason.
+
+pub mod invariants;
+pub mod timers;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::app::App;
+
+/// Something that must never be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    pub invariant: &'static str,
+    /// The order, or where there is none what stands for it.
+    pub subject: String,
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.invariant, self.subject, self.detail)
+    }
+}
+
+/// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
+pub async fn check(app: &App) -> anyhow::Result<Vec<Violation>> {
+    let mut violations = invariants::check(&app.db).await?;
+    violations.extend(timers::check(app).await?);
+    Ok(violations)
+}

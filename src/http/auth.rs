@@ -1,0 +1,70 @@
+//! Bearer keys and roles.
+
+use axum::{
+    extract::{FromRef, FromRequestParts},
+    http::{header::AUTHORIZATION, request::Parts},
+};
+
+use super::error::ApiError;
+use crate::{
+    app::App,
+    people::api_keys::{self, ApiKey, Role},
+};
+
+/// Who makes this request.
+#[derive(Debug, Clone)]
+pub struct Caller(pub ApiKey);
+
+impl Caller {
+    /// Lets these roles pass, and admin.
+    pub fn must_be(&self, roles: &[Role]) -> Result<(), ApiError> {
+        if self.0.role == Role::Admin || roles.contains(&self.0.role) {
+            Ok(())
+        } else {
+            Err(ApiError::Forbidden("this key's role may not do this".to_owned()))
+        }
+    }
+
+    /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
+    pub fn driver(&self, named: Option<&str>) -> Result<String, ApiError> {
+        self.must_be(&[Role::Driver])?;
+        match (&self.0.driver_id, named) {
+            (Some(own), Some(named)) if own != named => {
+                Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))
+            }
+            (Some(driver), _) => Ok(driver.clone()),
+            (None, Some(named)) => Ok(named.to_owned()),
+            (None, None) => Err(ApiError::Invalid("driver_id is missing".to_owned())),
+        }
+    }
+
+    /// How the history names this caller.
+    pub fn actor(&self) -> String {
+        match self.0.role {
+            Role::Producer => format!("producer:{}", self.0.name),
+            Role::Driver => format!("driver:{}", self.0.driver_id.as_deref().unwrap_or_default()),
+            _ => format!("operator:{}", self.0.name),
+        }
+    }
+}
+
+impl<S> FromRequestParts<S> for Caller
+where
+    App: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let app = App::from_ref(state);
+        let key = parts
+            .headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, key)| key.trim())
+            .ok_or(ApiError::Unauthenticated)?;
+        api_keys::find(&app.db, key).await?.map(Caller).ok_or(ApiError::Unauthenticated)
+    }
+}

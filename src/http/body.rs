@@ -1,0 +1,48 @@
+//! JSON bodies, checked at the edge; what is wrong with them is answered in our own form.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{FromRequest, Request, rejection::BytesRejection},
+    http::StatusCode,
+    response::IntoResponse,
+};
+use serde::de::DeserializeOwned;
+
+use super::error::ApiError;
+
+/// A JSON body of type `T`.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        Ok(Self(Json::from_request(request, state).await?.0))
+    }
+}
+
+/// A JSON body of type `T` together with its bytes as they came. An empty body reads as `{}`.
+#[derive(Debug)]
+pub struct RawBody<T> {
+    pub bytes: Bytes,
+    pub value: T,
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|e: BytesRejection| {
+            if e.status() == StatusCode::PAYLOAD_TOO_LARGE {
+                ApiError::TooLarge
+            } else {
+                ApiError::Malformed(e.into_response().status().to_string())
+            }
+        })?;
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let Json(value) = Json::from_bytes(text)?;
+        Ok(Self { bytes, value })
+    }
+}

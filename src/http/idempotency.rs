@@ -1,0 +1,137 @@
+//! A repeated request has the effect and the answer of the first.
+//!
+//! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by caller. If the process
+//! dies in between, the claim lapses after a minute and a repeated request does the work again; the work itself is made
+//! so that this changes nothing (the order's id follows from the key). Only successes are kept: a refused request may
+//! be corrected and sent again under a new key, or under the same if nothing else changed.
+
+use axum::{
+    Json,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use sqlx::{PgPool, Row};
+
+use super::{auth::Caller, error::ApiError};
+
+const HEADER: &str = "idempotency-key";
+const MAX_KEY_BYTES: usize = 255;
+
+/// An answer that can be stored: status and JSON body.
+pub type Answer = (StatusCode, Value);
+
+/// The request's key, if it brings one.
+pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(HEADER) else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
+        return Err(ApiError::Invalid(format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters")));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+/// Does `work` unless this caller had it done before under the same key.
+///
+/// `request` is what makes two requests the same: what is asked, of what, with which body.
+pub async fn once(
+    db: &PgPool,
+    caller: &Caller,
+    key: Option<&str>,
+    request: &[&[u8]],
+    work: impl Future<Output = Result<Answer, ApiError>>,
+) -> Result<Response, ApiError> {
+    let Some(key) = key else {
+        let (status, body) = work.await?;
+        return Ok((status, Json(body)).into_response());
+    };
+    if let Some((status, body)) = claim(db, caller, key, request).await? {
+        return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
+    }
+    match work.await {
+        Ok((status, body)) => {
+            finish(db, caller, key, status, &body).await?;
+            Ok((status, Json(body)).into_response())
+        }
+        Err(error) => {
+            forget(db, caller, key).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Claims the key for this request, or returns the answer given before.
+async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Option<Answer>, ApiError> {
+    let hash = hash(request);
+    let claimed = sqlx::query(
+        "-- claim idempotency key
+         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash) VALUES ($1, $2, $3)
+         ON CONFLICT (api_key_id, key) DO UPDATE
+             SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL
+             WHERE k.created_at < dispatchq_now() - interval '24 hours'
+                OR (k.status IS NULL AND k.request_hash = excluded.request_hash
+                    AND k.created_at < dispatchq_now() - interval '1 minute')",
+    )
+    .bind(caller.0.id)
+    .bind(key)
+    .bind(&hash)
+    .execute(db)
+    .await?;
+    if claimed.rows_affected() == 1 {
+        return Ok(None);
+    }
+    let earlier = sqlx::query(
+        "-- earlier answer
+         SELECT request_hash, status, body FROM idempotency_keys WHERE api_key_id = $1 AND key = $2",
+    )
+    .bind(caller.0.id)
+    .bind(key)
+    .fetch_optional(db)
+    .await?
+    .ok_or(ApiError::IdempotencyRunning)?;
+    if earlier.try_get::<Vec<u8>, _>("request_hash")? != hash {
+        return Err(ApiError::IdempotencyMismatch);
+    }
+    let status: Option<i16> = earlier.try_get("status")?;
+    let status = status.ok_or(ApiError::IdempotencyRunning)?;
+    let body: Option<Value> = earlier.try_get("body")?;
+    let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
+    Ok(Some((status, body.unwrap_or_default())))
+}
+
+async fn finish(db: &PgPool, caller: &Caller, key: &str, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- keep answer
+         UPDATE idempotency_keys SET status = $3, body = $4 WHERE api_key_id = $1 AND key = $2",
+    )
+    .bind(caller.0.id)
+    .bind(key)
+    .bind(status.as_u16().cast_signed())
+    .bind(body)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+async fn forget(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- forget idempotency key
+         DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND status IS NULL",
+    )
+    .bind(caller.0.id)
+    .bind(key)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Each part with its length, so that no two requests run together into one.
+fn hash(request: &[&[u8]]) -> Vec<u8> {
+    let mut sha = Sha256::new();
+    for part in request {
+        sha.update((part.len() as u64).to_be_bytes());
+        sha.update(part);
+    }
+    sha.finalize().to_vec()
+}

@@ -1,0 +1,49 @@
+//! The HTTP faces.
+//!
+//! * [`orders`]: what producers and drivers do with orders.
+//! * [`auth`]: bearer keys and roles.
+//! * [`idempotency`]: a repeated request has the effect and the answer of the first.
+//! * [`view`]: an order as JSON.
+//! * [`error`]: every error as `{error_code, message}` with its status.
+//! * [`body`]: JSON bodies, checked at the edge.
+//! * [`health`]: /healthz, /readyz, /metrics.
+//! * [`server`]: listening, and ending in good order.
+
+pub mod auth;
+pub mod body;
+pub mod error;
+pub mod health;
+pub mod idempotency;
+pub mod orders;
+pub mod server;
+pub mod view;
+
+use axum::{Router, extract::DefaultBodyLimit, routing::get};
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::app::App;
+
+/// Larger than any request that makes sense.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// The API of producers and drivers.
+pub fn api(app: App) -> Router {
+    Router::new()
+        .nest("/api/v1/orders", orders::routes())
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::method_not_allowed)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(app)
+}
+
+/// What operators and their tools look at; on its own port.
+pub fn admin(app: App, metrics: PrometheusHandle) -> Router {
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(move |state| health::metrics(state, metrics.clone())))
+        .fallback(error::no_such_path)
+        .with_state(app)
+}

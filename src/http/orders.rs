@@ -1,0 +1,205 @@
+//! What producers and drivers do with orders.
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+    routing::{get, post},
+};
+use jobs::OrderId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    auth::Caller,
+    body::{Body, RawBody},
+    error::ApiError,
+    idempotency::{self, Answer},
+    view::OrderView,
+};
+use crate::{
+    app::App,
+    orders::{
+        Decision, Snapshot,
+        act::act,
+        actions,
+        create::{self, CreateError, NewOrder},
+        query, store,
+    },
+    people::api_keys::Role,
+};
+
+/// Who may look at any order.
+const READERS: [Role; 4] = [Role::Producer, Role::Dispatcher, Role::Support, Role::Operator];
+
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/", post(create_order))
+        .route("/{id}", get(get_order))
+        .route("/{id}/timeline", get(get_timeline))
+        .route("/{id}/cancel", post(cancel))
+        .route("/{id}/accept", post(accept))
+        .route("/{id}/decline", post(decline))
+        .route("/{id}/pickup", post(pickup))
+        .route("/{id}/complete", post(complete))
+}
+
+async fn create_order(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    RawBody { bytes, value: new }: RawBody<NewOrder>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer])?;
+    let key = idempotency::key(&headers)?;
+    let (id, is_ours) = match (&new.order_id, &key) {
+        (Some(id), _) => (id.clone(), false),
+        (None, Some(key)) => (NewOrder::id_for_key(caller.0.id, key), true),
+        (None, None) => (NewOrder::random_id(), true),
+    };
+    let work = async {
+        let snapshot = match create::create(&app, id.clone(), &new, &caller.actor()).await {
+            // The id follows from the key: it is the same order, made by a request whose answer got lost.
+            Err(CreateError::Exists(id)) if is_ours => load(&app, &id).await?,
+            other => other?,
+        };
+        Ok((StatusCode::CREATED, json(&snapshot)))
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
+}
+
+async fn get_order(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &order_id(&id)?).await?;
+    may_read(&caller, &snapshot)?;
+    Ok(Json(json(&snapshot)))
+}
+
+async fn get_timeline(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &order_id(&id)?).await?;
+    may_read(&caller, &snapshot)?;
+    let events = query::timeline(&app.db, &snapshot.order.id).await?;
+    Ok(Json(json!({ "order_id": snapshot.order.id, "events": events })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelRequest {
+    reason: Option<String>,
+}
+
+async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CancelRequest>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer, Role::Dispatcher, Role::Support])?;
+    let id = order_id(&id)?;
+    let reason = text("reason", value.reason)?;
+    let key = idempotency::key(&headers)?;
+    let work = async {
+        let actor = caller.actor();
+        change(&app, &id, |s| actions::cancel(s, &actor, reason.clone())).await
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfferAnswer {
+    driver_id: String,
+    offer_id: Uuid,
+    /// Why the driver declines.
+    reason: Option<String>,
+}
+
+async fn accept(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(answer): Body<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    respond(change(&app, &order_id(&id)?, |s| actions::accept(s, &driver, answer.offer_id)).await)
+}
+
+async fn decline(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Body(answer): Body<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    let reason = text("reason", answer.reason)?;
+    respond(change(&app, &order_id(&id)?, |s| actions::decline(s, &driver, answer.offer_id, reason.clone())).await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriverStep {
+    /// May be left out by a driver's own key.
+    driver_id: Option<String>,
+}
+
+async fn pickup(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    respond(change(&app, &order_id(&id)?, |s| actions::pickup(s, &driver)).await)
+}
+
+async fn complete(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    respond(change(&app, &order_id(&id)?, |s| actions::complete(s, &driver)).await)
+}
+
+async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Answer, ApiError> {
+    let changed = act(app, id, decide).await?;
+    Ok((StatusCode::OK, json(changed.snapshot())))
+}
+
+fn respond(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    answer.map(|(status, body)| (status, Json(body)))
+}
+
+async fn load(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
+    store::load(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
+}
+
+/// A driver sees the orders that are the driver's own.
+fn may_read(caller: &Caller, snapshot: &Snapshot) -> Result<(), ApiError> {
+    match &caller.0.driver_id {
+        Some(driver) if snapshot.order.driver_id.as_ref() == Some(driver) => Ok(()),
+        Some(_) => Err(ApiError::NoSuchOrder),
+        None => caller.must_be(&READERS),
+    }
+}
+
+fn order_id(text: &str) -> Result<OrderId, ApiError> {
+    Ok(text.parse()?)
+}
+
+/// Free text as people write it, bounded.
+fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+    match value {
+        Some(v) if v.chars().count() > 500 || v.contains('\0') => {
+            Err(ApiError::Invalid(format!("{name} must have at most 500 characters")))
+        }
+        other => Ok(other),
+    }
+}
+
+fn json(snapshot: &Snapshot) -> Value {
+    json!(OrderView::from(snapshot))
+}

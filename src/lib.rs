@@ -1,0 +1,35 @@
+//! Order dispatch on durable jobs: Redis holds the timers, Postgres the truth.
+//!
+//! # Layout
+//!
+//! * [`orders`]: rows, states, timers, and the one way they change.
+//! * [`dispatch`]: own fleet: candidates, offers, attempts, lifetime.
+//! * [`compensation`]: what it means for the money that the system ended an order.
+//! * [`notifications`]: outbox, channels, delivery.
+//! * [`recovery`]: the reconciler, which puts back what Redis lost.
+//! * [`worker`]: the worker process and the common part of every handler.
+//! * [`http`]: the API of producers and drivers, health, metrics.
+//! * [`cli`]: one file per command of the binary `dispatchq`.
+//! * [`history`]: the invariants, checked on the audit views.
+//! * [`replay`]: real rides against simulated drivers.
+//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
+//!   metrics, HTTP requests of ours.
+//!
+//! docs/ARCHITECTURE.md walks one order through these files.
+
+pub mod app;
+pub mod cli;
+pub mod compensation;
+pub mod config;
+pub mod db;
+pub mod dispatch;
+pub mod history;
+pub mod http;
+pub mod notifications;
+pub mod orders;
+pub mod outbound;
+pub mod people;
+pub mod recovery;
+pub mod replay;
+pub mod telemetry;
+pub mod worker;

@@ -1,0 +1,129 @@
+//! Messages as rows: one for each message and channel, written in the transaction of the transition that causes them.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use sqlx::{PgConnection, PgPool};
+
+use super::{Audience, Message, Routes};
+use crate::orders::PendingMessage;
+
+/// Inserts the rows of a message; a message that was written before is not written again.
+pub async fn insert(
+    tx: &mut PgConnection,
+    routes: &Routes,
+    order: &OrderId,
+    message: &Message,
+    at: DateTime<Utc>,
+) -> Result<Vec<PendingMessage>, sqlx::Error> {
+    let mut rows = Vec::new();
+    for (channel, dedupe_key) in recipients(tx, routes, message).await? {
+        let id: Option<i64> = sqlx::query_scalar(
+            "-- insert outbox
+             INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $6) ON CONFLICT DO NOTHING RETURNING id",
+        )
+        .bind(order.as_str())
+        .bind(message.kind)
+        .bind(channel)
+        .bind(dedupe_key)
+        .bind(&message.payload)
+        .bind(at)
+        .bind(message.expires_at)
+        .fetch_optional(&mut *tx)
+        .await?;
+        rows.extend(id.map(|id| PendingMessage { id, next_attempt_at: at }));
+    }
+    Ok(rows)
+}
+
+/// Channel and dedupe key of each row.
+async fn recipients(
+    tx: &mut PgConnection,
+    routes: &Routes,
+    message: &Message,
+) -> Result<Vec<(String, String)>, sqlx::Error> {
+    let by = |channels: &[String]| channels.iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect();
+    Ok(match message.audience {
+        Audience::Driver => by(&routes.driver),
+        Audience::Support => by(&routes.support),
+        Audience::Dispatchers => {
+            let users: Vec<(String, String)> =
+                sqlx::query_as("-- dispatchers
+                                SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id")
+                    .fetch_all(tx)
+                    .await?;
+            if users.is_empty() {
+                // Nobody to tell is no reason to tell nobody.
+                by(&routes.dispatchers)
+            } else {
+                users.into_iter().map(|(channel, id)| (channel, format!("{}:{id}", message.dedupe_key))).collect()
+            }
+        }
+    })
+}
+
+/// A row as its delivery needs it.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct OutboxRow {
+    pub id: i64,
+    pub order_id: String,
+    pub kind: String,
+    pub channel: String,
+    pub payload: serde_json::Value,
+    pub state: String,
+    pub attempts: i32,
+    pub next_attempt_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+    pub now: DateTime<Utc>,
+}
+
+pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- load outbox
+         SELECT id, order_id, kind, channel, payload, state, attempts, next_attempt_at, expires_at,
+                dispatchq_now() AS now
+         FROM outbox WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Where a row goes after a try.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delivery {
+    Delivered,
+    /// Tried in vain; again at this time.
+    Again(DateTime<Utc>, String),
+    /// No longer worth sending.
+    Expired,
+    /// Given up.
+    Dead(String),
+}
+
+/// Records a try, if the row is still as it was read: a doubled job changes nothing.
+pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result<(), sqlx::Error> {
+    let (state, next, error) = match delivery {
+        Delivery::Delivered => ("delivered", row.next_attempt_at, None),
+        Delivery::Again(at, error) => ("pending", *at, Some(error)),
+        Delivery::Expired => ("expired", row.next_attempt_at, None),
+        Delivery::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
+    };
+    sqlx::query(
+        "-- record delivery
+         WITH updated AS (
+             UPDATE outbox SET state = $3, attempts = attempts + 1, next_attempt_at = $4, last_error = $5,
+                    delivered_at = CASE WHEN $3 = 'delivered' THEN dispatchq_now() END
+             WHERE id = $1 AND attempts = $2 AND state = 'pending' RETURNING id, attempts)
+         INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
+         SELECT id, attempts, dispatchq_now(), $5 FROM updated",
+    )
+    .bind(row.id)
+    .bind(row.attempts)
+    .bind(state)
+    .bind(next)
+    .bind(error)
+    .execute(db)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
+//! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
+
+use uuid::Uuid;
+
+use super::{Change, Decision, Offer, OfferState, Reason, Refusal, Snapshot, Status};
+use crate::notifications::messages;
+
+/// Driver `driver` takes the order by answering `offer`.
+pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
+    let offer = match own_offer(s, driver, offer) {
+        Ok(offer) => offer,
+        Err(refusal) => return Decision::Refuse(refusal),
+    };
+    match offer.state {
+        OfferState::Offered if s.order.status == Status::Dispatching => {}
+        OfferState::Accepted => return Decision::Unchanged,
+        _ => return Decision::Refuse(why_gone(s, offer)),
+    }
+    if s.now >= offer.expires_at || s.order.is_past_lifetime(s.now) {
+        return Decision::Refuse(Refusal::OfferExpired);
+    }
+    let mut change = Change::of(s, format!("driver:{driver}"));
+    for other in s.offers.iter().filter(|o| o.state == OfferState::Offered) {
+        let state = if other.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
+        change.offers.push((other.clone(), state));
+    }
+    change.order.driver_id = Some(driver.to_owned());
+    change.enter(Status::DriverAssigned, Reason::OfferAccepted, None);
+    change.into()
+}
+
+/// Driver `driver` refuses the offer: the attempt ends now, not at its deadline.
+pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
+    let offer = match own_offer(s, driver, offer) {
+        Ok(offer) => offer,
+        Err(refusal) => return Decision::Refuse(refusal),
+    };
+    match offer.state {
+        OfferState::Offered => {}
+        OfferState::Declined => return Decision::Unchanged,
+        _ => return Decision::Refuse(why_gone(s, offer)),
+    }
+    if s.now >= offer.expires_at {
+        return Decision::Refuse(Refusal::OfferExpired);
+    }
+    let mut change = Change::of(s, format!("driver:{driver}"));
+    change.offers.push((offer.clone(), OfferState::Declined));
+    // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
+    change.order.attempt_deadline = Some(s.now);
+    change.note(Reason::OfferDeclined, why);
+    change.into()
+}
+
+/// The assigned driver has the passenger aboard.
+pub fn pickup(s: &Snapshot, driver: &str) -> Decision {
+    step(s, driver, Status::DriverAssigned, Status::PickedUp, Reason::PickedUp)
+}
+
+/// The assigned driver is done.
+pub fn complete(s: &Snapshot, driver: &str) -> Decision {
+    step(s, driver, Status::PickedUp, Status::Completed, Reason::Completed)
+}
+
+fn step(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) -> Decision {
+    if s.order.driver_id.as_deref() != Some(driver) {
+        return Decision::Refuse(Refusal::NotYourOrder);
+    }
+    if s.order.status == to {
+        return Decision::Unchanged;
+    }
+    if s.order.status != from {
+        return Decision::Refuse(refusal(s, from.as_str()));
+    }
+    let mut change = Change::of(s, format!("driver:{driver}"));
+    change.enter(to, reason, None);
+    change.into()
+}
+
+/// The customer, or staff for the customer, no longer wants the order.
+///
+/// A held order that is COMPENSATING has left the customer's hands: staff end it as cancelled by the system.
+pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
+    match s.order.status {
+        Status::CancelledByUser => return Decision::Unchanged,
+        Status::Compensating if s.order.held_for_review && actor.starts_with("operator:") => {
+            let mut change = Change::of(s, actor);
+            change.release_hold();
+            change.enter(Status::CancelledBySystem, Reason::ReleasedByHand, why);
+            return change.into();
+        }
+        Status::PendingJobId
+        | Status::Assigned
+        | Status::Dispatching
+        | Status::Pending
+        | Status::DriverAssigned
+        | Status::PickedUp => {}
+        _ => return Decision::Refuse(refusal(s, "any state before COMPENSATING")),
+    }
+    let mut change = Change::of(s, actor);
+    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+    change.release_hold();
+    change.enter(Status::CancelledByUser, Reason::CancelledByUser, why);
+    if change.order.payment_status.is_paid() {
+        let refund = messages::refund_required(&change.order, "cancelled by the customer", s.now);
+        change.tell(refund);
+    }
+    change.into()
+}
+
+/// A dispatcher names the driver.
+pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
+    match s.order.status {
+        Status::Dispatching | Status::Pending => {}
+        Status::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
+        _ => return Decision::Refuse(refusal(s, "DISPATCHING, PENDING")),
+    }
+    let mut change = Change::of(s, actor);
+    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+    change.release_hold();
+    change.order.lifetime_waived = false;
+    change.order.driver_id = Some(driver.to_owned());
+    change.enter(Status::DriverAssigned, Reason::AssignedByHand, Some(driver.to_owned()));
+    change.into()
+}
+
+/// A dispatcher has the search begin anew, within the lifetime left.
+pub fn redispatch(s: &Snapshot, actor: &str) -> Decision {
+    match s.order.status {
+        Status::Pending => {}
+        Status::Dispatching if s.order.held_for_review => {}
+        Status::Dispatching => return Decision::Unchanged,
+        _ => return Decision::Refuse(refusal(s, "PENDING, or DISPATCHING under review")),
+    }
+    if s.now >= s.order.lifetime_deadline {
+        return Decision::Refuse(Refusal::LifetimeOver);
+    }
+    let mut change = Change::of(s, actor);
+    change.release_hold();
+    change.order.lifetime_waived = false;
+    change.order.round += 1;
+    change.order.next_attempt_at = Some(s.now);
+    change.enter(Status::Dispatching, Reason::Redispatched, None);
+    change.into()
+}
+
+fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer, Refusal> {
+    s.offers.iter().find(|o| o.id == offer && o.driver_id == driver).ok_or(Refusal::NoSuchOffer)
+}
+
+fn refusal(s: &Snapshot, allowed: &'static str) -> Refusal {
+    if s.order.status.is_closed() {
+        Refusal::OrderFinished(s.order.status)
+    } else {
+        Refusal::WrongState { status: s.order.status, allowed }
+    }
+}
+
+/// Why an offer that is not live cannot be answered.
+fn why_gone(s: &Snapshot, offer: &Offer) -> Refusal {
+    match offer.state {
+        OfferState::Declined => Refusal::OfferDeclined,
+        OfferState::Expired => Refusal::OfferExpired,
+        _ if s.order.status.is_closed() => Refusal::OrderFinished(s.order.status),
+        _ if s.order.status.occupies_driver() => Refusal::AlreadyAssigned,
+        OfferState::Superseded => Refusal::AlreadyAssigned,
+        _ => Refusal::OfferGone("the order is no longer looking for a driver by this offer"),
+    }
+}

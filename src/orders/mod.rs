@@ -1,0 +1,35 @@
+//! Orders: the rows, their states, and the one way they change.
+//!
+//! * [`status`]: the states an order can be in.
+//! * [`state`]: which state may follow which. Pure; drawn in docs/STATES.md.
+//! * [`payment`]: what the producer says of the money.
+//! * [`order`]: the row, and the snapshot every decision is made on.
+//! * [`timers`]: the jobs an order must have, derived from its row. Pure.
+//! * [`change`]: what a decision wants done, as a value. Pure.
+//! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch. Pure.
+//! * [`reason`]: the words of the history.
+//! * [`act`]: changes an order on request, and enqueues what follows.
+//! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
+//! * [`create`]: how an order comes into being.
+//! * [`query`]: reads for people: lists and timelines.
+//! * [`metrics`]: counters of what changes.
+
+pub mod act;
+pub mod actions;
+pub mod change;
+pub mod create;
+pub mod metrics;
+pub mod order;
+pub mod payment;
+pub mod query;
+pub mod reason;
+pub mod state;
+pub mod status;
+pub mod store;
+pub mod timers;
+
+pub use change::{Change, Decision, Refusal};
+pub use order::{Offer, OfferState, Order, PendingMessage, Snapshot};
+pub use payment::PaymentStatus;
+pub use reason::Reason;
+pub use status::Status;

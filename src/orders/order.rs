@@ -1,0 +1,177 @@
+//! An order's row, and the snapshot every decision is made on.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{PaymentStatus, Status};
+
+/// A row of `orders`. Times are Postgres time in whole milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct Order {
+    #[sqlx(try_from = "String")]
+    pub id: OrderId,
+    pub service_type: String,
+    pub area_id: Option<String>,
+    pub customer_id: Option<String>,
+    pub pickup_lat: f64,
+    pub pickup_lng: f64,
+    pub amount_minor: Option<i64>,
+    pub currency: Option<String>,
+    #[sqlx(try_from = "String")]
+    pub payment_status: PaymentStatus,
+    pub status: Status,
+    pub driver_id: Option<String>,
+    /// Offers made so far; the running attempt while `attempt_deadline` is set.
+    pub attempt_no: i32,
+    /// Searches begun anew: a driver whose offer lapsed is asked again in the next round.
+    pub round: i32,
+    /// End of the running attempt; `None` when none runs.
+    pub attempt_deadline: Option<DateTime<Utc>>,
+    /// When the next attempt is to start; `None` while one runs or none is wanted.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub lifetime_deadline: DateTime<Utc>,
+    pub lifetime_waived: bool,
+    pub held_for_review: bool,
+    pub held_reason: Option<String>,
+    /// Raised by every change; a change names the version it was decided on.
+    pub version: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    pub closed_at: Option<DateTime<Utc>>,
+}
+
+impl Order {
+    pub fn attempt(&self) -> u32 {
+        self.attempt_no.unsigned_abs()
+    }
+
+    /// A driver is still wanted and the lifetime is over: whatever else was to happen, the order ends now.
+    pub fn is_past_lifetime(&self, now: DateTime<Utc>) -> bool {
+        self.status.is_searching() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum OfferState {
+    /// Waits for the driver's answer.
+    Offered,
+    Accepted,
+    Declined,
+    /// The attempt's deadline passed without an answer.
+    Expired,
+    /// Another offer of the same order was accepted.
+    Superseded,
+    /// Taken back: the order left, or its driver did.
+    Withdrawn,
+}
+
+impl OfferState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Offered => "offered",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Expired => "expired",
+            Self::Superseded => "superseded",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// A row of `offers`, as far as decisions need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offer {
+    pub id: Uuid,
+    pub attempt_no: i32,
+    pub round: i32,
+    pub driver_id: String,
+    pub state: OfferState,
+    pub offered_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+}
+
+/// An outbox row that still waits for its delivery.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PendingMessage {
+    pub id: i64,
+    pub next_attempt_at: DateTime<Utc>,
+}
+
+/// An order with all that hangs on it, and the time of reading: everything a decision may look at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    pub order: Order,
+    pub offers: Vec<Offer>,
+    pub messages: Vec<PendingMessage>,
+    /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
+    pub now: DateTime<Utc>,
+}
+
+impl Snapshot {
+    /// The offer of this attempt that still waits for an answer.
+    pub fn live_offer(&self) -> Option<&Offer> {
+        self.offers.iter().find(|o| o.state == OfferState::Offered)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixture {
+    //! An order as it stands right after creation, for unit tests of pure decisions.
+
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    pub(crate) fn snapshot() -> Snapshot {
+        let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
+        let order = Order {
+            id: "ORD-1".parse().unwrap(),
+            service_type: "RIDE".to_owned(),
+            area_id: None,
+            customer_id: None,
+            pickup_lat: -6.2088,
+            pickup_lng: 106.8456,
+            amount_minor: Some(150_000),
+            currency: Some("IDR".to_owned()),
+            payment_status: PaymentStatus::Unpaid,
+            status: Status::Dispatching,
+            driver_id: None,
+            attempt_no: 0,
+            round: 1,
+            attempt_deadline: None,
+            next_attempt_at: Some(now),
+            lifetime_deadline: now + TimeDelta::seconds(1800),
+            lifetime_waived: false,
+            held_for_review: false,
+            held_reason: None,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+        };
+        Snapshot { order, offers: Vec::new(), messages: Vec::new(), now }
+    }
+
+    /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.
+    pub(crate) fn offered() -> Snapshot {
+        let mut s = snapshot();
+        let deadline = s.now + TimeDelta::seconds(120);
+        s.order.attempt_no = 1;
+        s.order.next_attempt_at = None;
+        s.order.attempt_deadline = Some(deadline);
+        s.offers.push(Offer {
+            id: Uuid::from_u128(1),
+            attempt_no: 1,
+            round: 1,
+            driver_id: "D1".to_owned(),
+            state: OfferState::Offered,
+            offered_at: s.now,
+            expires_at: deadline,
+        });
+        s
+    }
+}

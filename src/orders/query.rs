@@ -1,0 +1,56 @@
+//! Reads for people: lists and timelines.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use serde::Serialize;
+use sqlx::PgPool;
+
+use super::{Order, Status};
+
+/// Which orders to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub status: Option<Status>,
+    pub held: bool,
+    pub open: bool,
+    pub limit: u32,
+}
+
+pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list orders
+         SELECT * FROM orders
+         WHERE ($1::text IS NULL OR status = $1) AND (NOT $2 OR held_for_review) AND (NOT $3 OR closed_at IS NULL)
+         ORDER BY created_at DESC, id DESC LIMIT $4",
+    )
+    .bind(filter.status)
+    .bind(filter.held)
+    .bind(filter.open)
+    .bind(i64::from(filter.limit))
+    .fetch_all(db)
+    .await
+}
+
+/// One line of an order's history.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct TimelineEvent {
+    pub seq: i64,
+    pub at: DateTime<Utc>,
+    pub from_status: Option<Status>,
+    pub to_status: Status,
+    pub reason: String,
+    pub actor: String,
+    pub attempt_no: Option<i32>,
+    pub detail: Option<String>,
+}
+
+pub async fn timeline(db: &PgPool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+    sqlx::query_as(
+        "-- timeline
+         SELECT seq, at, from_status, to_status, reason, actor, attempt_no, detail
+         FROM order_events WHERE order_id = $1 ORDER BY seq",
+    )
+    .bind(order.as_str())
+    .fetch_all(db)
+    .await
+}

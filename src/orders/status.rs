@@ -1,0 +1,119 @@
+//! The states an order can be in. The names are those of the requirement documents.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// Booked at a partner, whose job id is not known yet. Left with the job id, or by cancellation.
+    PendingJobId,
+    /// The partner's job id is known; the partner looks for a driver.
+    Assigned,
+    /// Own fleet: drivers are being asked. Left when one accepts, when nobody is left to ask, or by cancellation.
+    Dispatching,
+    /// Automatic dispatch gave up: a dispatcher must assign, redispatch or cancel.
+    Pending,
+    /// A driver is on the way.
+    DriverAssigned,
+    /// The passenger is aboard, the work has begun.
+    PickedUp,
+    /// Final: done.
+    Completed,
+    /// The system ends the order and is about to settle what that means for the payment.
+    Compensating,
+    /// Final: ended by the system, nothing was paid.
+    CancelledBySystem,
+    /// Ended by the system after payment: support must refund.
+    CancelledBySystemAfterPayment,
+    /// Support has begun the refund.
+    RefundPending,
+    /// Final: the money is back.
+    Refunded,
+    /// Ended by the customer, or by staff for the customer.
+    CancelledByUser,
+    /// Ended because its driver cancelled too late for another one.
+    CancelledByDriver,
+}
+
+impl Status {
+    pub const ALL: [Self; 14] = [
+        Self::PendingJobId,
+        Self::Assigned,
+        Self::Dispatching,
+        Self::Pending,
+        Self::DriverAssigned,
+        Self::PickedUp,
+        Self::Completed,
+        Self::Compensating,
+        Self::CancelledBySystem,
+        Self::CancelledBySystemAfterPayment,
+        Self::RefundPending,
+        Self::Refunded,
+        Self::CancelledByUser,
+        Self::CancelledByDriver,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PendingJobId => "PENDING_JOB_ID",
+            Self::Assigned => "ASSIGNED",
+            Self::Dispatching => "DISPATCHING",
+            Self::Pending => "PENDING",
+            Self::DriverAssigned => "DRIVER_ASSIGNED",
+            Self::PickedUp => "PICKED_UP",
+            Self::Completed => "COMPLETED",
+            Self::Compensating => "COMPENSATING",
+            Self::CancelledBySystem => "CANCELLED_BY_SYSTEM",
+            Self::CancelledBySystemAfterPayment => "CANCELLED_BY_SYSTEM_AFTER_PAYMENT",
+            Self::RefundPending => "REFUND_PENDING",
+            Self::Refunded => "REFUNDED",
+            Self::CancelledByUser => "CANCELLED_BY_USER",
+            Self::CancelledByDriver => "CANCELLED_BY_DRIVER",
+        }
+    }
+
+    /// Dispatch is over. Only the money may still move.
+    pub fn is_closed(self) -> bool {
+        matches!(
+            self,
+            Self::Completed
+                | Self::CancelledBySystem
+                | Self::CancelledBySystemAfterPayment
+                | Self::RefundPending
+                | Self::Refunded
+                | Self::CancelledByUser
+                | Self::CancelledByDriver
+        )
+    }
+
+    /// A driver is wanted and not found yet: the lifetime runs.
+    pub fn is_searching(self) -> bool {
+        matches!(self, Self::PendingJobId | Self::Assigned | Self::Dispatching | Self::Pending)
+    }
+
+    /// A driver is bound to this order.
+    pub fn occupies_driver(self) -> bool {
+        matches!(self, Self::DriverAssigned | Self::PickedUp)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is no order status; known are {known}", known = Status::ALL.map(Status::as_str).join(", "))]
+pub struct UnknownStatus(String);
+
+impl FromStr for Status {
+    type Err = UnknownStatus;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| UnknownStatus(text.to_owned()))
+    }
+}

@@ -1,0 +1,265 @@
+//! Loads snapshots and writes changes. The only code that writes to `orders`.
+//!
+//! A change is written in one transaction, on the condition that the row still has the version the decision was made on.
+//! The row is updated first, so that its lock orders everything else: offers, events (whose `seq` so orders the history
+//! of one order) and outbox rows. If the process dies before the commit nothing happened; if it dies after, the
+//! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
+
+use super::{Change, Decision, Offer, OfferState, Order, PendingMessage, Refusal, Snapshot, metrics, state};
+use crate::notifications::{Routes, messages, outbox};
+
+/// Attempts at a change before its maker is told to come back later.
+const MAX_CONFLICTS: usize = 5;
+
+/// Why a change was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Somebody else changed the order first, or took the driver: decide anew.
+    #[error("the order changed meanwhile")]
+    Conflict,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// What became of a request to change an order.
+#[derive(Debug)]
+pub enum Changed {
+    /// Written; the snapshot is the order as it now is.
+    Yes(Box<Snapshot>),
+    /// It was so already.
+    No(Box<Snapshot>),
+}
+
+impl Changed {
+    pub fn snapshot(&self) -> &Snapshot {
+        match self {
+            Self::Yes(s) | Self::No(s) => s,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error("no order of this id")]
+    NotFound,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the order is changing too quickly; try again")]
+    Busy,
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// The time all deadlines are compared with.
+pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar("-- now
+                        SELECT dispatchq_now()").fetch_one(db).await
+}
+
+/// The order, its offers, its undelivered messages and the time, read in one statement.
+pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
+    let row = sqlx::query(
+        "-- load order
+         SELECT o.*, dispatchq_now() AS now,
+                (SELECT coalesce(json_agg(f ORDER BY f.attempt_no, f.offered_at), '[]') FROM offers f
+                 WHERE f.order_id = o.id) AS offers,
+                (SELECT coalesce(json_agg(m ORDER BY m.id), '[]') FROM outbox m
+                 WHERE m.order_id = o.id AND m.state = 'pending') AS messages
+         FROM orders o WHERE o.id = $1",
+    )
+    .bind(id.as_str())
+    .fetch_optional(db)
+    .await?;
+    row.as_ref().map(snapshot).transpose()
+}
+
+pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
+    use sqlx::Row;
+    Ok(Snapshot {
+        order: Order::from_row(row)?,
+        offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
+        messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
+        now: row.try_get("now")?,
+    })
+}
+
+/// Loads, decides and writes, anew whenever somebody else was quicker.
+pub async fn change(
+    db: &PgPool,
+    routes: &Routes,
+    id: &OrderId,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    for _ in 0..MAX_CONFLICTS {
+        let before = load(db, id).await?.ok_or(ChangeError::NotFound)?;
+        let change = match decide(&before) {
+            Decision::Change(change) => change,
+            Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
+            Decision::Refuse(refusal) => return Err(refusal.into()),
+        };
+        match apply(db, routes, &before, *change).await {
+            Ok(after) => return Ok(Changed::Yes(Box::new(after))),
+            Err(ApplyError::Conflict) => {}
+            Err(ApplyError::Refused(refusal)) => return Err(refusal.into()),
+            Err(ApplyError::Database(e)) => return Err(e.into()),
+        }
+    }
+    Err(ChangeError::Busy)
+}
+
+/// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
+pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    for event in &change.events {
+        // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
+        assert!(state::allowed(Some(event.from), event.to), "illegal transition {} -> {}", event.from, event.to);
+    }
+    let mut tx = db.begin().await?;
+    update_order(&mut tx, &change).await?;
+    for (offer, state) in &change.offers {
+        let updated = sqlx::query(
+            "-- end offer
+             UPDATE offers SET state = $2, responded_at = $3 WHERE id = $1 AND state = $4",
+        )
+        .bind(offer.id)
+        .bind(state)
+        .bind(change.at)
+        .bind(offer.state)
+        .execute(&mut *tx)
+        .await?;
+        if updated.rows_affected() == 0 {
+            return Err(ApplyError::Conflict);
+        }
+    }
+    let offered = insert_offer(&mut tx, &change).await?;
+    insert_events(&mut tx, &change).await?;
+    if before.order.status.occupies_driver() && !change.order.status.occupies_driver() {
+        sqlx::query("-- free driver
+                     UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1")
+            .bind(&before.order.driver_id)
+            .bind(change.at)
+            .execute(&mut *tx)
+            .await?;
+    }
+    let mut pending = before.messages.clone();
+    let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));
+    for message in change.messages.iter().chain(&offer_message) {
+        pending.extend(outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?);
+    }
+    tx.commit().await?;
+
+    metrics::record(before, &change);
+    Ok(after(before, change, offered.map(|(offer, _)| offer), pending))
+}
+
+/// The order as the change has left it.
+fn after(before: &Snapshot, change: Change, offered: Option<Offer>, messages: Vec<PendingMessage>) -> Snapshot {
+    let mut order = change.order;
+    order.version = change.version + 1;
+    order.updated_at = change.at;
+    let mut offers = before.offers.clone();
+    for (ended, state) in &change.offers {
+        if let Some(offer) = offers.iter_mut().find(|o| o.id == ended.id) {
+            offer.state = *state;
+        }
+    }
+    offers.extend(offered);
+    Snapshot { order, offers, messages, now: before.now }
+}
+
+async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+    let order = &change.order;
+    let updated = sqlx::query(
+        "-- update order
+         UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
+                next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
+                updated_at = $13, version = version + 1
+         WHERE id = $1 AND version = $2",
+    )
+    .bind(order.id.as_str())
+    .bind(change.version)
+    .bind(order.status)
+    .bind(&order.driver_id)
+    .bind(order.attempt_no)
+    .bind(order.round)
+    .bind(order.attempt_deadline)
+    .bind(order.next_attempt_at)
+    .bind(order.lifetime_waived)
+    .bind(order.held_for_review)
+    .bind(&order.held_reason)
+    .bind(order.closed_at)
+    .bind(change.at)
+    .execute(tx)
+    .await
+    .map_err(driver_busy)?;
+    if updated.rows_affected() == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
+}
+
+/// The unique index is the judge of "one active order per driver".
+fn driver_busy(error: sqlx::Error) -> ApplyError {
+    match error.as_database_error().and_then(|e| e.constraint()) {
+        Some("orders_one_active_per_driver") => Refusal::DriverBusy.into(),
+        _ => error.into(),
+    }
+}
+
+/// Offers to the best driver whom no other order holds an offer for. Returns the offer and the distance in metres.
+async fn insert_offer(tx: &mut PgConnection, change: &Change) -> Result<Option<(Offer, f64)>, ApplyError> {
+    let Some(new) = &change.new_offer else { return Ok(None) };
+    for (driver, distance_m) in &new.ranked {
+        let inserted = sqlx::query(
+            "-- insert offer
+             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, offered_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+        )
+        .bind(new.id)
+        .bind(change.order.id.as_str())
+        .bind(change.order.attempt_no)
+        .bind(change.order.round)
+        .bind(driver)
+        .bind(distance_m)
+        .bind(change.at)
+        .bind(new.expires_at)
+        .execute(&mut *tx)
+        .await?;
+        if inserted.rows_affected() == 1 {
+            let offer = Offer {
+                id: new.id,
+                attempt_no: change.order.attempt_no,
+                round: change.order.round,
+                driver_id: driver.clone(),
+                state: OfferState::Offered,
+                offered_at: change.at,
+                expires_at: new.expires_at,
+            };
+            return Ok(Some((offer, *distance_m)));
+        }
+    }
+    Err(ApplyError::Conflict)
+}
+
+async fn insert_events(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
+    for event in &change.events {
+        sqlx::query(
+            "-- append event
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        )
+        .bind(change.order.id.as_str())
+        .bind(event.from)
+        .bind(event.to)
+        .bind(event.reason)
+        .bind(&change.actor)
+        .bind(event.attempt_no)
+        .bind(&event.detail)
+        .bind(change.at)
+        .execute(&mut *tx)
+        .await?;
+    }
+    Ok(())
+}

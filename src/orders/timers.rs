@@ -1,0 +1,141 @@
+//! The jobs an order must have, derived from its row.
+//!
+//! A job is a hint, the row decides: a job that is not in [`derived`] is superseded and does nothing, and a job that is
+//! in it and missing from Redis is put back by whoever notices first. So this one function is what creation enqueues,
+//! what every handler returns, what the reconciler repairs and what the checker expects.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jobs::{Compensate, Dispatch, Lifetime, Notify, OrderId, Timeout};
+use workers::{JobId, NewJob};
+
+use super::{Order, Snapshot, Status};
+
+/// A job that must exist, and the time of its row's deadline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timer {
+    pub job: NewJob,
+    pub due: DateTime<Utc>,
+}
+
+impl Timer {
+    fn new<J: workers::Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        Self { job: NewJob::after(job, until(due, now)), due }
+    }
+
+    pub fn id(&self) -> &JobId {
+        &self.job.id
+    }
+
+    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
+        self.due <= now
+    }
+}
+
+/// Time left until `due`; zero when it has passed.
+pub fn until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
+    (due - now).to_std().unwrap_or_default()
+}
+
+/// The timers of the order's own row.
+pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
+    let mut timers = Vec::new();
+    if order.held_for_review {
+        return timers;
+    }
+    let id = || order.id.clone();
+    if order.status == Status::Dispatching {
+        if let Some(due) = order.attempt_deadline {
+            timers.push(Timer::new(&Timeout { order: id(), attempt: order.attempt() }, due, now));
+        }
+        if let Some(due) = order.next_attempt_at {
+            timers.push(Timer::new(&Dispatch { order: id(), attempt: order.attempt() + 1 }, due, now));
+        }
+    }
+    if order.status.is_searching() && !order.lifetime_waived {
+        timers.push(Timer::new(&Lifetime { order: id() }, order.lifetime_deadline, now));
+    }
+    if order.status == Status::Compensating {
+        timers.push(Timer::new(&Compensate { order: id() }, order.updated_at, now));
+    }
+    timers
+}
+
+/// The timer of one outbox row.
+pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
+    Timer::new(&Notify { order: order.clone(), outbox_id }, due, now)
+}
+
+/// Every job that must exist for this order: its own timers and its undelivered messages.
+pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
+    let mut all = timers(&snapshot.order, snapshot.now);
+    all.extend(
+        snapshot
+            .messages
+            .iter()
+            .map(|m| message_timer(&snapshot.order.id, m.id, m.next_attempt_at, snapshot.now)),
+    );
+    all
+}
+
+/// [`derived`] as follow-ups.
+pub fn derived_jobs(snapshot: &Snapshot) -> Vec<NewJob> {
+    derived(snapshot).into_iter().map(|t| t.job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::orders::order::fixture;
+
+    fn ids(snapshot: &Snapshot) -> Vec<String> {
+        derived(snapshot).iter().map(|t| t.id().to_string()).collect()
+    }
+
+    #[test]
+    fn a_new_order_has_its_first_attempt_and_its_lifetime() {
+        assert_eq!(ids(&fixture::snapshot()), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
+    }
+
+    #[test]
+    fn a_running_attempt_has_its_timeout_and_its_undelivered_offer() {
+        let mut s = fixture::snapshot();
+        s.order.attempt_no = 3;
+        s.order.next_attempt_at = None;
+        s.order.attempt_deadline = Some(s.now + TimeDelta::seconds(120));
+        s.messages = vec![PendingMessage { id: 7, next_attempt_at: s.now }];
+        assert_eq!(ids(&s), ["timeout:ORD-1:3", "lifetime:ORD-1", "notify:ORD-1:7"]);
+        assert_eq!(derived(&s)[0].job.delay, Duration::from_secs(120));
+    }
+
+    #[test]
+    fn an_order_waiting_for_a_dispatcher_keeps_its_lifetime_unless_waived() {
+        let mut s = fixture::snapshot();
+        s.order.status = Status::Pending;
+        s.order.next_attempt_at = None;
+        assert_eq!(ids(&s), ["lifetime:ORD-1"]);
+        s.order.lifetime_waived = true;
+        assert_eq!(ids(&s), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_held_order_waits_for_a_person_and_for_nothing_else() {
+        let mut s = fixture::snapshot();
+        s.order.held_for_review = true;
+        assert_eq!(ids(&s), Vec::<String>::new());
+    }
+
+    #[test]
+    fn no_timer_outlives_dispatch() {
+        for status in Status::ALL.into_iter().filter(|s| s.is_closed() || s.occupies_driver()) {
+            let mut s = fixture::snapshot();
+            s.order.status = status;
+            assert_eq!(ids(&s), Vec::<String>::new(), "{status}");
+        }
+    }
+
+    use crate::orders::PendingMessage;
+}

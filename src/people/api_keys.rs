@@ -1,0 +1,99 @@
+//! Bearer keys: random, shown once, stored as SHA-256.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum Role {
+    /// Creates and cancels orders.
+    Producer,
+    /// Answers offers and carries out orders, for one driver.
+    Driver,
+    /// Decides on orders that wait for a person.
+    Dispatcher,
+    /// Reads everything about orders.
+    Support,
+    /// Reads everything, runs the system.
+    Operator,
+    /// May do all of it.
+    Admin,
+}
+
+/// A key as it is listed: everything but the key.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct ApiKey {
+    pub id: Uuid,
+    pub name: String,
+    pub role: Role,
+    pub driver_id: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+/// A new key: 256 random bits, with a prefix that secret scanners can look for.
+pub fn generate() -> String {
+    let random: [u8; 32] = rand::random();
+    format!("dq_{}", hex::encode(random))
+}
+
+/// What is stored of a key. A plain hash suffices, for a key is random and not a password; and looking the hash up
+/// leaks nothing about the key by timing.
+pub fn hash(key: &str) -> Vec<u8> {
+    Sha256::digest(key.as_bytes()).to_vec()
+}
+
+/// Makes a key. The text returned is nowhere else.
+pub async fn create(db: &PgPool, name: &str, role: Role, driver_id: Option<&str>) -> Result<(ApiKey, String), sqlx::Error> {
+    let key = generate();
+    let row = sqlx::query_as(
+        "-- create api key
+         INSERT INTO api_keys (id, name, sha256, role, driver_id) VALUES ($1, $2, $3, $4, $5)
+         RETURNING id, name, role, driver_id, created_at, revoked_at",
+    )
+    .bind(Uuid::now_v7())
+    .bind(name)
+    .bind(hash(&key))
+    .bind(role)
+    .bind(driver_id)
+    .fetch_one(db)
+    .await?;
+    Ok((row, key))
+}
+
+/// The key's owner, unless it is unknown or revoked.
+pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find api key
+         SELECT id, name, role, driver_id, created_at, revoked_at FROM api_keys
+         WHERE sha256 = $1 AND revoked_at IS NULL",
+    )
+    .bind(hash(key))
+    .fetch_optional(db)
+    .await
+}
+
+pub async fn list(db: &PgPool) -> Result<Vec<ApiKey>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list api keys
+         SELECT id, name, role, driver_id, created_at, revoked_at FROM api_keys ORDER BY created_at DESC LIMIT 1000",
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Was there such a key to revoke?
+pub async fn revoke(db: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+    let revoked = sqlx::query(
+        "-- revoke api key
+         UPDATE api_keys SET revoked_at = dispatchq_now() WHERE id = $1 AND revoked_at IS NULL",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(revoked.rows_affected() == 1)
+}

@@ -1,0 +1,5 @@
+//! Who takes part: drivers, the company's users, and the keys programs authenticate with.
+
+pub mod api_keys;
+pub mod drivers;
+pub mod users;

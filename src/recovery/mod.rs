@@ -1,0 +1,9 @@
+//! Postgres is the truth, Redis a cache of timers. The reconciler puts back what Redis lost.
+//!
+//! * [`reconciler`]: when to look, and one at a time.
+//! * [`repair`]: what a look does.
+
+pub mod reconciler;
+pub mod repair;
+
+pub use repair::Report;

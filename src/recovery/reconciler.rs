@@ -1,0 +1,73 @@
+//! When to look, and one at a time.
+//!
+//! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
+//! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
+//! few seconds. The lock lasts for one run only, so a replica that freezes holds it no longer than Postgres' own
+//! timeouts allow.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::repair::{self, Report};
+use crate::{app::App, db};
+
+const INTERVAL: Duration = Duration::from_secs(5);
+/// A missing epoch is reported by every take; one answer per this time is enough.
+const REBUILD_PAUSE: Duration = Duration::from_millis(250);
+const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 3600);
+/// Any number, the same in every replica.
+const LOCK: i64 = 0x6470_7265_636f_6e63;
+
+/// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
+pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
+    let mut partitions_made = None;
+    while !stop.is_cancelled() {
+        if partitions_made.is_none_or(|at: std::time::Instant| at.elapsed() > PARTITIONS_EVERY) {
+            match db::make_partitions(&app.db).await {
+                Ok(_) => partitions_made = Some(std::time::Instant::now()),
+                Err(error) => tracing::debug!(%error, "The partitions of the history could not be made yet."),
+            }
+        }
+        if let Err(error) = once(&app).await {
+            tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
+        }
+    }
+}
+
+/// One run, if no other replica is at it. `None`: another is.
+pub async fn once(app: &App) -> anyhow::Result<Option<Report>> {
+    locked(app, async {
+        if repair::needs_rebuild(app).await? { repair::rebuild(app).await } else { repair::overdue(app).await }
+    })
+    .await
+}
+
+/// As [`once`], but every timer is compared, whatever Redis says of itself.
+pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
+    locked(app, repair::rebuild(app)).await
+}
+
+async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
+    let mut lock = app.db.begin().await?;
+    let mine: bool = sqlx::query_scalar("-- reconciler lock
+                                         SELECT pg_try_advisory_xact_lock($1)")
+        .bind(LOCK)
+        .fetch_one(&mut *lock)
+        .await?;
+    if !mine {
+        return Ok(None);
+    }
+    // The lock's own connection idles while the work is done on others.
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *lock).await?;
+    let report = work.await?;
+    repair::record(app, &report).await?;
+    lock.rollback().await?;
+    Ok(Some(report))
+}

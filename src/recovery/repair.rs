@@ -1,0 +1,284 @@
+//! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use metrics::counter;
+use serde::Serialize;
+use sqlx::FromRow;
+use workers::{NewJob, store::Repaired};
+
+use crate::{
+    app::App,
+    compensation, dispatch,
+    notifications::messages,
+    orders::{Change, Decision, Order, Snapshot, Status, store, timers},
+};
+
+/// Rows read and timers compared at a time.
+const PAGE: i64 = 500;
+/// A timer this long overdue should have fired: somebody lost it.
+const OVERDUE: Duration = Duration::from_secs(3);
+/// An order this long past its lifetime is ended here, without a job.
+const FAR_OVERDUE: Duration = Duration::from_secs(60);
+
+/// What a run found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Redis had lost its data or was restarted, so every timer was compared.
+    pub rebuild: bool,
+    /// Orders and messages looked at.
+    pub looked_at: u64,
+    /// Timers that were missing.
+    pub inserted: u64,
+    /// Timers that lay far beyond their row's deadline.
+    pub moved: u64,
+    /// Orders held for review because one of their timers is dead.
+    pub held: u64,
+    /// Orders far past their lifetime, ended here.
+    pub compensated: u64,
+}
+
+impl Report {
+    fn found_something(&self) -> bool {
+        self.rebuild || self.inserted + self.moved + self.held + self.compensated > 0
+    }
+}
+
+/// Has Redis lost its data, or lost the last second of it by a restart?
+pub async fn needs_rebuild(app: &App) -> anyhow::Result<bool> {
+    let run_id = app.store.run_id().await?;
+    Ok(app.store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
+}
+
+/// Puts every timer back. The epoch is written last, and only if no flush came in between: until then no worker takes.
+pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
+    tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
+    let run_id = app.store.run_id().await?;
+    let marker = app.store.begin_rebuild().await?;
+    let mut report = look(app, Scope::All).await?;
+    report.rebuild = true;
+    if app.store.finish_rebuild(&marker, &run_id).await? {
+        counter!("dispatchq_redis_epoch_changes_total").increment(1);
+        tracing::info!(looked_at = report.looked_at, inserted = report.inserted, "All timers are back.");
+    } else {
+        tracing::warn!("Redis was flushed while its timers were put back; once more.");
+    }
+    Ok(report)
+}
+
+/// Puts back the timers of rows whose deadline has passed without anything happening.
+pub async fn overdue(app: &App) -> anyhow::Result<Report> {
+    look(app, Scope::Overdue).await
+}
+
+/// What a run would put back, without doing it.
+pub async fn missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
+    let mut missing = Vec::new();
+    let mut pages = Pages::new(Scope::All);
+    while let Some(page) = pages.next(app).await? {
+        for job in page.jobs {
+            if app.store.find(&job.id, &jobs::queues::ALL).await?.is_none() {
+                missing.push(job);
+            }
+        }
+    }
+    Ok(missing)
+}
+
+/// Keeps what a run did, if it did anything.
+pub async fn record(app: &App, report: &Report) -> Result<(), sqlx::Error> {
+    if !report.found_something() {
+        return Ok(());
+    }
+    counter!("dispatchq_reconciler_repairs_total").increment(report.inserted + report.moved);
+    sqlx::query(
+        "-- record reconciliation
+         WITH old AS (DELETE FROM reconcile_log WHERE at < dispatchq_now() - interval '30 days')
+         INSERT INTO reconcile_log (at, rebuild, looked_at, inserted, moved, held, compensated)
+         VALUES (dispatchq_now(), $1, $2, $3, $4, $5, $6) ON CONFLICT (at) DO NOTHING",
+    )
+    .bind(report.rebuild)
+    .bind(report.looked_at.cast_signed())
+    .bind(report.inserted.cast_signed())
+    .bind(report.moved.cast_signed())
+    .bind(report.held.cast_signed())
+    .bind(report.compensated.cast_signed())
+    .execute(&app.db)
+    .await?;
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    All,
+    Overdue,
+}
+
+async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    let mut pages = Pages::new(scope);
+    while let Some(page) = pages.next(app).await? {
+        report.looked_at += page.rows;
+        for order in &page.far_overdue {
+            report.compensated += u64::from(end(app, order).await?);
+        }
+        let answers = app.store.repair(&page.jobs).await?;
+        for (job, answer) in page.jobs.iter().zip(answers) {
+            match answer {
+                Repaired::Inserted => report.inserted += 1,
+                Repaired::Moved => report.moved += 1,
+                Repaired::Fine => {}
+                Repaired::Dead => report.held += u64::from(hold(app, job).await?),
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// One page of rows: the jobs they must have, and the orders to be ended at once.
+struct Page {
+    rows: u64,
+    jobs: Vec<NewJob>,
+    far_overdue: Vec<OrderId>,
+}
+
+/// Walks the two sources of timers: open orders, then undelivered messages.
+struct Pages {
+    scope: Scope,
+    orders_after: Option<String>,
+    messages_after: i64,
+}
+
+impl Pages {
+    fn new(scope: Scope) -> Self {
+        Self { scope, orders_after: Some(String::new()), messages_after: 0 }
+    }
+
+    fn overdue_secs(&self) -> Option<f64> {
+        (self.scope == Scope::Overdue).then_some(OVERDUE.as_secs_f64())
+    }
+
+    async fn next(&mut self, app: &App) -> Result<Option<Page>, sqlx::Error> {
+        if let Some(after) = self.orders_after.take() {
+            let rows: Vec<OrderRow> = sqlx::query_as(
+                "-- orders to reconcile
+                 SELECT *, dispatchq_now() AS now FROM orders
+                 WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
+                   AND ($2::float8 IS NULL
+                        OR (status = 'COMPENSATING' AND updated_at < dispatchq_now() - $2 * interval '1 second')
+                        OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                            AND least(attempt_deadline, next_attempt_at,
+                                      CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
+                                < dispatchq_now() - $2 * interval '1 second'))
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.orders_after = Some(last.order.id.to_string());
+                return Ok(Some(page_of_orders(&rows)));
+            }
+        }
+        let rows: Vec<MessageRow> = sqlx::query_as(
+            "-- messages to reconcile
+             SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
+             WHERE state = 'pending' AND id > $1
+               AND ($2::float8 IS NULL OR next_attempt_at < dispatchq_now() - $2 * interval '1 second')
+             ORDER BY id LIMIT $3",
+        )
+        .bind(self.messages_after)
+        .bind(self.overdue_secs())
+        .bind(PAGE)
+        .fetch_all(&app.db)
+        .await?;
+        let Some(last) = rows.last() else { return Ok(None) };
+        self.messages_after = last.id;
+        let jobs = rows.iter().map(|m| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job).collect();
+        Ok(Some(Page { rows: rows.len() as u64, jobs, far_overdue: Vec::new() }))
+    }
+}
+
+#[derive(FromRow)]
+struct OrderRow {
+    #[sqlx(flatten)]
+    order: Order,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct MessageRow {
+    id: i64,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    next_attempt_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+fn page_of_orders(rows: &[OrderRow]) -> Page {
+    let mut page = Page { rows: rows.len() as u64, jobs: Vec::new(), far_overdue: Vec::new() };
+    for OrderRow { order, now } in rows {
+        if is_far_overdue(order, *now) {
+            page.far_overdue.push(order.id.clone());
+        }
+        page.jobs.extend(timers::timers(order, *now).into_iter().map(|t| t.job));
+    }
+    page
+}
+
+fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
+    let long_ago = now - FAR_OVERDUE;
+    order.is_past_lifetime(long_ago) || (order.status == Status::Compensating && order.updated_at < long_ago)
+}
+
+/// Ends an order without waiting for its job.
+async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
+    let ended = store::change(&app.db, &app.config.notifications, id, |s| {
+        if !is_far_overdue(&s.order, s.now) {
+            Decision::Unchanged
+        } else if s.order.status == Status::Compensating {
+            compensation::decide::compensate(s).into()
+        } else {
+            dispatch::decide::lifetime(s).into()
+        }
+    })
+    .await;
+    follow_up(app, ended).await
+}
+
+/// Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
+async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
+    if job.queue == jobs::queues::NOTIFY {
+        tracing::error!(job.id = %job.id, "A message cannot be delivered: its job is dead. See: dispatchq job show");
+        return Ok(false);
+    }
+    let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
+    let why = format!("its timer {} is dead; see: dispatchq job show {}", job.id, job.id);
+    let held = store::change(&app.db, &app.config.notifications, &id, |s: &Snapshot| {
+        if s.order.held_for_review || !timers::timers(&s.order, s.now).iter().any(|t| *t.id() == job.id) {
+            return Decision::Unchanged;
+        }
+        let mut change = Change::of(s, "reconciler");
+        change.hold(s, why.clone());
+        change.tell(messages::timer_dead(&change.order, &why, s.now));
+        change.into()
+    })
+    .await;
+    follow_up(app, held).await
+}
+
+/// Enqueues what a change of ours leads to. Did it change anything?
+async fn follow_up(app: &App, result: Result<store::Changed, store::ChangeError>) -> anyhow::Result<bool> {
+    match result {
+        Ok(store::Changed::Yes(after)) => {
+            app.store.enqueue(&timers::derived_jobs(&after)).await?;
+            Ok(true)
+        }
+        Ok(store::Changed::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}

@@ -1,0 +1,104 @@
+//! Where a ride file keeps what an order needs. The names vary by month and by who published the file.
+
+use std::fmt;
+
+use anyhow::bail;
+use csv::StringRecord;
+
+const ZONE: &[&str] = &["pickup_location_id", "PULocationID"];
+const TIME: &[&str] = &["pickup_datetime", "tpep_pickup_datetime", "lpep_pickup_datetime"];
+const DROPOFF: &[&str] = &["dropoff_datetime", "tpep_dropoff_datetime", "lpep_dropoff_datetime"];
+const PAYMENT: &[&str] = &["payment_type"];
+const AMOUNT: &[&str] = &["total_amount"];
+
+/// Positions in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub(super) zone: usize,
+    pub(super) time: usize,
+    /// Only tells how long the trip takes: a file may lack it.
+    pub(super) dropoff: Option<usize>,
+    pub(super) payment: usize,
+    pub(super) amount: usize,
+    /// Length of the header.
+    pub(super) count: usize,
+}
+
+impl Columns {
+    /// Finds them in a header, whatever the case. `file` is only named in errors.
+    pub(super) fn find(header: &StringRecord, file: &dyn fmt::Display) -> anyhow::Result<Self> {
+        let position = |names: &[&str]| header.iter().position(|column| names.iter().any(|n| same(column, n)));
+        let needed = |names: &[&str]| match position(names) {
+            Some(position) => Ok(position),
+            None => bail!(
+                "{file} has no column {}; its first line must name the columns of TLC trip records, and names: {}",
+                names.join(" or "),
+                shown(header)
+            ),
+        };
+        Ok(Self {
+            zone: needed(ZONE)?,
+            time: needed(TIME)?,
+            dropoff: position(DROPOFF),
+            payment: needed(PAYMENT)?,
+            amount: needed(AMOUNT)?,
+            count: header.len(),
+        })
+    }
+}
+
+/// A header for an error message; what is no ride file at all may have a first line of any length.
+fn shown(header: &StringRecord) -> String {
+    const MOST: usize = 300;
+    let names = header.iter().collect::<Vec<_>>().join(", ");
+    match names.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{} ...", &names[..end]),
+        None if names.is_empty() => "nothing".to_owned(),
+        None => names,
+    }
+}
+
+/// The same name, written another way: case and separators differ between publishers.
+pub(super) fn same(a: &str, b: &str) -> bool {
+    let letters = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    letters(a) == letters(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(header: &str) -> anyhow::Result<Columns> {
+        Columns::find(&StringRecord::from(header.split(',').collect::<Vec<_>>()), &"rides.csv")
+    }
+
+    #[test]
+    fn names_of_all_months_are_known() {
+        let official =
+            find("VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,PULocationID,payment_type,total_amount").unwrap();
+        assert_eq!((official.zone, official.time, official.dropoff), (3, 1, Some(2)));
+        let green = find("lpep_pickup_datetime,PULOCATIONID,Payment_Type,Total_Amount").unwrap();
+        assert_eq!((green.zone, green.time, green.dropoff), (1, 0, None));
+        let sample = find("pickup_datetime,dropoff_datetime,pickup_location_id,payment_type,total_amount").unwrap();
+        assert_eq!((sample.zone, sample.payment, sample.amount), (2, 3, 4));
+    }
+
+    #[test]
+    fn a_missing_column_is_named_with_what_there_is() {
+        let error = find("pickup_datetime,pickup_location_id,payment_type").unwrap_err().to_string();
+        assert!(error.contains("rides.csv has no column total_amount"), "{error}");
+        assert!(error.contains("names: pickup_datetime, pickup_location_id, payment_type"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_ride_file_at_all_is_not_printed_whole() {
+        let error = find(&"ä,".repeat(100_000)).unwrap_err().to_string();
+        assert!(error.len() < 1000 && error.ends_with(" ..."), "{error}");
+        assert!(find("").unwrap_err().to_string().ends_with("names: nothing"));
+    }
+
+    #[test]
+    fn the_drop_off_zone_is_not_the_pickup_zone() {
+        assert!(find("pickup_datetime,DOLocationID,payment_type,total_amount").is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! What `dispatchq replay` is told.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use clap::Args;
+
+/// Speed of rides from files.
+const RIDES_SPEED: f64 = 60.0;
+/// Speed of the built-in sample: its three hours in less than half a minute.
+const SAMPLE_SPEED: f64 = 400.0;
+
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// Ride files (CSV with the columns of TLC trip records); they are read in this order
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "zones")]
+    pub rides: Vec<PathBuf>,
+
+    /// The zones the rides name: GeoJSON polygons with a LocationID
+    #[arg(long, value_name = "FILE", requires = "rides")]
+    pub zones: Option<PathBuf>,
+
+    /// Replay the built-in sample: one evening in an invented town (the default when there is no --rides)
+    #[arg(long, conflicts_with_all = ["rides", "zones"])]
+    pub sample: bool,
+
+    /// Stop reading after this many orders; rows that are skipped do not count
+    #[arg(long, value_name = "N")]
+    pub limit: Option<NonZeroUsize>,
+
+    /// How much faster than life; divides the order's own durations and the drivers' times, never the machine's
+    /// [default: 60, the sample 400]
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub speed: Option<f64>,
+
+    /// Play all rides on one day, each at its time of day; without it the dates are kept, and a month takes a month
+    /// divided by the speed
+    #[arg(long)]
+    pub fold_days: bool,
+
+    /// Simulated drivers [default: enough that most orders find one]
+    #[arg(long, value_name = "N")]
+    pub drivers: Option<NonZeroUsize>,
+
+    /// Part of the offers that drivers accept; of the others half are declined and half ignored
+    #[arg(long, value_name = "P", default_value_t = 0.8, value_parser = rate)]
+    pub accept_rate: f64,
+
+    /// Decides pickup points, drivers' places and their choices: the same seed, the same choices
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Worker processes
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub workers: NonZeroUsize,
+
+    /// Kill one worker process (SIGKILL) every so many seconds and start another
+    #[arg(long, value_name = "SECS", value_parser = positive)]
+    pub kill_every: Option<f64>,
+
+    /// Leave Redis and Postgres running afterwards, and print their addresses and pids
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Options {
+    pub fn is_sample(&self) -> bool {
+        self.rides.is_empty()
+    }
+
+    pub fn speed(&self) -> f64 {
+        self.speed.unwrap_or(if self.is_sample() { SAMPLE_SPEED } else { RIDES_SPEED })
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text).filter(|x| *x > 0.0).ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|x| (0.0..=1.0).contains(x))
+        .ok_or_else(|| "expected a number from 0 to 1, such as 0.8".to_owned())
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|x: &f64| x.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(args: &str) -> Result<Options, clap::Error> {
+        Cli::try_parse_from(["replay"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
+    }
+
+    #[test]
+    fn without_rides_it_is_the_sample() {
+        assert!(parse("").unwrap().is_sample());
+        assert!(parse("--sample").unwrap().is_sample());
+        assert!(!parse("--rides a.csv b.csv --zones z.geojson").unwrap().is_sample());
+    }
+
+    #[test]
+    fn rides_need_zones() {
+        assert!(parse("--rides a.csv").unwrap_err().to_string().contains("--zones"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["--speed 0", "--speed fast", "--accept-rate 80", "--workers 0", "--limit 0", "--kill-every -1"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

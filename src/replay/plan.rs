@@ -1,0 +1,191 @@
+//! Which orders are played, and when.
+//!
+//! Rows are read in file order until there are enough orders; then they are sorted by time. `--fold-days` puts all on
+//! one day, each at its time of day.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, ensure};
+use chrono::{NaiveDate, NaiveDateTime};
+use geo::Point;
+
+use super::{
+    choices::{self, Chance},
+    options::Options,
+    rides::{Ride, Rides},
+    sample,
+    zones::Zones,
+};
+
+/// An order to create, and how its trip goes once a driver has taken it. All times are the order's, not the wall's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PlannedOrder {
+    pub(super) id: String,
+    /// From the first order's creation to this one's.
+    pub(super) at: Duration,
+    pub(super) pickup: Point,
+    pub(super) payment_status: &'static str,
+    pub(super) amount_minor: i64,
+    /// From acceptance to pickup.
+    pub(super) approach: Duration,
+    /// From pickup to completion.
+    pub(super) trip: Duration,
+}
+
+/// The replay as it shall go.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// By time of creation.
+    pub(super) orders: Vec<PlannedOrder>,
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+}
+
+impl Plan {
+    pub(super) fn load(options: &Options) -> anyhow::Result<Self> {
+        let limit = options.limit.map_or(usize::MAX, std::num::NonZero::get);
+        let mut rides = Rides::default();
+        let zones;
+        if options.is_sample() {
+            zones = Zones::parse(sample::ZONES, &sample::NAME)?;
+            rides.read(sample::RIDES.as_bytes(), &sample::NAME, &zones, limit)?;
+        } else {
+            let path =
+                options.zones.as_ref().context("--rides needs --zones FILE, the polygons of the rides' zones")?;
+            zones = Zones::read_file(path)?;
+            for path in &options.rides {
+                rides.read_file(path, &zones, limit)?;
+            }
+        }
+        Self::new(rides, &zones, options.fold_days, options.seed)
+    }
+
+    fn new(rides: Rides, zones: &Zones, fold_days: bool, seed: u64) -> anyhow::Result<Self> {
+        let Rides { rides, skipped } = rides;
+        ensure!(!rides.is_empty(), "no row can be played as an order; skipped: {skipped:?}");
+        let mut timed: Vec<(NaiveDateTime, PlannedOrder)> = rides
+            .iter()
+            .enumerate()
+            .filter_map(|(n, ride)| Some((time(ride, fold_days), order(n, ride, zones, seed)?)))
+            .collect();
+        // Stable: rides of the same second keep the order of the file.
+        timed.sort_by_key(|(time, _)| *time);
+        let first = timed.first().map(|(time, _)| *time).context("no ride lies in a known zone")?;
+        let orders = timed
+            .into_iter()
+            .map(|(time, order)| PlannedOrder { at: (time - first).to_std().unwrap_or_default(), ..order })
+            .collect();
+        Ok(Self { orders, skipped })
+    }
+
+    /// From the first creation to the last.
+    pub(super) fn span(&self) -> Duration {
+        self.orders.last().map_or(Duration::ZERO, |order| order.at)
+    }
+
+    /// Most orders that would have a driver at the same time, if each found one at once.
+    pub(super) fn peak(&self) -> usize {
+        let mut changes: Vec<(Duration, isize)> = self
+            .orders
+            .iter()
+            .flat_map(|order| [(order.at, 1), (order.at + order.approach + order.trip, -1)])
+            .collect();
+        changes.sort_unstable();
+        let running = changes.iter().scan(0, |busy, (_, change)| {
+            *busy += change;
+            Some(*busy)
+        });
+        running.max().unwrap_or(0).unsigned_abs()
+    }
+}
+
+fn time(ride: &Ride, fold_days: bool) -> NaiveDateTime {
+    if fold_days { NaiveDate::default().and_time(ride.pickup.time()) } else { ride.pickup }
+}
+
+/// The n-th ride as an order. Its choices depend on nothing but the seed and its own number.
+fn order(n: usize, ride: &Ride, zones: &Zones, seed: u64) -> Option<PlannedOrder> {
+    let id = format!("ride-{:06}", n + 1);
+    let pickup = zones.point(ride.zone, &mut Chance::new(seed, &["pickup", &id]).rng())?;
+    Some(PlannedOrder {
+        at: Duration::ZERO,
+        pickup,
+        payment_status: ride.payment_status,
+        amount_minor: ride.amount_minor,
+        approach: choices::approach(seed, &id),
+        trip: choices::trip(seed, &id, ride.trip),
+        id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "pickup_datetime,dropoff_datetime,pickup_location_id,payment_type,total_amount\n";
+
+    fn plan(rows: &str, limit: usize, fold_days: bool) -> Plan {
+        let zones = super::super::zones::fixture();
+        let mut rides = Rides::default();
+        rides.read(format!("{HEADER}{rows}").as_bytes(), &"rides.csv", &zones, limit).unwrap();
+        Plan::new(rides, &zones, fold_days, 1).unwrap()
+    }
+
+    fn times(plan: &Plan) -> Vec<(&str, u64)> {
+        plan.orders.iter().map(|o| (o.id.as_str(), o.at.as_secs())).collect()
+    }
+
+    const ROWS: &str = "2019-01-31 08:00:00,,1,1,5\n2019-01-01 09:00:00,,1,1,5\n2019-01-02 07:00:00,,1,1,5\n";
+
+    #[test]
+    fn days_fold_by_time_of_day() {
+        assert_eq!(times(&plan(ROWS, 9, true)), [("ride-000003", 0), ("ride-000001", 3600), ("ride-000002", 7200)]);
+    }
+
+    #[test]
+    fn without_folding_the_dates_stay() {
+        let day = 86_400;
+        let expected = [("ride-000002", 0), ("ride-000003", day - 7200), ("ride-000001", 30 * day - 3600)];
+        assert_eq!(times(&plan(ROWS, 9, false)), expected);
+    }
+
+    #[test]
+    fn the_limit_takes_the_first_rows_and_then_sorts() {
+        assert_eq!(times(&plan(ROWS, 2, true)), [("ride-000001", 0), ("ride-000002", 3600)]);
+    }
+
+    #[test]
+    fn a_ride_keeps_its_point_and_times_whatever_is_played_with_it() {
+        let (few, all) = (plan(ROWS, 1, true), plan(ROWS, 9, true));
+        let same = all.orders.iter().find(|o| o.id == "ride-000001").unwrap();
+        assert_eq!(few.orders[0], PlannedOrder { at: Duration::ZERO, ..same.clone() });
+    }
+
+    #[test]
+    fn the_peak_counts_overlapping_trips() {
+        let at = |time: &str| format!("2019-01-01 {time},2019-01-01 23:59:59,1,1,5\n");
+        // Each takes 40 minutes and its approach.
+        assert_eq!(plan(&[at("08:00:00"), at("08:10:00"), at("12:00:00")].concat(), 9, true).peak(), 2);
+    }
+
+    #[test]
+    fn nothing_playable_says_why() {
+        let error = Plan::new(
+            Rides { rides: vec![], skipped: BTreeMap::from([("unknown_zone", 3)]) },
+            &super::super::zones::fixture(),
+            true,
+            1,
+        );
+        assert!(error.unwrap_err().to_string().contains("unknown_zone"));
+    }
+
+    #[test]
+    fn the_sample_is_playable_and_shows_dirt() {
+        let zones = Zones::parse(sample::ZONES, &sample::NAME).unwrap();
+        let mut rides = Rides::default();
+        rides.read(sample::RIDES.as_bytes(), &sample::NAME, &zones, usize::MAX).unwrap();
+        assert_eq!(rides.skipped.len(), 7, "every reason occurs: {:?}", rides.skipped);
+        let plan = Plan::new(rides, &zones, false, 1).unwrap();
+        assert!((300..350).contains(&plan.orders.len()));
+        assert!(plan.span() < Duration::from_secs(3 * 3600));
+    }
+}

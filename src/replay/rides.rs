@@ -1,0 +1,265 @@
+//! Ride files: TLC trip records, row by row.
+//!
+//! The data is as it came. A row that does not say what an order needs is skipped and counted by reason, never guessed
+//! and never a panic; only a file that cannot be read at all, or lacks a column, ends the replay.
+
+use std::{collections::BTreeMap, fmt, fs::File, io::Read, path::Path, time::Duration};
+
+use anyhow::Context;
+use chrono::{DateTime, NaiveDateTime};
+use csv::{ErrorKind, StringRecord};
+
+use super::{
+    columns::Columns,
+    zones::{ZoneId, Zones},
+};
+
+/// One ride that can be played as an order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Ride {
+    pub(super) zone: ZoneId,
+    /// Local time, as the file has it.
+    pub(super) pickup: NaiveDateTime,
+    /// From pickup to drop-off, where the file says so.
+    pub(super) trip: Option<Duration>,
+    pub(super) payment_status: &'static str,
+    /// In cents.
+    pub(super) amount_minor: i64,
+}
+
+/// Why a row is no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Skip {
+    /// Not UTF-8, or not as many fields as the header names.
+    MalformedRow,
+    /// A field that an order needs is empty.
+    MissingField,
+    BadTime,
+    /// The zone has no polygon in the zones file.
+    UnknownZone,
+    BadPaymentType,
+    BadAmount,
+    /// A correction or a ride that cost nothing.
+    AmountNotPositive,
+}
+
+impl Skip {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::MalformedRow => "malformed_row",
+            Self::MissingField => "missing_field",
+            Self::BadTime => "bad_time",
+            Self::UnknownZone => "unknown_zone",
+            Self::BadPaymentType => "bad_payment_type",
+            Self::BadAmount => "bad_amount",
+            Self::AmountNotPositive => "amount_not_positive",
+        }
+    }
+}
+
+/// What was read: rides in file order, and what was skipped.
+#[derive(Debug, Default)]
+pub(super) struct Rides {
+    pub(super) rides: Vec<Ride>,
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+}
+
+impl Rides {
+    /// Adds the rides of a file, until there are `limit` of all files.
+    pub(super) fn read_file(&mut self, path: &Path, zones: &Zones, limit: usize) -> anyhow::Result<()> {
+        let file = File::open(path).with_context(|| {
+            format!(
+                "cannot read the ride file {}; give --rides the CSV file of a month of TLC trip records",
+                path.display()
+            )
+        })?;
+        self.read(file, &path.display(), zones, limit)
+    }
+
+    /// Adds the rides of a CSV text; `name` is only for errors.
+    pub(super) fn read(
+        &mut self,
+        text: impl Read,
+        name: &dyn fmt::Display,
+        zones: &Zones,
+        limit: usize,
+    ) -> anyhow::Result<()> {
+        // Flexible: a row of another length is one dirty row, not the end of the file.
+        let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
+        let header = csv.headers().with_context(|| format!("cannot read the first line of {name}"))?;
+        let columns = Columns::find(header, name)?;
+        let mut row = StringRecord::new();
+        while self.rides.len() < limit {
+            let ride = match csv.read_record(&mut row) {
+                Ok(false) => break,
+                Ok(true) => read_row(&row, &columns, zones),
+                Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => {
+                    return Err(error).with_context(|| format!("cannot read {name} to its end"));
+                }
+                Err(_) => Err(Skip::MalformedRow),
+            };
+            match ride {
+                Ok(ride) => self.rides.push(ride),
+                Err(reason) => *self.skipped.entry(reason.as_str()).or_default() += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_row(row: &StringRecord, columns: &Columns, zones: &Zones) -> Result<Ride, Skip> {
+    // Some months end each row with empty fields that the header does not name.
+    if row.len() < columns.count || row.iter().skip(columns.count).any(|extra| !extra.is_empty()) {
+        return Err(Skip::MalformedRow);
+    }
+    let field = |column: usize| row.get(column).filter(|text| !text.is_empty()).ok_or(Skip::MissingField);
+    let (zone, pickup) = (field(columns.zone)?, field(columns.time)?);
+    let (payment, amount) = (field(columns.payment)?, field(columns.amount)?);
+
+    let pickup = time(pickup).ok_or(Skip::BadTime)?;
+    let zone = ZoneId::parse(zone).filter(|zone| zones.has(*zone)).ok_or(Skip::UnknownZone)?;
+    let payment_status = payment_status(payment).ok_or(Skip::BadPaymentType)?;
+    let amount_minor = minor_units(amount).ok_or(Skip::BadAmount)?;
+    if amount_minor <= 0 {
+        return Err(Skip::AmountNotPositive);
+    }
+    // No order needs it: a drop-off that is missing or before the pickup only leaves the trip's length open.
+    let dropoff = columns.dropoff.and_then(|column| row.get(column)).and_then(time);
+    let trip = dropoff.and_then(|dropoff| (dropoff - pickup).to_std().ok()).filter(|trip| !trip.is_zero());
+    Ok(Ride { zone, pickup, trip, payment_status, amount_minor })
+}
+
+/// As TLC files write it, as NYC Open Data exports it, or RFC 3339.
+fn time(text: &str) -> Option<NaiveDateTime> {
+    ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%m/%d/%Y %I:%M:%S %p"]
+        .iter()
+        .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
+        .or_else(|| DateTime::parse_from_rfc3339(text).ok().map(|time| time.naive_local()))
+}
+
+/// The TLC's payment types. What is neither paid nor unpaid reaches the order in its own word: a person must decide.
+fn payment_status(text: &str) -> Option<&'static str> {
+    // Where a month lacks some values the column comes as decimals.
+    match text.strip_suffix(".0").unwrap_or(text) {
+        "1" => Some("PAID"),
+        "2" => Some("UNPAID"),
+        "3" => Some("NO_CHARGE"),
+        "4" => Some("DISPUTE"),
+        "5" => Some("UNKNOWN"),
+        "6" => Some("VOIDED"),
+        _ => None,
+    }
+}
+
+/// Cents, rounded: files carry amounts such as 20.160000000000004.
+#[expect(clippy::cast_possible_truncation, reason = "checked to be far inside the range")]
+fn minor_units(text: &str) -> Option<i64> {
+    let cents = (text.parse::<f64>().ok()? * 100.0).round();
+    (cents.is_finite() && cents.abs() < 1e15).then_some(cents as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "pickup_datetime,dropoff_datetime,pickup_location_id,payment_type,total_amount\n";
+
+    fn zones() -> Zones {
+        super::super::zones::fixture()
+    }
+
+    fn read(rows: &[u8], limit: usize) -> Rides {
+        let mut rides = Rides::default();
+        rides.read([HEADER.as_bytes(), rows].concat().as_slice(), &"rides.csv", &zones(), limit).unwrap();
+        rides
+    }
+
+    fn skipped(row: &str) -> Vec<&'static str> {
+        let rides = read(row.as_bytes(), 10);
+        assert_eq!(rides.rides, []);
+        rides.skipped.into_keys().collect()
+    }
+
+    #[test]
+    fn a_ride_becomes_what_an_order_needs() {
+        let rides = read(b"2019-01-15 03:36:12,2019-01-15 03:42:19,1,1,9.75\n", 10);
+        let [ride] = rides.rides.as_slice() else { panic!("{rides:?}") };
+        assert_eq!(ride.pickup.to_string(), "2019-01-15 03:36:12");
+        assert_eq!(ride.trip, Some(Duration::from_secs(367)));
+        assert_eq!((ride.payment_status, ride.amount_minor), ("PAID", 975));
+        assert!(rides.skipped.is_empty());
+    }
+
+    #[test]
+    fn payment_types_become_payment_states() {
+        let states: Vec<_> = ["1", "2", "3", "4", "5", "6", "1.0", "0", "7", "cash"].map(payment_status).into();
+        let unexpected = [Some("NO_CHARGE"), Some("DISPUTE"), Some("UNKNOWN"), Some("VOIDED")];
+        assert_eq!(states[..2], [Some("PAID"), Some("UNPAID")]);
+        assert_eq!(states[2..6], unexpected);
+        assert_eq!(states[6..], [Some("PAID"), None, None, None]);
+    }
+
+    #[test]
+    fn amounts_are_exact_cents() {
+        let cents = ["9.75", "20.160000000000004", "-3.8", "0.0", "1e3"].map(minor_units);
+        assert_eq!(cents, [Some(975), Some(2016), Some(-380), Some(0), Some(100_000)]);
+        assert_eq!(["", "free", "NaN", "inf", "1e300"].map(minor_units), [None; 5]);
+    }
+
+    #[test]
+    fn dirty_rows_are_skipped_by_reason() {
+        let good = "2019-01-15 03:36:12,2019-01-15 03:42:19,1,1,9.75";
+        assert_eq!(skipped(&good.replace(",1,1,", ",264,1,")), ["unknown_zone"]);
+        assert_eq!(skipped(&good.replace(",1,1,", ",downtown,1,")), ["unknown_zone"]);
+        assert_eq!(skipped(&good.replace(",1,1,", ",,1,")), ["missing_field"]);
+        assert_eq!(skipped(&good.replace(",1,1,", ",1,,")), ["missing_field"]);
+        assert_eq!(skipped(&good.replace(",1,1,", ",1,9,")), ["bad_payment_type"]);
+        assert_eq!(skipped(&good.replace("2019-01-15 03:36:12", "2019-02-30 03:36:12")), ["bad_time"]);
+        assert_eq!(skipped(&good.replace("9.75", "a lot")), ["bad_amount"]);
+        assert_eq!(skipped(&good.replace("9.75", "-9.75")), ["amount_not_positive"]);
+        assert_eq!(skipped(&good.replace("9.75", "0")), ["amount_not_positive"]);
+        assert_eq!(skipped("2019-01-15 03:36:12,1,1"), ["malformed_row"]);
+        assert_eq!(skipped(&format!("{good},surprise")), ["malformed_row"]);
+    }
+
+    #[test]
+    fn a_row_that_is_not_utf_8_does_not_end_the_file() {
+        let rides = read(b"2019-01-15 03:36:12,,1,1,\xff\n2019-01-15 03:36:12,,1,1,5\n", 10);
+        assert_eq!((rides.rides.len(), rides.skipped["malformed_row"]), (1, 1));
+    }
+
+    #[test]
+    fn trailing_empty_fields_and_blank_lines_are_no_dirt() {
+        let rides = read(b"\n2019-01-15 03:36:12,,1,1,5,,\n", 10);
+        assert_eq!((rides.rides.len(), rides.skipped.len()), (1, 0));
+    }
+
+    #[test]
+    fn the_limit_counts_orders_not_rows() {
+        let row = "2019-01-15 03:36:12,,1,1,5\n";
+        let dirty = "2019-01-15 03:36:12,,999,1,5\n";
+        let rides = read(format!("{dirty}{row}{dirty}{row}{row}{dirty}").as_bytes(), 2);
+        assert_eq!((rides.rides.len(), rides.skipped["unknown_zone"]), (2, 2));
+    }
+
+    #[test]
+    fn an_impossible_drop_off_leaves_the_trip_open() {
+        let rides = read(b"2019-01-15 03:36:12,2019-01-15 03:00:00,1,1,5\n2019-01-15 03:36:12,never,1,1,5\n", 10);
+        assert_eq!(rides.rides.iter().map(|r| r.trip).collect::<Vec<_>>(), [None, None]);
+    }
+
+    #[test]
+    fn times_of_other_publishers_are_read() {
+        for text in
+            ["2019-01-15 15:36:12", "2019-01-15T15:36:12.000", "01/15/2019 03:36:12 PM", "2019-01-15T15:36:12-05:00"]
+        {
+            assert_eq!(time(text).map(|t| t.to_string()).as_deref(), Some("2019-01-15 15:36:12"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named_with_the_cure() {
+        let error = Rides::default().read_file(Path::new("/no/such.csv"), &zones(), 1).unwrap_err();
+        assert!(format!("{error:#}").contains("cannot read the ride file /no/such.csv; give --rides"), "{error:#}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The replay from first to last.
+
+use std::{
+    future::pending,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval, interval_at},
+};
+
+use super::{
+    choices::{self, Behaviour},
+    drivers::{Drivers, Receiver},
+    fleet,
+    measure::Measures,
+    options::Options,
+    plan::Plan,
+    producer::Producer,
+    report::Report,
+    rest::Unrest,
+    stage::{self, Stage},
+};
+use crate::{
+    history,
+    people::api_keys::{self, Role},
+};
+
+/// How often the state of the orders is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// What machines may need on top of the orders' own durations: a dead worker's lease, a repair, backoff.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// Replays, prints the report, and answers whether the history is clean.
+pub async fn run(options: Options) -> anyhow::Result<bool> {
+    // Dropping the replay takes down all it has started.
+    tokio::select! {
+        clean = replay(&options) => clean,
+        name = interrupted() => bail!("the replay was interrupted by {name}"),
+    }
+}
+
+async fn replay(options: &Options) -> anyhow::Result<bool> {
+    let plan = Plan::load(options)?;
+    let speed = options.speed();
+    let drivers = options.drivers.map_or_else(|| fleet::sufficient(&plan), std::num::NonZero::get);
+    announce(options, &plan, drivers);
+
+    let receiver = Receiver::bind().await?;
+    let mut stage = Stage::start(speed, options.workers.get(), &receiver.url()).await?;
+    let fleet = fleet::place(&plan, drivers, options.seed);
+    fleet::insert(&stage.app.db, &fleet).await?;
+    let (_, key) = api_keys::create(&stage.app.db, "replay", Role::Producer, None).await?;
+    let attempt = stage::real_policy().attempt;
+    let behaviour = Behaviour { seed: options.seed, accept_rate: options.accept_rate, attempt };
+    let drivers = receiver.start(stage.api.clone(), behaviour, speed, &fleet, &plan.orders);
+    let producer = Producer::new(stage.api.clone(), key, speed);
+
+    let played = play(options, &plan, &mut stage, &producer).await;
+    if played.is_err() {
+        stage.dir.keep();
+    }
+    let played = played.with_context(|| format!("the replay failed; logs: {}", stage.dir.path().display()))?;
+    let report = finish(options, plan, stage, &drivers, played).await?;
+    print(options, &report);
+    Ok(report.is_clean())
+}
+
+/// What is known when everything is at rest.
+struct Played {
+    wall: Duration,
+    violations: Vec<String>,
+}
+
+/// From the first order to rest.
+async fn play(options: &Options, plan: &Plan, stage: &mut Stage, producer: &Producer) -> anyhow::Result<Played> {
+    let start = Instant::now();
+    let patience = patience(options);
+    let mut violations = Vec::new();
+    let mut all_created: Option<Instant> = None;
+    let creating = producer.run(&plan.orders);
+    tokio::pin!(creating);
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut kills = options.kill_every.map(Duration::from_secs_f64).map(|every| {
+        let mut kills = interval_at(tokio::time::Instant::now() + every, every);
+        kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        kills
+    });
+    let bar = progress_bar(options, plan.orders.len());
+    loop {
+        tokio::select! {
+            problems = &mut creating, if all_created.is_none() => {
+                violations.extend(problems);
+                all_created = Some(Instant::now());
+            }
+            _ = looks.tick() => {
+                violations.extend(stage.processes.replace_ended()?);
+                let unrest = Unrest::look(&stage.app.db).await?;
+                show(&bar, producer.created(), unrest);
+                let Some(all_created) = all_created else { continue };
+                if unrest.is_rest() {
+                    break;
+                }
+                if all_created.elapsed() > patience {
+                    violations.push(unrest.describe(&stage.app.db, patience).await?);
+                    break;
+                }
+            }
+            () = next(&mut kills) => stage.processes.kill_one().await?,
+        }
+    }
+    bar.finish_and_clear();
+    Ok(Played { wall: start.elapsed(), violations })
+}
+
+/// Stops the processes, so that the last figures are in, then measures and checks.
+async fn finish(
+    options: &Options,
+    plan: Plan,
+    stage: Stage,
+    drivers: &Drivers,
+    played: Played,
+) -> anyhow::Result<Report> {
+    let (processes, app, redis, postgres, mut dir) = stage.into_parts();
+    let mut violations = played.violations;
+    let kills = processes.kills();
+    violations.extend(processes.stop().await);
+    let measures = Measures::take(&app.db, &app.store, options.speed()).await?;
+    violations.extend(history::check(&app).await?.iter().map(ToString::to_string));
+    app.db.close().await;
+    if !violations.is_empty() {
+        dir.keep();
+    }
+    Ok(Report {
+        orders: measures.orders,
+        skipped: plan.skipped,
+        drivers: drivers.count(),
+        workers: options.workers.get(),
+        speed: options.speed(),
+        seed: options.seed,
+        wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
+        outcomes: measures.outcomes,
+        held: measures.held,
+        attempts: measures.attempts,
+        time_to_driver_s: measures.time_to_driver,
+        lateness_ms: measures.lateness,
+        repairs: measures.repairs,
+        kills,
+        driver_answers: drivers.answers(),
+        logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
+        violations,
+        kept: options.keep.then(|| Stage::keep(redis, postgres, &mut dir)),
+    })
+}
+
+/// How long after the last creation everything must be at rest.
+fn patience(options: &Options) -> Duration {
+    let of_order = stage::real_policy().lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
+    of_order.div_f64(options.speed()) + SLACK
+}
+
+async fn next(kills: &mut Option<Interval>) {
+    match kills {
+        Some(kills) => {
+            kills.tick().await;
+        }
+        None => pending().await,
+    }
+}
+
+async fn interrupted() -> &'static str {
+    let (Ok(mut term), Ok(mut hup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
+        return pending().await;
+    };
+    tokio::select! {
+        Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
+        Some(()) = term.recv() => "SIGTERM",
+        Some(()) = hup.recv() => "SIGHUP",
+    }
+}
+
+fn announce(options: &Options, plan: &Plan, drivers: usize) {
+    if options.json {
+        return;
+    }
+    let source = if options.is_sample() { "the built-in sample" } else { "the rides" };
+    let seconds = plan.span().div_f64(options.speed()).as_secs();
+    eprintln!(
+        "Replaying {} orders of {source} at speed {} with {drivers} drivers: about {}.",
+        plan.orders.len(),
+        options.speed(),
+        humantime::format_duration(Duration::from_secs(seconds.max(1)))
+    );
+    if seconds > 3600 && !options.fold_days {
+        eprintln!("The dates of the rides are kept; --fold-days plays all of them on one day.");
+    }
+}
+
+fn progress_bar(options: &Options, orders: usize) -> ProgressBar {
+    let visible = !options.json && std::io::stderr().is_terminal();
+    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(orders as u64), target);
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} settled{msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, created: u64, unrest: Unrest) {
+    bar.set_position(created.saturating_sub(unrest.open.unsigned_abs()));
+    bar.set_message(format!(", {} open, {} held", unrest.open, unrest.held));
+}
+
+fn print(options: &Options, report: &Report) {
+    if options.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        println!("{}", report.text());
+    }
+}

@@ -1,0 +1,209 @@
+//! The zones that rides name: polygons from GeoJSON, and random points inside them.
+
+use std::{collections::HashMap, fmt, fs, path::Path};
+
+use anyhow::{Context, bail, ensure};
+use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, Rect};
+use geojson::{Feature, GeoJson, GeometryValue};
+use rand::{Rng, RngExt};
+
+use super::columns::same;
+
+const ID: &str = "LocationID";
+
+/// Points tried before a zone's interior point is taken: enough for anything but a thread of land.
+const TRIES: usize = 200;
+
+/// A TLC location id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ZoneId(i64);
+
+impl ZoneId {
+    /// Files write the same id as `7`, `07` or, where a month lacks some, `7.0`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        text.strip_suffix(".0").unwrap_or(text).parse().ok().map(Self)
+    }
+}
+
+/// Polygons by zone.
+#[derive(Debug)]
+pub(super) struct Zones {
+    by_id: HashMap<ZoneId, Zone>,
+}
+
+#[derive(Debug)]
+struct Zone {
+    area: MultiPolygon,
+    bounds: Rect,
+    /// A point that is certainly inside.
+    inside: Point,
+}
+
+impl Zones {
+    pub(super) fn read_file(path: &Path) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| {
+            format!("cannot read the zones file {}; give --zones a GeoJSON file of zone polygons", path.display())
+        })?;
+        Self::parse(&text, &path.display())
+    }
+
+    /// Reads GeoJSON; `name` is only for errors. Features without an id or without an area are no zones.
+    pub(super) fn parse(text: &str, name: &dyn fmt::Display) -> anyhow::Result<Self> {
+        let json: GeoJson = text.parse().with_context(|| format!("{name} is not GeoJSON"))?;
+        let GeoJson::FeatureCollection(collection) = json else {
+            bail!("{name} is not a FeatureCollection; --zones wants one feature for each zone");
+        };
+        let mut areas: HashMap<ZoneId, Vec<Polygon>> = HashMap::new();
+        for feature in collection.features {
+            let Some(id) = location_id(&feature) else { continue };
+            areas.entry(id).or_default().extend(polygons(feature));
+        }
+        let mut by_id = HashMap::new();
+        for (id, polygons) in areas {
+            let area = MultiPolygon::new(polygons);
+            let (Some(bounds), Some(inside)) = (area.bounding_rect(), area.interior_point()) else { continue };
+            let world = Rect::new((-180.0, -90.0), (180.0, 90.0));
+            ensure!(
+                world.contains(&bounds),
+                "zone {} of {name} is not in degrees; convert the file to WGS84 (EPSG:4326)",
+                id.0
+            );
+            by_id.insert(id, Zone { area, bounds, inside });
+        }
+        ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones wants TLC taxi zones");
+        Ok(Self { by_id })
+    }
+
+    pub(super) fn has(&self, id: ZoneId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// A random point inside a zone.
+    pub(super) fn point(&self, id: ZoneId, rng: &mut impl Rng) -> Option<Point> {
+        let zone = self.by_id.get(&id)?;
+        let (min, max) = (zone.bounds.min(), zone.bounds.max());
+        let random = || Point::new(rng.random_range(min.x..=max.x), rng.random_range(min.y..=max.y));
+        let hit = std::iter::repeat_with(random).take(TRIES).find(|point| zone.area.contains(point));
+        Some(hit.unwrap_or(zone.inside))
+    }
+}
+
+fn location_id(feature: &Feature) -> Option<ZoneId> {
+    let (_, value) = feature.properties.as_ref()?.iter().find(|(name, _)| same(name, ID))?;
+    match value {
+        serde_json::Value::String(text) => ZoneId::parse(text),
+        serde_json::Value::Number(number) => ZoneId::parse(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn polygons(feature: Feature) -> Vec<Polygon> {
+    let Some(geometry) = feature.geometry else { return Vec::new() };
+    match geometry.value {
+        value @ GeometryValue::Polygon { .. } => Polygon::try_from(value).into_iter().collect(),
+        value @ GeometryValue::MultiPolygon { .. } => {
+            MultiPolygon::try_from(value).map_or_else(|_| Vec::new(), |multi| multi.0)
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Zone 1: a square of one degree with a hole in its middle. Zone 2: two squares. Zone 3: a square in two features.
+#[cfg(test)]
+pub(super) fn fixture() -> Zones {
+    let square = |x: f64, y: f64, side: f64| {
+        let (w, s, e, n) = (x, y, x + side, y + side);
+        format!("[[{w},{s}],[{e},{s}],[{e},{n}],[{w},{n}],[{w},{s}]]")
+    };
+    let feature = |properties: &str, kind: &str, coordinates: String| {
+        format!(
+            r#"{{"type":"Feature","properties":{{{properties}}},
+                "geometry":{{"type":"{kind}","coordinates":[{coordinates}]}}}}"#
+        )
+    };
+    let hole = format!("{},{}", square(0.0, 0.0, 1.0), square(0.1, 0.1, 0.8));
+    let islands = format!("[{}],[{}]", square(10.0, 0.0, 1.0), square(12.0, 0.0, 1.0));
+    let features = [
+        feature(r#""LocationID":1"#, "Polygon", hole),
+        feature(r#""locationid":"2""#, "MultiPolygon", islands),
+        feature(r#""location_id":3.0"#, "Polygon", square(20.0, 0.0, 1.0)),
+        feature(r#""LocationID":"3""#, "Polygon", square(22.0, 0.0, 1.0)),
+        feature(r#""LocationID":4"#, "LineString", "[0,0],[1,1]".to_owned()),
+        r#"{"type":"Feature","properties":{"LocationID":5},"geometry":null}"#.to_owned(),
+        feature(r#""zone":"nameless""#, "Polygon", square(0.0, 0.0, 1.0)),
+    ];
+    let text = format!(r#"{{"type":"FeatureCollection","features":[{}]}}"#, features.join(","));
+    Zones::parse(&text, &"zones.geojson").unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{SeedableRng, rngs::StdRng};
+
+    use super::*;
+
+    fn points(id: i64) -> Vec<Point> {
+        let (zones, mut rng) = (fixture(), StdRng::seed_from_u64(7));
+        (0..100).map(|_| zones.point(ZoneId(id), &mut rng).unwrap()).collect()
+    }
+
+    #[test]
+    fn points_lie_inside_and_not_in_a_hole() {
+        for point in points(1) {
+            let in_hole = (0.1..0.9).contains(&point.x()) && (0.1..0.9).contains(&point.y());
+            assert!((0.0..=1.0).contains(&point.x()) && !in_hole, "{point:?}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_multipolygon_is_met() {
+        let points = points(2);
+        let west = points.iter().filter(|p| (10.0..=11.0).contains(&p.x())).count();
+        let east = points.iter().filter(|p| (12.0..=13.0).contains(&p.x())).count();
+        assert!(west > 20 && east > 20 && west + east == 100, "{west} {east}");
+    }
+
+    #[test]
+    fn a_zone_that_occurs_twice_is_joined() {
+        let points = points(3);
+        assert!(points.iter().any(|p| p.x() <= 21.0) && points.iter().any(|p| p.x() >= 22.0));
+    }
+
+    #[test]
+    fn features_without_area_are_no_zones() {
+        let zones = fixture();
+        let known: Vec<_> = (1..=6).filter(|id| zones.has(ZoneId(*id))).collect();
+        assert_eq!(known, [1, 2, 3]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_points() {
+        assert_eq!(points(2), points(2));
+    }
+
+    #[test]
+    fn a_zone_too_thin_to_hit_still_has_a_point() {
+        let text = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"LocationID":1},"geometry":
+            {"type":"Polygon","coordinates":[[[0,0],[1,1],[1,1.0000000001],[0,0.0000000001],[0,0]]]}}]}"#;
+        let zones = Zones::parse(text, &"zones.geojson").unwrap();
+        assert!(zones.point(ZoneId(1), &mut StdRng::seed_from_u64(1)).is_some());
+    }
+
+    #[test]
+    fn ids_are_the_same_however_written() {
+        assert_eq!(["7", "07", " 7 ", "7.0"].map(ZoneId::parse), [Some(ZoneId(7)); 4]);
+        assert_eq!(["", "seven", "7.5"].map(ZoneId::parse), [None; 3]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_zones_file_says_what_is_wanted() {
+        let error = |text: &str| format!("{:#}", Zones::parse(text, &"z.json").unwrap_err());
+        assert!(error("{}").contains("z.json is not GeoJSON"));
+        assert!(error(r#"{"type":"FeatureCollection","features":[]}"#).contains("LocationID"));
+        let feet = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"LocationID":1},"geometry":
+            {"type":"Polygon","coordinates":[[[900000,1],[900001,1],[900001,2],[900000,1]]]}}]}"#;
+        assert!(error(feet).contains("WGS84"));
+        assert!(format!("{:#}", Zones::read_file(Path::new("/no/z.json")).unwrap_err()).contains("--zones"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Logs and metrics of a process.
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Seconds; from a timer on time to one that waited out an outage.
+const LATENESS_BUCKETS: [f64; 14] =
+    [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0];
+/// Seconds of an order's life: attempts and lifetimes.
+const ORDER_BUCKETS: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1200.0, 1800.0];
+
+/// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
+pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(filter) if !filter.is_empty() => filter,
+        _ => config.filter.clone(),
+    };
+    let filter = EnvFilter::try_new(&filter).map_err(|e| anyhow::anyhow!("log.filter '{filter}' is not valid: {e}"))?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.format {
+        LogFormat::Text => logs.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => logs.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// Installs the process' metrics; the handle renders them for `/metrics`.
+pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
+    Ok(PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
+        .set_buckets(&LATENESS_BUCKETS)?
+        .install_recorder()?)
+}

@@ -1,0 +1,61 @@
+//! The worker process: queue runtime, reconciler and database gate, until a signal drains them.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use workers::{Gate, RunSummary, Runtime};
+
+use super::{gate, registry};
+use crate::{app::App, recovery::reconciler};
+
+/// Which queues to serve, each with the jobs performed at the same time.
+pub type Queues = Vec<(&'static str, usize)>;
+
+/// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
+pub fn queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow::Result<Queues> {
+    for name in only {
+        anyhow::ensure!(
+            jobs::queues::ALL.contains(&name.as_str()),
+            "no queue '{name}'; queues are {}",
+            jobs::queues::ALL.join(", ")
+        );
+    }
+    let queues: Queues = jobs::queues::ALL
+        .into_iter()
+        .filter(|queue| only.is_empty() || only.iter().any(|o| o == queue))
+        .filter_map(|queue| {
+            let configured = app.config.worker.concurrency.get(queue).copied();
+            concurrency.or(configured).filter(|n| *n > 0).map(|n| (queue, n))
+        })
+        .collect();
+    anyhow::ensure!(!queues.is_empty(), "no queue to serve; set worker.concurrency in config.toml");
+    Ok(queues)
+}
+
+/// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
+pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::Result<RunSummary> {
+    let gate = Gate::closed();
+    let missing_epoch = Arc::new(Notify::new());
+    let helpers = CancellationToken::new();
+    let watch = tokio::spawn(gate::watch(app.db.clone(), gate.clone(), helpers.clone()));
+    let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
+
+    let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
+        .queues(queues)
+        .gate(gate)
+        .on_missing_epoch(missing_epoch)
+        .on_dead(|job, error| tracing::error!(job.id = %job, error, "A job is dead; see: dispatchq job show {job}"))
+        .grace(app.config.worker.drain);
+    if !app.config.worker.name.is_empty() {
+        runtime = runtime.name(&app.config.worker.name);
+    }
+    let summary = runtime.run(stop).await.context("the worker stopped by itself");
+    helpers.cancel();
+    for helper in [watch, reconcile] {
+        // Both look at the token between their steps; a step that hangs on a dead server must not hold up the end.
+        let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
+    }
+    summary
+}

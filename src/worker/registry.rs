@@ -1,0 +1,24 @@
+//! The one list of all jobs and who performs them.
+
+use workers::{Delivery, Job, Outcome, Registry};
+
+use crate::{app::App, compensation, dispatch, notifications};
+
+pub fn registry(app: &App) -> Registry {
+    let registry = Registry::new();
+    let registry = on(registry, app, dispatch::dispatch::perform);
+    let registry = on(registry, app, dispatch::timeout::perform);
+    let registry = on(registry, app, dispatch::lifetime::perform);
+    let registry = on(registry, app, compensation::compensate::perform);
+    on(registry, app, notifications::notify::perform)
+}
+
+fn on<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+where
+    J: Job,
+    F: Fn(App, J) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    let app = app.clone();
+    registry.register::<J, _, _>(move |job: J, _: Delivery| perform(app.clone(), job))
+}
