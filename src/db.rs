@@ -59,8 +59,7 @@ pub enum Schema {
 }
 
 pub async fn schema(db: &PgPool) -> Result<Schema, sqlx::Error> {
-    let exists: bool =
-        sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
+    let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
     let applied: Vec<i64> = if exists {
         sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(db).await?
     } else {
@@ -90,18 +89,24 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
     if let Schema::Ahead(version) = schema(db).await? {
         bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
     }
-    MIGRATOR.run(db).await.context("a migration failed; the database is as it was before it")?;
+    let mut connection = db.acquire().await?;
+    // A migration takes as long as it takes.
+    sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
+    MIGRATOR.run(&mut *connection).await.context("a migration failed; the database is as it was before it")?;
+    connection.close().await?;
     make_partitions(db).await?;
     Ok(())
 }
 
 /// Makes the daily partitions of the history that are still missing.
 pub async fn make_partitions(db: &PgPool) -> Result<i32, sqlx::Error> {
-    sqlx::query_scalar("-- partitions
-                        SELECT dispatchq_make_event_partitions($1)")
-        .bind(PARTITIONS_AHEAD_DAYS)
-        .fetch_one(db)
-        .await
+    sqlx::query_scalar(
+        "-- partitions
+                        SELECT dispatchq_make_event_partitions($1)",
+    )
+    .bind(PARTITIONS_AHEAD_DAYS)
+    .fetch_one(db)
+    .await
 }
 
 /// Publishes what `dispatchq_create_order()` must know of the configuration.

@@ -3,10 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dispatchq::cli::{self, Cli};
+use dispatchq::{
+    cli::{self, Cli},
+    outbound,
+};
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    outbound::install_tls();
     match cli::run(Cli::parse()).await {
         Ok(code) => code,
         Err(error) => {

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-/// A client that gives up, follows no redirect (addresses are configured, not found), and brings its own TLS.
-pub fn client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    // Chosen once for the process; "already chosen" is fine.
+/// Chooses the TLS of this process: ring. Choosing twice is fine.
+pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A client that gives up, and follows no redirect: addresses are configured, not found.
+pub fn client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    install_tls();
     reqwest::Client::builder()
         .timeout(timeout)
         .connect_timeout(timeout.min(Duration::from_secs(3)))

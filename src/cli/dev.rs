@@ -61,7 +61,9 @@ impl Args {
         println!("Data      {}", data.display());
         println!("\nTry:  curl -s http://{address}/api/v1/orders -H 'Authorization: Bearer {key}' \\");
         println!("        -H 'Content-Type: application/json' \\");
-        println!("        -d '{{\"service_type\": \"RIDE\", \"pickup\": {{\"latitude\": -6.2088, \"longitude\": 106.8456}}}}'");
+        println!(
+            "        -d '{{\"service_type\": \"RIDE\", \"pickup\": {{\"latitude\": -6.2088, \"longitude\": 106.8456}}}}'"
+        );
         println!("\nCtrl-C ends it; the data stays.");
 
         let admin = match serve::admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await {

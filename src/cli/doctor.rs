@@ -69,8 +69,12 @@ async fn postgres(config: &Config) -> Vec<Finding> {
     let mut found = vec![finding("postgres", Verdict::Ok, without_password(&config.database.url))];
     found.push(match db::schema(&pool).await {
         Ok(Schema::Current) => finding("schema", Verdict::Ok, "up to date".to_owned()),
-        Ok(Schema::Behind(n)) => finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate")),
-        Ok(Schema::Ahead(v)) => finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary")),
+        Ok(Schema::Behind(n)) => {
+            finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
+        }
+        Ok(Schema::Ahead(v)) => {
+            finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
+        }
         Err(e) => finding("schema", Verdict::Fail, e.to_string()),
     });
     if found.iter().any(|f| f.verdict == Verdict::Fail) {
@@ -82,7 +86,11 @@ async fn postgres(config: &Config) -> Vec<Finding> {
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch fit")]
         let ms = chrono::Utc::now().timestamp_millis() - theirs as i64;
         found.push(if ms.abs() > CLOCK_TOLERANCE_MS {
-            finding("clock", Verdict::Warn, format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"))
+            finding(
+                "clock",
+                Verdict::Warn,
+                format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"),
+            )
         } else {
             finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
         });
@@ -90,13 +98,18 @@ async fn postgres(config: &Config) -> Vec<Finding> {
     let staff: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher'").fetch_one(&pool).await;
     if matches!(staff, Ok(0)) {
-        let detail = "nobody; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
+        let detail =
+            "nobody; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
         found.push(finding("dispatchers", Verdict::Warn, detail.to_owned()));
     }
     let held: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
     if let Ok(n @ 1..) = held {
-        found.push(finding("review", Verdict::Warn, format!("{n} orders wait for a person: dispatchq order list --held")));
+        found.push(finding(
+            "review",
+            Verdict::Warn,
+            format!("{n} orders wait for a person: dispatchq order list --held"),
+        ));
     }
     found
 }
@@ -109,7 +122,11 @@ async fn redis(config: &Config) -> Vec<Finding> {
     let mut found = vec![finding("redis", Verdict::Ok, without_password(&config.redis.url))];
     found.push(match store.epoch().await {
         Ok(Some(_)) => finding("timers", Verdict::Ok, "in place".to_owned()),
-        Ok(None) => finding("timers", Verdict::Warn, "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned()),
+        Ok(None) => finding(
+            "timers",
+            Verdict::Warn,
+            "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned(),
+        ),
         Err(e) => finding("timers", Verdict::Fail, e.to_string()),
     });
     match store.workers().await {

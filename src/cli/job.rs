@@ -67,9 +67,9 @@ impl Command {
                 if json {
                     output::json(&page)?;
                 } else {
-                    let rows = page.into_iter().map(|j| {
-                        [j.id, time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]
-                    });
+                    let rows = page
+                        .into_iter()
+                        .map(|j| [j.id, time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]);
                     let at = match state {
                         State::Due => "DUE",
                         State::Leased => "LEASE ENDS",
@@ -80,11 +80,9 @@ impl Command {
             }
             Self::Show { id, json } => {
                 let id = JobId::parse(id)?;
-                let job = app
-                    .store
-                    .find(&id, &jobs::queues::ALL)
-                    .await?
-                    .with_context(|| format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list"))?;
+                let job = app.store.find(&id, &jobs::queues::ALL).await?.with_context(|| {
+                    format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
+                })?;
                 if json {
                     output::json(&job)?;
                 } else {

@@ -101,7 +101,9 @@ impl Command {
                 let s = store::load(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
                 show(&s, json)?;
             }
-            Self::List { status, held, open, limit, json } => list(&app, &Filter { status, held, open, limit }, json).await?,
+            Self::List { status, held, open, limit, json } => {
+                list(&app, &Filter { status, held, open, limit }, json).await?;
+            }
             Self::Timeline { id, json } => timeline(&app, &id, json).await?,
             Self::Cancel { id, reason } => {
                 change(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
@@ -203,7 +205,13 @@ fn show(s: &Snapshot, json: bool) -> anyhow::Result<()> {
         rows.push(["under review".to_owned(), why.clone()]);
     }
     for offer in &s.offers {
-        let line = format!("attempt {}: {} until {}: {}", offer.attempt_no, offer.driver_id, time(offer.expires_at), offer.state.as_str());
+        let line = format!(
+            "attempt {}: {} until {}: {}",
+            offer.attempt_no,
+            offer.driver_id,
+            time(offer.expires_at),
+            offer.state.as_str()
+        );
         rows.push(["offer".to_owned(), line]);
     }
     for row in rows {

@@ -37,7 +37,8 @@ pub fn time(at: DateTime<Utc>) -> String {
 
 /// A time given in milliseconds since the epoch.
 pub fn time_ms(ms: u64) -> String {
-    DateTime::from_timestamp_millis(ms.cast_signed()).map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
+    DateTime::from_timestamp_millis(ms.cast_signed())
+        .map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 /// A value or a dash.

@@ -32,7 +32,11 @@ impl Command {
             if json {
                 output::json(&json!({ "missing": ids }))?;
             } else {
-                output::table(&["MISSING JOB", "QUEUE"], missing.iter().map(|j| [j.id.as_str(), j.queue]), "Nothing is missing.");
+                output::table(
+                    &["MISSING JOB", "QUEUE"],
+                    missing.iter().map(|j| [j.id.as_str(), j.queue]),
+                    "Nothing is missing.",
+                );
             }
             return Ok(ExitCode::SUCCESS);
         }

@@ -39,7 +39,11 @@ impl Command {
                 } else {
                     let rows =
                         list.into_iter().map(|u| [u.id, u.name, format!("{:?}", u.role).to_lowercase(), u.channel]);
-                    output::table(&["ID", "NAME", "ROLE", "CHANNEL"], rows, "No users. Add some: dispatchq user import FILE");
+                    output::table(
+                        &["ID", "NAME", "ROLE", "CHANNEL"],
+                        rows,
+                        "No users. Add some: dispatchq user import FILE",
+                    );
                 }
             }
         }

@@ -28,7 +28,12 @@ impl Args {
         if let Some(admin) = admin {
             admin.await??;
         }
-        tracing::info!(settled = summary.settled, refused = summary.refused, handed_back = summary.released, "Drained.");
+        tracing::info!(
+            settled = summary.settled,
+            refused = summary.refused,
+            handed_back = summary.released,
+            "Drained."
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

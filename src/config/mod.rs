@@ -153,22 +153,27 @@ impl Config {
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
-        let origin = file.map_or_else(|| "the environment".to_owned(), |p| format!("{} or the environment", p.display()));
+        let origin =
+            file.map_or_else(|| "the environment".to_owned(), |p| format!("{} or the environment", p.display()));
         let environment = config::Environment::with_prefix(ENV_PREFIX.trim_end_matches('_'))
             .prefix_separator("_")
             .separator("__")
             .source(Some(env));
-        let config: Self = sources
-            .add_source(environment)
-            .build()
-            .and_then(config::Config::try_deserialize)
-            .with_context(|| format!("the configuration is not valid; look at {origin} (dispatchq config show lists all settings)"))?;
+        let config: Self =
+            sources.add_source(environment).build().and_then(config::Config::try_deserialize).with_context(|| {
+                format!("the configuration is not valid; look at {origin} (dispatchq config show lists all settings)")
+            })?;
         config.check()?;
         Ok(config)
     }
 
     fn check(&self) -> anyhow::Result<()> {
         for name in self.service_types.keys() {
+            let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+            ensure!(
+                fits,
+                "service_types.{name}: names are capital letters, digits and '_'; set them in a file, not in the environment"
+            );
             let policy = self.policy(name);
             let at = format!("service_types.{name}");
             ensure!(!policy.attempt.is_zero(), "{at}: attempt must be longer than 0");
@@ -233,7 +238,9 @@ impl Config {
         shown.database.url = without_password(&shown.database.url);
         for ChannelConfig::Webhook { url } in shown.channels.values_mut() {
             // the path of a webhook is often its secret
-            *url = url.parse::<reqwest::Url>().map_or_else(|_| "***".to_owned(), |u| format!("{}/***", u.origin().ascii_serialization()));
+            *url = url
+                .parse::<reqwest::Url>()
+                .map_or_else(|_| "***".to_owned(), |u| format!("{}/***", u.origin().ascii_serialization()));
         }
         shown
     }

@@ -145,5 +145,6 @@ pub(super) async fn no_such_path(uri: Uri) -> Response {
 
 pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     let message = format!("{method} is not allowed at {}", uri.path());
-    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error_code": "METHOD_NOT_ALLOWED", "message": message }))).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error_code": "METHOD_NOT_ALLOWED", "message": message })))
+        .into_response()
 }

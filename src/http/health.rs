@@ -25,7 +25,9 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     if let Ok(stats) = app.store.stats(&jobs::queues::ALL).await {
         for s in stats {
             let queue = [("queue", s.queue)];
-            let set = |name: &'static str, value: u64| gauge!(name, &queue).set(u32::try_from(value).map_or(f64::MAX, f64::from));
+            let set = |name: &'static str, value: u64| {
+                gauge!(name, &queue).set(u32::try_from(value).map_or(f64::MAX, f64::from));
+            };
             set("dispatchq_queue_depth", s.due + s.scheduled);
             set("dispatchq_queue_due", s.due);
             set("dispatchq_queue_leased", s.leased);

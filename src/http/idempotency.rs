@@ -27,7 +27,9 @@ pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
-        return Err(ApiError::Invalid(format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters")));
+        return Err(ApiError::Invalid(format!(
+            "Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters"
+        )));
     }
     Ok(Some(key.to_owned()))
 }

@@ -72,7 +72,11 @@ impl Channels {
                     .send()
                     .await
                     .map_err(|e| DeliveryError::Unreachable(e.without_url().to_string()))?;
-                if answer.status().is_success() { Ok(()) } else { Err(DeliveryError::Rejected(answer.status().as_u16())) }
+                if answer.status().is_success() {
+                    Ok(())
+                } else {
+                    Err(DeliveryError::Rejected(answer.status().as_u16()))
+                }
             }
         }
     }

@@ -41,7 +41,13 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
     match delivery {
         Delivery::Delivered | Delivery::Expired => Outcome::done(),
         Delivery::Again(at, error) => {
-            tracing::warn!(order.id = row.order_id, message.id = row.id, channel = row.channel, error, "A message did not arrive; it will be sent again.");
+            tracing::warn!(
+                order.id = row.order_id,
+                message.id = row.id,
+                channel = row.channel,
+                error,
+                "A message did not arrive; it will be sent again."
+            );
             Outcome::Snooze { delay: timers::until(at, row.now) }
         }
         Delivery::Dead(error) => Outcome::Dead(error),

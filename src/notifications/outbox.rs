@@ -47,11 +47,12 @@ async fn recipients(
         Audience::Driver => by(&routes.driver),
         Audience::Support => by(&routes.support),
         Audience::Dispatchers => {
-            let users: Vec<(String, String)> =
-                sqlx::query_as("-- dispatchers
-                                SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id")
-                    .fetch_all(tx)
-                    .await?;
+            let users: Vec<(String, String)> = sqlx::query_as(
+                "-- dispatchers
+                                SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id",
+            )
+            .fetch_all(tx)
+            .await?;
             if users.is_empty() {
                 // Nobody to tell is no reason to tell nobody.
                 by(&routes.dispatchers)

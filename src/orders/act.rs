@@ -10,11 +10,7 @@ use super::{
 use crate::app::App;
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
-pub async fn act(
-    app: &App,
-    id: &OrderId,
-    decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+pub async fn act(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
     let changed = store::change(&app.db, &app.config.notifications, id, decide).await?;
     if let Changed::Yes(after) = &changed {
         enqueue(app, after).await;

@@ -71,8 +71,10 @@ mod tests {
         for start in Status::ALL {
             let mut seen = HashSet::from([start]);
             loop {
-                let next: Vec<_> =
-                    TRANSITIONS.iter().filter(|(f, t)| f.is_some_and(|f| seen.contains(&f)) && !seen.contains(t)).collect();
+                let next: Vec<_> = TRANSITIONS
+                    .iter()
+                    .filter(|(f, t)| f.is_some_and(|f| seen.contains(&f)) && !seen.contains(t))
+                    .collect();
                 if next.is_empty() {
                     break;
                 }

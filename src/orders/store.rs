@@ -58,8 +58,12 @@ pub enum ChangeError {
 
 /// The time all deadlines are compared with.
 pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar("-- now
-                        SELECT dispatchq_now()").fetch_one(db).await
+    sqlx::query_scalar(
+        "-- now
+                        SELECT dispatchq_now()",
+    )
+    .fetch_one(db)
+    .await
 }
 
 /// The order, its offers, its undelivered messages and the time, read in one statement.
@@ -139,12 +143,14 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     let offered = insert_offer(&mut tx, &change).await?;
     insert_events(&mut tx, &change).await?;
     if before.order.status.occupies_driver() && !change.order.status.occupies_driver() {
-        sqlx::query("-- free driver
-                     UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1")
-            .bind(&before.order.driver_id)
-            .bind(change.at)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "-- free driver
+                     UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1",
+        )
+        .bind(&before.order.driver_id)
+        .bind(change.at)
+        .execute(&mut *tx)
+        .await?;
     }
     let mut pending = before.messages.clone();
     let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));

@@ -71,10 +71,7 @@ pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: D
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
     let mut all = timers(&snapshot.order, snapshot.now);
     all.extend(
-        snapshot
-            .messages
-            .iter()
-            .map(|m| message_timer(&snapshot.order.id, m.id, m.next_attempt_at, snapshot.now)),
+        snapshot.messages.iter().map(|m| message_timer(&snapshot.order.id, m.id, m.next_attempt_at, snapshot.now)),
     );
     all
 }

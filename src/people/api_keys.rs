@@ -48,7 +48,12 @@ pub fn hash(key: &str) -> Vec<u8> {
 }
 
 /// Makes a key. The text returned is nowhere else.
-pub async fn create(db: &PgPool, name: &str, role: Role, driver_id: Option<&str>) -> Result<(ApiKey, String), sqlx::Error> {
+pub async fn create(
+    db: &PgPool,
+    name: &str,
+    role: Role,
+    driver_id: Option<&str>,
+) -> Result<(ApiKey, String), sqlx::Error> {
     let key = generate();
     let row = sqlx::query_as(
         "-- create api key

@@ -85,6 +85,11 @@ pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
 }
 
 pub async fn exists(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("-- driver exists
-                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1)").bind(id).fetch_one(db).await
+    sqlx::query_scalar(
+        "-- driver exists
+                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1)",
+    )
+    .bind(id)
+    .fetch_one(db)
+    .await
 }

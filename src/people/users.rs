@@ -60,6 +60,10 @@ pub async fn import(db: &PgPool, users: &[User]) -> Result<u64, sqlx::Error> {
 }
 
 pub async fn list(db: &PgPool) -> Result<Vec<User>, sqlx::Error> {
-    sqlx::query_as("-- list users
-                    SELECT id, name, role, channel FROM users ORDER BY id LIMIT 10000").fetch_all(db).await
+    sqlx::query_as(
+        "-- list users
+                    SELECT id, name, role, channel FROM users ORDER BY id LIMIT 10000",
+    )
+    .fetch_all(db)
+    .await
 }

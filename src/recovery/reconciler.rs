@@ -56,11 +56,13 @@ pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
 
 async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
     let mut lock = app.db.begin().await?;
-    let mine: bool = sqlx::query_scalar("-- reconciler lock
-                                         SELECT pg_try_advisory_xact_lock($1)")
-        .bind(LOCK)
-        .fetch_one(&mut *lock)
-        .await?;
+    let mine: bool = sqlx::query_scalar(
+        "-- reconciler lock
+                                         SELECT pg_try_advisory_xact_lock($1)",
+    )
+    .bind(LOCK)
+    .fetch_one(&mut *lock)
+    .await?;
     if !mine {
         return Ok(None);
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::OrderId;
+use jobs::{Notify, OrderId};
 use metrics::counter;
 use serde::Serialize;
 use sqlx::FromRow;
-use workers::{NewJob, store::Repaired};
+use workers::{Job, JobId, NewJob, store::Repaired};
 
 use crate::{
     app::App,
@@ -198,7 +198,8 @@ impl Pages {
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
         self.messages_after = last.id;
-        let jobs = rows.iter().map(|m| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job).collect();
+        let jobs =
+            rows.iter().map(|m| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job).collect();
         Ok(Some(Page { rows: rows.len() as u64, jobs, far_overdue: Vec::new() }))
     }
 }
@@ -253,7 +254,7 @@ async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
 /// Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
 async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     if job.queue == jobs::queues::NOTIFY {
-        tracing::error!(job.id = %job.id, "A message cannot be delivered: its job is dead. See: dispatchq job show");
+        give_up_message(app, &job.id).await?;
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
@@ -269,6 +270,20 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     })
     .await;
     follow_up(app, held).await
+}
+
+/// A message whose job is dead will not be sent by itself any more: its row says so.
+async fn give_up_message(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
+    let Ok(Notify { outbox_id, .. }) = Notify::decode(job, None) else { return Ok(()) };
+    tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq job show {job}");
+    sqlx::query(
+        "-- give up message
+         UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
+    )
+    .bind(outbox_id)
+    .execute(&app.db)
+    .await?;
+    Ok(())
 }
 
 /// Enqueues what a change of ours leads to. Did it change anything?

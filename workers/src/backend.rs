@@ -12,13 +12,14 @@ use std::{
     time::Instant,
 };
 
+use apalis::layers::catch_panic::CatchPanicLayer;
 use apalis_core::{
     backend::{Backend, BackendConfig, finalize::Ephemeral},
-    error::BoxDynError,
+    error::{BoxDynError, WorkerError},
     task::{Task, into_response::IntoResponse, task_id::TaskId},
-    worker::context::WorkerContext,
+    worker::{builder::WorkerBuilder, context::WorkerContext, ext::parallelize::ParallelizeExt},
 };
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -183,4 +184,49 @@ impl Handlers {
         let task = self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(handler));
         async move { task.await?.ok_or_else(|| Aborted.into()) }
     }
+}
+
+/// Starts the apalis worker of one queue.
+///
+/// In apalis the layer added first is the outermost: handlers are spawned, and a panic is caught inside of the task.
+pub(crate) fn start_worker(
+    supervisor: &Arc<Supervisor>,
+    handlers: &Handlers,
+    queue: &'static str,
+    jobs: mpsc::UnboundedReceiver<Work>,
+    results: mpsc::UnboundedSender<Finished>,
+    ending: mpsc::Sender<String>,
+) -> (WorkerContext, JoinHandle<()>) {
+    let context = WorkerContext::new(queue);
+    let backend = QueueBackend { supervisor: supervisor.clone(), jobs, results };
+    let registry = Arc::new(supervisor.registry.clone());
+    let worker = WorkerBuilder::new(context.clone())
+        .backend(backend)
+        .parallelize(executor(handlers.clone()))
+        .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn std::any::Any + Send>) -> Panicked))
+        .build(move |work: Work| {
+            let registry = registry.clone();
+            async move { registry.perform(work.leased.delivery).await }
+        });
+    let run: Pin<Box<dyn Future<Output = Result<(), WorkerError>> + Send>> = Box::pin(worker.run());
+    let task = tokio::spawn({
+        let context = context.clone();
+        async move {
+            let ended = run.await;
+            if !context.is_stopped() || ended.is_err() {
+                let _ = ending.try_send(format!("{queue}: {ended:?}"));
+            }
+        }
+    });
+    (context, task)
+}
+
+type Spawned<T> = Pin<Box<dyn Future<Output = Result<T, BoxDynError>> + Send>>;
+
+fn executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    move |handler| Box::pin(handlers.spawn(handler))
 }

@@ -4,18 +4,12 @@
 //! results; hand back the rest, no try spent.
 
 use std::{
-    any::Any,
     fmt,
-    pin::Pin,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use apalis::layers::catch_panic::CatchPanicLayer;
-use apalis_core::{
-    error::{BoxDynError, WorkerError},
-    worker::{builder::WorkerBuilder, context::WorkerContext, ext::parallelize::ParallelizeExt},
-};
+use apalis_core::worker::context::WorkerContext;
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
@@ -24,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    backend::{Handlers, Panicked, QueueBackend},
+    backend::{Handlers, start_worker},
     gate::Gate,
     job::JobId,
     registry::Registry,
     store::{LatenessCounts, Store, WorkerInfo},
-    supervisor::{Counts, Finished, Hand, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
+    supervisor::{Counts, Hand, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
 };
 
 /// What an aborted handler may take until its next await, and a stopped worker until its end.
@@ -157,6 +151,7 @@ struct Run {
     workers: Vec<(WorkerContext, JoinHandle<()>)>,
     /// One message: a worker ended though nobody told it to.
     ended: mpsc::Receiver<String>,
+    stop_taking: CancellationToken,
     taker: JoinHandle<()>,
     settler: JoinHandle<()>,
     keeper: JoinHandle<()>,
@@ -183,8 +178,8 @@ impl Run {
         }
         let stop_taking = stop.child_token();
         let taker = tokio::spawn({
-            let supervisor = supervisor.clone();
-            async move { Taker::new(&supervisor, channels, unreadable).run(stop_taking).await }
+            let (supervisor, stop) = (supervisor.clone(), stop_taking.clone());
+            async move { Taker::new(&supervisor, channels, unreadable).run(stop).await }
         });
         let flush = CancellationToken::new();
         let settler = tokio::spawn({
@@ -197,7 +192,7 @@ impl Run {
             async move { lease::run(&supervisor, stop).await }
         });
         info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "the worker is running");
-        Self { supervisor, handlers, workers, ended, taker, settler, keeper, flush, stop_keeper, grace }
+        Self { supervisor, handlers, workers, ended, stop_taking, taker, settler, keeper, flush, stop_keeper, grace }
     }
 
     async fn until_drained(mut self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
@@ -206,7 +201,7 @@ impl Run {
             Some(reason) = self.ended.recv() => Some(RuntimeError::WorkerEnded(reason)),
         };
         let supervisor = self.supervisor.clone();
-        stop.cancel();
+        self.stop_taking.cancel();
         let _ = self.taker.await;
         lease::release(&supervisor, supervisor.hand.take_waiting()).await;
         info!(in_hand = supervisor.hand.len(), "draining: the worker takes no more jobs and finishes those that run");
@@ -241,51 +236,6 @@ impl Run {
         );
         failure.map_or(Ok(summary), Err)
     }
-}
-
-/// Starts the apalis worker of one queue.
-///
-/// In apalis the layer added first is the outermost: handlers are spawned, and a panic is caught inside of the task.
-fn start_worker(
-    supervisor: &Arc<Supervisor>,
-    handlers: &Handlers,
-    queue: &'static str,
-    jobs: mpsc::UnboundedReceiver<Work>,
-    results: mpsc::UnboundedSender<Finished>,
-    ending: mpsc::Sender<String>,
-) -> (WorkerContext, JoinHandle<()>) {
-    let context = WorkerContext::new(queue);
-    let backend = QueueBackend { supervisor: supervisor.clone(), jobs, results };
-    let registry = Arc::new(supervisor.registry.clone());
-    let worker = WorkerBuilder::new(context.clone())
-        .backend(backend)
-        .parallelize(executor(handlers.clone()))
-        .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn Any + Send>) -> Panicked))
-        .build(move |work: Work| {
-            let registry = registry.clone();
-            async move { registry.perform(work.leased.delivery).await }
-        });
-    let run: Pin<Box<dyn Future<Output = Result<(), WorkerError>> + Send>> = Box::pin(worker.run());
-    let task = tokio::spawn({
-        let context = context.clone();
-        async move {
-            let ended = run.await;
-            if !context.is_stopped() || ended.is_err() {
-                let _ = ending.try_send(format!("{queue}: {ended:?}"));
-            }
-        }
-    });
-    (context, task)
-}
-
-type Spawned<T> = Pin<Box<dyn Future<Output = Result<T, BoxDynError>> + Send>>;
-
-fn executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    move |handler| Box::pin(handlers.spawn(handler))
 }
 
 fn supervisor(runtime: Runtime) -> Supervisor {

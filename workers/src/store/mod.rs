@@ -1,4 +1,4 @@
-//! All Redis I/O of the engine: the scripts as calls, their answers as enums.
+//! All Redis I/O of the engine: the scripts as calls, their answers as enums. Needs Redis 6.2 or later.
 //!
 //! * `connect`: the connection and its timeouts.
 //! * `script`: the Lua scripts and how they are called.
