@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{SubsecRound, TimeDelta};
 use jobs::Notify;
 use rand::random;
 use workers::{Outcome, RetryPolicy};
@@ -63,7 +63,9 @@ async fn deliver(app: &App, row: &OutboxRow) -> Delivery {
         return Delivery::Delivered;
     };
     let tries = row.attempts.unsigned_abs() + 1;
-    let next = row.now + TimeDelta::from_std(BACKOFF.backoff(tries, random())).unwrap_or(TimeDelta::minutes(10));
+    let pause = TimeDelta::from_std(BACKOFF.backoff(tries, random())).unwrap_or(TimeDelta::minutes(10));
+    // Whole milliseconds, as the row keeps them: row and job name the same moment.
+    let next = (row.now + pause).trunc_subsecs(3);
     if next < row.expires_at {
         Delivery::Again(next, error.to_string())
     } else if is_offer {

@@ -10,8 +10,8 @@
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
 //! * `fleet`: the drivers and their keys, in the database. `drivers`: how they answer offers.
 //! * `producer`: creates the orders, each at its time. `api`: the HTTP calls of both.
-//! * `stage`: the private servers, the configuration and all that is torn down again. `processes`: `serve` and `work`;
-//!   `watchdog` ends them if we die first.
+//! * `stage`: the private servers and all that is torn down again. `settings`: their configuration; `run_dir`: where it
+//!   and the logs lie. `processes`: `serve` and `work`; `watchdog` ends them if we die first.
 //! * `run`: the replay from first to last. `rest`: is everything settled? `measure`, `report`: what came of it.
 
 mod api;
@@ -28,7 +28,9 @@ mod report;
 mod rest;
 mod rides;
 mod run;
+mod run_dir;
 mod sample;
+mod settings;
 mod stage;
 mod watchdog;
 mod zones;

@@ -74,17 +74,7 @@ impl Report {
             ],
         ));
         if let Some(kept) = &self.kept {
-            parts.push(format!(
-                "left running: Postgres (pid {}) {}\n              Redis (pid {}) {}\n              --config {}\n\
-                 end them with: kill -INT {} {}",
-                kept.pids.postgres,
-                kept.database_url,
-                kept.pids.redis,
-                kept.redis_url,
-                kept.config.display(),
-                kept.pids.postgres,
-                kept.pids.redis,
-            ));
+            parts.push(left_running(kept));
         }
         parts.push(self.verdict());
         parts.join("\n")
@@ -110,6 +100,22 @@ impl Report {
         lines.extend(self.logs.as_ref().map(|dir| format!("logs of the processes: {}", dir.display())));
         lines.join("\n")
     }
+}
+
+/// Where everything is, and how to end it.
+fn left_running(kept: &Kept) -> String {
+    let Kept { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config } = kept;
+    let (postgres, redis) = (pids.postgres, pids.redis);
+    let run_dir = config.parent().unwrap_or(config);
+    format!(
+        "Left running: Postgres at {database_url}\n              Redis at {redis_url}\n\
+         Look around:  dispatchq order list --config {}\n\
+         End it:       kill -INT {postgres} {redis}; rm -r {} {} {}",
+        config.display(),
+        postgres_dir.display(),
+        redis_dir.display(),
+        run_dir.display()
+    )
 }
 
 fn table<K: ToString>(name: &str, unit: &str, counts: &BTreeMap<K, u64>) -> String {
@@ -180,8 +186,12 @@ mod tests {
     #[test]
     fn a_kept_run_says_where_it_is() {
         let pids = super::super::stage::Pids { postgres: 7, redis: 8 };
-        let kept = Kept { database_url: "pg".into(), redis_url: "r".into(), pids, config: "c.toml".into() };
-        let json = serde_json::to_value(Report { kept: Some(kept), ..report() }).unwrap();
+        let dirs = ["/pg".into(), "/redis".into()];
+        let config = "/run/config.toml".into();
+        let kept = Kept { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };
+        let report = Report { kept: Some(kept), ..report() };
+        assert!(report.text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
+        let json = serde_json::to_value(report).unwrap();
         assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     future::pending,
-    io::IsTerminal,
+    io::{self, IsTerminal, Write},
     time::{Duration, Instant},
 };
 
@@ -23,7 +23,8 @@ use super::{
     producer::Producer,
     report::Report,
     rest::Unrest,
-    stage::{self, Stage},
+    settings,
+    stage::Stage,
 };
 use crate::{
     history,
@@ -55,7 +56,7 @@ async fn replay(options: &Options) -> anyhow::Result<bool> {
     let fleet = fleet::place(&plan, drivers, options.seed);
     fleet::insert(&stage.app.db, &fleet).await?;
     let (_, key) = api_keys::create(&stage.app.db, "replay", Role::Producer, None).await?;
-    let attempt = stage::real_policy().attempt;
+    let attempt = settings::real_policy().attempt;
     let behaviour = Behaviour { seed: options.seed, accept_rate: options.accept_rate, attempt };
     let drivers = receiver.start(stage.api.clone(), behaviour, speed, &fleet, &plan.orders);
     let producer = Producer::new(stage.api.clone(), key, speed);
@@ -66,7 +67,7 @@ async fn replay(options: &Options) -> anyhow::Result<bool> {
     }
     let played = played.with_context(|| format!("the replay failed; logs: {}", stage.dir.path().display()))?;
     let report = finish(options, plan, stage, &drivers, played).await?;
-    print(options, &report);
+    print(options, &report)?;
     Ok(report.is_clean())
 }
 
@@ -160,7 +161,7 @@ async fn finish(
 
 /// How long after the last creation everything must be at rest.
 fn patience(options: &Options) -> Duration {
-    let of_order = stage::real_policy().lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
+    let of_order = settings::real_policy().lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
     of_order.div_f64(options.speed()) + SLACK
 }
 
@@ -202,7 +203,7 @@ fn announce(options: &Options, plan: &Plan, drivers: usize) {
 }
 
 fn progress_bar(options: &Options, orders: usize) -> ProgressBar {
-    let visible = !options.json && std::io::stderr().is_terminal();
+    let visible = !options.json && io::stderr().is_terminal();
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(orders as u64), target);
     let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} settled{msg}");
@@ -215,10 +216,11 @@ fn show(bar: &ProgressBar, created: u64, unrest: Unrest) {
     bar.set_message(format!(", {} open, {} held", unrest.open, unrest.held));
 }
 
-fn print(options: &Options, report: &Report) {
-    if options.json {
-        println!("{}", serde_json::json!(report));
-    } else {
-        println!("{}", report.text());
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(options: &Options, report: &Report) -> anyhow::Result<()> {
+    let text = if options.json { serde_json::to_string(report)? } else { report.text() };
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
+        _ => Ok(()),
     }
 }

@@ -1,0 +1,64 @@
+//! The directory of a run: its configuration, and the logs of its processes.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs,
+    hash::BuildHasher,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+
+/// Removed with this value unless kept.
+#[derive(Debug)]
+pub(super) struct RunDir {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl RunDir {
+    pub(super) fn make() -> anyhow::Result<Self> {
+        let unique = RandomState::new().hash_one(());
+        let path = std::env::temp_dir().join(format!("dispatchq-replay-{}-{unique:016x}", std::process::id()));
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("cannot make the directory {}", path.display()))?;
+        Ok(Self { path, kept: false })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn config_file(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_goes_unless_it_is_kept() {
+        let mut dir = RunDir::make().unwrap();
+        let path = dir.path().to_owned();
+        dir.keep();
+        drop(dir);
+        assert!(path.exists());
+        drop(RunDir { path: path.clone(), kept: false });
+        assert!(!path.exists());
+    }
+}
