@@ -32,6 +32,9 @@ pub(super) struct Report {
     pub(super) kills: u64,
     pub(super) driver_answers: BTreeMap<String, u64>,
     pub(super) violations: Vec<String>,
+    /// What one should know to read the figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
     #[serde(flatten)]
     pub(super) kept: Option<Kept>,
     /// Logs of the processes, where they were kept because something is wrong.
@@ -76,6 +79,7 @@ impl Report {
         if let Some(kept) = &self.kept {
             parts.push(left_running(kept));
         }
+        parts.extend(self.note.clone());
         parts.push(self.verdict());
         parts.join("\n")
     }
@@ -167,6 +171,7 @@ mod tests {
             kills: 0,
             driver_answers: BTreeMap::from([("accepted".to_owned(), 2)]),
             violations: vec![],
+            note: None,
             kept: None,
             logs: None,
         }

@@ -17,7 +17,7 @@ use super::{
     choices::{self, Behaviour},
     drivers::{Drivers, Receiver},
     fleet,
-    measure::Measures,
+    measure::{Lateness, Measures},
     options::Options,
     plan::Plan,
     producer::Producer,
@@ -153,9 +153,24 @@ async fn finish(
         repairs: measures.repairs,
         kills,
         driver_answers: drivers.answers(),
+        note: too_fast(options.speed(), &measures.lateness, kills),
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
         kept: options.keep.then(|| Stage::keep(redis, postgres, &mut dir)),
+    })
+}
+
+/// The speed divides the order's durations, not the work: at some speed every machine falls behind. A killed worker's
+/// jobs are late by its lease, which says nothing about the speed.
+fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
+    let attempt_ms = settings::real_policy().attempt.div_f64(speed).as_millis();
+    let behind = |late_ms: u64, tolerated_ms: u128| u128::from(late_ms) > tolerated_ms;
+    (behind(lateness.p50, attempt_ms / 4) || (kills == 0 && behind(lateness.p99, attempt_ms))).then(|| {
+        format!(
+            "This machine could not keep up with speed {speed}: jobs started {} ms late (p50) to {} ms (p99), and an \
+             attempt lasts {attempt_ms} ms. The outcomes say little about dispatch; choose a lower --speed.",
+            lateness.p50, lateness.p99
+        )
     })
 }
 
@@ -222,5 +237,19 @@ fn print(options: &Options, report: &Report) -> anyhow::Result<()> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_falls_behind_is_told_from_one_that_does_not() {
+        let lateness = |p50, p99| Lateness { p50, p99, max: 9_000, jobs: 1 };
+        assert_eq!(too_fast(300.0, &lateness(1, 8), 0), None);
+        assert_eq!(too_fast(300.0, &lateness(1, 8_000), 5), None);
+        assert!(too_fast(1200.0, &lateness(16, 1_500), 0).unwrap().contains("lower --speed"));
+        assert!(too_fast(1200.0, &lateness(1_100, 2_000), 5).is_some());
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use workers::Store;
 
 use super::{api::Api, processes::Processes, run_dir::RunDir, settings};
-use crate::{app::App, db, recovery::reconciler};
+use crate::{app::App, db};
 
 /// What `serve` and `work` may take to be ready.
 const START_WAIT: Duration = Duration::from_secs(30);
@@ -61,7 +61,8 @@ impl Stage {
         let api = Api::new(format!("http://{}", config.http.bind))?;
         let app = App::new(config, db, store)?;
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
-        reconciler::once(&app).await?;
+        let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
+        app.store.finish_rebuild(&marker, &run_id).await?;
         let processes = Processes::start(dir.path(), &file, workers)?;
         let mut stage = Self { processes, api, app, redis, postgres, dir };
         if let Err(error) = stage.wait_until_ready(workers).await {
