@@ -1,4 +1,4 @@
--- What the reconciler had to mend. One row for each run that rebuilt or repaired something; kept for 30 days.
+-- What the reconciler had to mend. One row for each run that rebuilt or repaired something.
 CREATE TABLE reconcile_log (
     at          timestamptz(3) PRIMARY KEY,
     rebuild     boolean NOT NULL,

@@ -6,18 +6,21 @@
 //! * [`dispatch`]: own fleet: candidates, offers, attempts, lifetime.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`notifications`]: outbox, channels, delivery.
+//! * [`periodic`]: schedules, cleanup, statistics.
 //! * [`recovery`]: the reconciler, which puts back what Redis lost.
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`replay`]: real rides against simulated drivers.
+//! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
 //!   metrics, HTTP requests of ours.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
 pub mod app;
+pub mod bench;
 pub mod cli;
 pub mod compensation;
 pub mod config;
@@ -29,6 +32,7 @@ pub mod notifications;
 pub mod orders;
 pub mod outbound;
 pub mod people;
+pub mod periodic;
 pub mod recovery;
 pub mod replay;
 pub mod telemetry;

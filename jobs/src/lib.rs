@@ -10,6 +10,7 @@
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
+//! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
 
 pub mod compensate;
 pub mod dispatch;
@@ -17,6 +18,7 @@ pub mod lifetime;
 pub mod notify;
 pub mod order_id;
 pub mod queues;
+pub mod tick;
 pub mod timeout;
 
 pub use compensate::Compensate;
@@ -24,4 +26,5 @@ pub use dispatch::Dispatch;
 pub use lifetime::Lifetime;
 pub use notify::Notify;
 pub use order_id::{InvalidOrderId, OrderId};
+pub use tick::Tick;
 pub use timeout::Timeout;

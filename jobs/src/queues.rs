@@ -5,6 +5,7 @@ pub const DISPATCH_TIMEOUT: &str = "dispatch-timeout-queue";
 pub const LIFETIME_CANCEL: &str = "lifetime-cancel-queue";
 pub const COMPENSATION: &str = "compensation-queue";
 pub const NOTIFY: &str = "notify-queue";
+pub const PERIODIC: &str = "periodic-queue";
 
 /// All of them, in the order in which they are listed.
-pub const ALL: [&str; 5] = [DISPATCH, DISPATCH_TIMEOUT, LIFETIME_CANCEL, COMPENSATION, NOTIFY];
+pub const ALL: [&str; 6] = [DISPATCH, DISPATCH_TIMEOUT, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC];

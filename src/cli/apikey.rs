@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Make a key; it is shown this once
     Create {
         /// What the key is for, as the history will name it
@@ -36,7 +36,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create { name, role, driver, json } => {
                 ensure!((1..=64).contains(&name.chars().count()), "a name has 1 to 64 characters");

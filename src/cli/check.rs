@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Ask every invariant of the history; exit 1 if one is broken
     History {
         #[arg(long)]
@@ -20,7 +20,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::History { json } = self;
         let violations = history::check(&app).await?;
         if json {

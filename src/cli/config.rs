@@ -6,7 +6,7 @@ use super::output;
 use crate::config::Config;
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Every setting as it is in force, without secrets
     Show {
         #[arg(long)]
@@ -17,7 +17,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let config = Config::load(file)?;
         match self {
             Self::Show { json: true } => output::json(&config.redacted())?,

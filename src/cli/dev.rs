@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Where Redis, Postgres and the key keep their data
     #[arg(long, default_value = ".dispatchq", value_name = "DIR")]
     data: PathBuf,
@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let mut config = Config::load(config_file)?;
         telemetry::init_logs(&config.log)?;
         let stop = signals::stop_token()?;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
@@ -36,7 +36,7 @@ struct Finding {
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
 impl Args {
-    pub async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         let mut findings = vec![finding("configuration", Verdict::Ok, "valid".to_owned())];
         findings.extend(postgres(&config).await);
         findings.extend(redis(&config).await);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Add drivers, or bring known ones up to date
     #[command(after_help = "One JSON object per line:\n  \
         {\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8, \"available\": true}")]
@@ -30,7 +30,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Import { file } => {
                 let new = import::lines(&file, NewDriver::problem)?;

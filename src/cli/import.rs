@@ -9,7 +9,10 @@ use serde::de::DeserializeOwned;
 const MOST_PROBLEMS: usize = 10;
 
 /// Reads a file of JSON lines ("-" is stdin). Every bad line is named; then nothing is imported.
-pub fn lines<T: DeserializeOwned>(file: &Path, problem: impl Fn(&T) -> Option<String>) -> anyhow::Result<Vec<T>> {
+pub(super) fn lines<T: DeserializeOwned>(
+    file: &Path,
+    problem: impl Fn(&T) -> Option<String>,
+) -> anyhow::Result<Vec<T>> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;

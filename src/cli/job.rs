@@ -2,15 +2,18 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::ValueEnum;
 use workers::{JobId, store::JobState};
 
-use super::output::{self, or_dash, time_ms};
+use super::{
+    output::{self, or_dash, time_ms},
+    queue::known,
+};
 use crate::app::App;
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Jobs of a queue, the earliest first
     #[command(after_help = "Example:\n  dispatchq job list dispatch-timeout-queue --state due --limit 20")]
     List {
@@ -35,7 +38,7 @@ pub enum Command {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum State {
+pub(super) enum State {
     /// Waiting, due now or later
     Due,
     /// Running
@@ -55,14 +58,10 @@ impl From<State> for JobState {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { queue, state, limit, offset, json } => {
-                ensure!(
-                    jobs::queues::ALL.contains(&queue.as_str()),
-                    "no queue '{queue}'; queues are {}",
-                    jobs::queues::ALL.join(", ")
-                );
+                known(&queue)?;
                 let page = app.store.list(&queue, state.into(), offset, usize::from(limit)).await?;
                 if json {
                     output::json(&page)?;

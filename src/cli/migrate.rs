@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{config::Config, db};
 
-pub async fn run(config: Config) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
     let pool = db::connect(&config.database).await?;
     db::migrate(&pool).await?;
     db::publish_service_types(&pool, &config).await?;

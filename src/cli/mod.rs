@@ -3,7 +3,9 @@
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
 mod apikey;
+mod bench;
 mod check;
+mod cleanup;
 mod config;
 mod dev;
 mod doctor;
@@ -19,6 +21,7 @@ mod serve;
 mod signals;
 mod user;
 mod work;
+mod worker;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -70,6 +73,12 @@ enum Command {
     /// Single jobs
     #[command(subcommand)]
     Job(job::Command),
+    /// Worker processes
+    #[command(subcommand)]
+    Worker(worker::Command),
+    /// Remove what has served its time
+    #[command(subcommand)]
+    Cleanup(cleanup::Command),
     /// Check the history against its invariants
     #[command(subcommand)]
     Check(check::Command),
@@ -78,6 +87,9 @@ enum Command {
     Reconcile(reconcile::Command),
     /// Replay real rides against simulated drivers, and check the history
     Replay(replay::Options),
+    /// Measure what this machine can do
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 /// Runs one command to its end.
@@ -91,6 +103,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             telemetry::init_logs(&Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Command::Bench(command) => return command.run().await,
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
         _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
@@ -106,8 +119,10 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Order(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
+        Command::Worker(command) => command.run(App::connect(config).await?).await,
+        Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        Command::Config(_) | Command::Dev(_) | Command::Replay(_) => unreachable!("answered above"),
+        Command::Config(_) | Command::Dev(_) | Command::Replay(_) | Command::Bench(_) => unreachable!("answered above"),
     }
 }

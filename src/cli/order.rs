@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
     Create(Create),
@@ -70,7 +70,7 @@ pub enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Create {
+pub(super) struct Create {
     /// The order's id [default: a new one]
     #[arg(long)]
     id: Option<OrderId>,
@@ -94,7 +94,7 @@ pub struct Create {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
@@ -225,7 +225,7 @@ fn no_such_order(id: &OrderId) -> String {
 }
 
 /// Who changes orders from here, as the history names them.
-fn operator() -> String {
+pub(super) fn operator() -> String {
     let user = std::env::var("USER").ok().filter(|u| !u.is_empty());
     format!("operator:{}", user.as_deref().unwrap_or("cli"))
 }

@@ -7,13 +7,13 @@ use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde::Serialize;
 
 /// Prints one JSON value.
-pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(value)?);
     Ok(())
 }
 
 /// Prints rows under headings; says so when there are none.
-pub fn table<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
+pub(super) fn table<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
 where
     R: IntoIterator,
     R::Item: Display,
@@ -31,17 +31,17 @@ where
 }
 
 /// A time as people read it, to the second.
-pub fn time(at: DateTime<Utc>) -> String {
+pub(super) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// A time given in milliseconds since the epoch.
-pub fn time_ms(ms: u64) -> String {
+pub(super) fn time_ms(ms: u64) -> String {
     DateTime::from_timestamp_millis(ms.cast_signed())
         .map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 /// A value or a dash.
-pub fn or_dash<T: Display>(value: Option<T>) -> String {
+pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }

@@ -1,48 +1,90 @@
-//! `dispatchq queue list`.
+//! `dispatchq queue list|stats|pause|resume`.
 
 use std::process::ExitCode;
 
-use super::output;
-use crate::app::App;
+use anyhow::ensure;
+use serde_json::json;
+use workers::store::QueueStats;
+
+use super::{order::operator, output};
+use crate::{app::App, recovery::pauses};
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// All queues and how they stand
     List {
         #[arg(long)]
         json: bool,
     },
+    /// All queues, and how late their jobs start, over the whole fleet
+    Stats {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop a queue: its jobs wait, what runs finishes
+    Pause { queue: String },
+    /// Let a stopped queue run again
+    Resume { queue: String },
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
-        let Self::List { json } = self;
-        let stats = app.store.stats(&jobs::queues::ALL).await?;
-        if json {
-            output::json(&stats)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let rows = stats.into_iter().map(|s| {
-            [
-                s.queue,
-                s.due.to_string(),
-                s.scheduled.to_string(),
-                s.next_minute.to_string(),
-                s.leased.to_string(),
-                s.dead.to_string(),
-                s.oldest_due_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms")),
-                if s.paused { "paused" } else { "" }.to_owned(),
-            ]
-        });
-        let headings = ["QUEUE", "DUE", "SCHEDULED", "NEXT MINUTE", "RUNNING", "DEAD", "OLDEST DUE", ""];
-        output::table(&headings, rows, "No queues.");
-        let lateness = app.store.lateness().await?;
-        if lateness.count > 0 {
-            println!(
-                "\nLateness since the start of the last hour: p50 {} ms, p99 {} ms, max {} ms ({} jobs).",
-                lateness.p50_ms, lateness.p99_ms, lateness.max_ms, lateness.count
-            );
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List { json: true } => output::json(&app.store.stats(&jobs::queues::ALL).await?)?,
+            Self::List { json: false } => table(app.store.stats(&jobs::queues::ALL).await?),
+            Self::Stats { json } => {
+                let (stats, lateness) = (app.store.stats(&jobs::queues::ALL).await?, app.store.lateness().await?);
+                if json {
+                    output::json(&json!({ "queues": stats, "lateness": lateness }))?;
+                } else {
+                    table(stats);
+                    println!(
+                        "\nLateness since the start of the last hour: p50 {} ms, p99 {} ms, max {} ms ({} jobs).",
+                        lateness.p50_ms, lateness.p99_ms, lateness.max_ms, lateness.count
+                    );
+                }
+            }
+            Self::Pause { queue } => {
+                known(&queue)?;
+                let was_running = pauses::pause(&app, &queue, &operator()).await?;
+                println!(
+                    "{queue} is {}. Let it run again: dispatchq queue resume {queue}",
+                    state(was_running, "paused")
+                );
+            }
+            Self::Resume { queue } => {
+                known(&queue)?;
+                let was_paused = pauses::resume(&app, &queue).await?;
+                println!("{queue} is {}.", state(was_paused, "running"));
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Refuses a queue that does not exist.
+pub(super) fn known(queue: &str) -> anyhow::Result<()> {
+    ensure!(jobs::queues::ALL.contains(&queue), "no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
+    Ok(())
+}
+
+fn state(changed: bool, word: &str) -> String {
+    if changed { format!("{word} now") } else { format!("{word} already") }
+}
+
+fn table(stats: Vec<QueueStats>) {
+    let rows = stats.into_iter().map(|s| {
+        [
+            s.queue,
+            s.due.to_string(),
+            s.scheduled.to_string(),
+            s.next_minute.to_string(),
+            s.leased.to_string(),
+            s.dead.to_string(),
+            s.oldest_due_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms")),
+            if s.paused { "paused" } else { "" }.to_owned(),
+        ]
+    });
+    let headings = ["QUEUE", "DUE", "SCHEDULED", "NEXT MINUTE", "RUNNING", "DEAD", "OLDEST DUE", ""];
+    output::table(&headings, rows, "No queues.");
 }

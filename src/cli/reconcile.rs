@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Compare Redis with Postgres now, and put back what is missing (workers do this by themselves)
     Run {
         /// Only say what is missing
@@ -24,7 +24,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
         if dry_run {
             let missing = repair::missing(&app).await?;

@@ -8,14 +8,14 @@ use super::signals;
 use crate::{app::App, db, http, telemetry};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Listen here instead of http.bind
     #[arg(long, value_name = "HOST:PORT")]
     bind: Option<String>,
 }
 
 impl Args {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         db::publish_service_types(&app.db, &app.config).await?;
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Add users, or bring known ones up to date
     #[command(after_help = "One JSON object per line:\n  \
         {\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\", \"channel\": \"log\"}")]
@@ -25,7 +25,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Import { file } => {
                 let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();

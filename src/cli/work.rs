@@ -7,7 +7,7 @@ use crate::{app::App, db, worker::process};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]
-pub struct Args {
+pub(super) struct Args {
     /// Serve only these queues
     #[arg(long, value_delimiter = ',', value_name = "QUEUE,...")]
     queues: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 impl Args {
-    pub async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         db::publish_service_types(&app.db, &app.config).await?;
         let queues = process::queues(&app, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;

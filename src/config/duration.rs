@@ -9,15 +9,15 @@ fn parse<E: Error>(text: &str) -> Result<Duration, E> {
         .map_err(|e| E::custom(format!("'{text}' is no duration ({e}); write \"400ms\", \"15s\" or \"2m\"")))
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     parse(&String::deserialize(d)?)
 }
 
-pub(super) fn serialize<S: Serializer>(duration: &Duration, s: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(duration: &Duration, s: S) -> Result<S::Ok, S::Error> {
     s.collect_str(&humantime::format_duration(*duration))
 }
 
-pub(super) mod list {
+pub(crate) mod list {
     use super::*;
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Duration>, D::Error> {
@@ -29,7 +29,7 @@ pub(super) mod list {
     }
 }
 
-pub(super) mod option {
+pub(crate) mod option {
     use super::*;
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
@@ -44,7 +44,7 @@ pub(super) mod option {
     }
 }
 
-pub(super) mod option_list {
+pub(crate) mod option_list {
     use super::*;
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Duration>>, D::Error> {

@@ -3,7 +3,7 @@
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.
 
-mod duration;
+pub(crate) mod duration;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dispatch::policy::{DispatchPolicy, Exhausted},
     notifications::{Channel, Channels, Routes, routes::LOG},
+    periodic::schedule::{Schedule, Task},
 };
 
 /// The shipped file: every setting with its default.
@@ -36,6 +37,8 @@ pub struct Config {
     pub notifications: Routes,
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
+    pub schedules: BTreeMap<Task, Schedule>,
+    pub retention: RetentionConfig,
     pub log: LogConfig,
 }
 
@@ -111,6 +114,26 @@ pub struct DispatchOverrides {
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ChannelConfig {
     Webhook { url: String },
+}
+
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionConfig {
+    #[serde(with = "duration")]
+    pub orders: Duration,
+    #[serde(with = "duration")]
+    pub events: Duration,
+    #[serde(with = "duration")]
+    pub messages: Duration,
+    #[serde(with = "duration")]
+    pub records: Duration,
+    #[serde(with = "duration")]
+    pub dead_jobs: Duration,
+}
+
+impl RetentionConfig {
+    /// Promised to producers, so not a setting.
+    pub const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -195,6 +218,13 @@ impl Config {
                 "notifications: no channel '{name}'; add [channels.{name}] or use \"log\""
             );
         }
+        for (task, schedule) in &self.schedules {
+            schedule.next_after(chrono::Utc::now()).with_context(|| format!("schedules.{}", task.name()))?;
+        }
+        ensure!(
+            self.retention.events >= self.retention.orders,
+            "retention.events must not be shorter than retention.orders: no order outlives its history"
+        );
         ensure!(self.database.max_connections >= 2, "database.max_connections must be at least 2");
         self.channels().map(drop)
     }

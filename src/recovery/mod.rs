@@ -2,7 +2,9 @@
 //!
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does.
+//! * [`pauses`]: queues an operator stopped stay stopped.
 
+pub mod pauses;
 pub mod reconciler;
 pub mod repair;
 

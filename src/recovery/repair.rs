@@ -9,6 +9,7 @@ use serde::Serialize;
 use sqlx::FromRow;
 use workers::{Job, JobId, NewJob, store::Repaired};
 
+use super::pauses;
 use crate::{
     app::App,
     compensation, dispatch,
@@ -57,6 +58,7 @@ pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
+    pauses::restore(app).await?;
     let mut report = look(app, Scope::All).await?;
     report.rebuild = true;
     if app.store.finish_rebuild(&marker, &run_id).await? {
@@ -95,7 +97,6 @@ pub async fn record(app: &App, report: &Report) -> Result<(), sqlx::Error> {
     counter!("dispatchq_reconciler_repairs_total").increment(report.inserted + report.moved);
     sqlx::query(
         "-- record reconciliation
-         WITH old AS (DELETE FROM reconcile_log WHERE at < dispatchq_now() - interval '30 days')
          INSERT INTO reconcile_log (at, rebuild, looked_at, inserted, moved, held, compensated)
          VALUES (dispatchq_now(), $1, $2, $3, $4, $5, $6) ON CONFLICT (at) DO NOTHING",
     )
@@ -118,6 +119,7 @@ enum Scope {
 
 async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
     let mut report = Report::default();
+    enqueue_schedules(app).await?;
     let mut pages = Pages::new(scope);
     while let Some(page) = pages.next(app).await? {
         report.looked_at += page.rows;
@@ -135,6 +137,15 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// The next run of each schedule exists. This is how a schedule begins, and no repair.
+async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
+    let now = store::now(&app.db).await?;
+    let next: Vec<NewJob> =
+        app.config.schedules.iter().map(|(task, schedule)| schedule.next_job(*task, now)).collect::<Result<_, _>>()?;
+    app.store.enqueue(&next).await?;
+    Ok(())
 }
 
 /// One page of rows: the jobs they must have, and the orders to be ended at once.

@@ -2,7 +2,7 @@
 
 use workers::{Delivery, Job, Outcome, Registry};
 
-use crate::{app::App, compensation, dispatch, notifications};
+use crate::{app::App, compensation, dispatch, notifications, periodic};
 
 pub fn registry(app: &App) -> Registry {
     let registry = Registry::new();
@@ -10,7 +10,8 @@ pub fn registry(app: &App) -> Registry {
     let registry = on(registry, app, dispatch::timeout::perform);
     let registry = on(registry, app, dispatch::lifetime::perform);
     let registry = on(registry, app, compensation::compensate::perform);
-    on(registry, app, notifications::notify::perform)
+    let registry = on(registry, app, notifications::notify::perform);
+    on(registry, app, periodic::tick::perform)
 }
 
 fn on<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry

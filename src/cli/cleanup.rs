@@ -1,0 +1,44 @@
+//! `dispatchq cleanup run`.
+
+use std::process::ExitCode;
+
+use super::output;
+use crate::{
+    app::App,
+    periodic::cleanup::{self, Mode},
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Remove what has served its time now (workers do this by [schedules])
+    Run {
+        /// Only say what would go
+        #[arg(long)]
+        dry_run: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Command {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        let Self::Run { dry_run, json } = self;
+        let report = cleanup::run(&app, if dry_run { Mode::DryRun } else { Mode::Remove }).await?;
+        if json {
+            output::json(&report)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        println!("{}", if dry_run { "Would be removed:" } else { "Removed:" });
+        for (count, what) in [
+            (report.orders, "closed orders"),
+            (report.messages, "offer messages"),
+            (report.idempotency_keys, "idempotency keys"),
+            (report.records, "records of runs, snapshots and repairs"),
+            (report.dead_jobs, "dead jobs"),
+        ] {
+            println!("{count:>10} {what}");
+        }
+        println!("{:>10} daily partitions of the history", report.event_partitions.len());
+        Ok(ExitCode::SUCCESS)
+    }
+}

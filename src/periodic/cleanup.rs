@@ -1,0 +1,138 @@
+//! What has served its time goes: in small transactions, so that nobody waits for them, and repeatable at any point.
+
+use serde::Serialize;
+use sqlx::PgPool;
+
+use crate::{app::App, config::RetentionConfig};
+
+/// Rows of one transaction.
+const BATCH: i64 = 1000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Remove,
+    /// Only counts.
+    DryRun,
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Closed orders with their offers and messages.
+    pub orders: u64,
+    /// Daily partitions of the history.
+    pub event_partitions: Vec<String>,
+    /// Delivered, expired and given-up messages of orders that stay.
+    pub messages: u64,
+    pub idempotency_keys: u64,
+    /// Runs of schedules, snapshots of queues, notes of the reconciler.
+    pub records: u64,
+    pub dead_jobs: u64,
+}
+
+/// Removes what is older than `[retention]` says.
+pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
+    let keep = &app.config.retention;
+    let db = &app.db;
+    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG];
+    let mut report = Report {
+        orders: sweep(db, &ORDERS, keep.orders, mode).await?,
+        messages: sweep(db, &MESSAGES, keep.messages, mode).await?,
+        idempotency_keys: sweep(db, &IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS, mode).await?,
+        ..Report::default()
+    };
+    for table in records {
+        report.records += sweep(db, table, keep.records, mode).await?;
+    }
+    // After the orders: no order outlives its history.
+    report.event_partitions = sqlx::query_scalar(
+        "-- drop event partitions
+         SELECT dispatchq_drop_event_partitions(dispatchq_now() - $1 * interval '1 second', $2)",
+    )
+    .bind(keep.events.as_secs_f64())
+    .bind(mode == Mode::DryRun)
+    .fetch_all(db)
+    .await?;
+    Ok(report)
+}
+
+/// A table, how old rows of it are counted, and how a batch of them is removed.
+struct Sweep {
+    count: &'static str,
+    remove: &'static str,
+}
+
+async fn sweep(db: &PgPool, table: &Sweep, keep: std::time::Duration, mode: Mode) -> Result<u64, sqlx::Error> {
+    let seconds = keep.as_secs_f64();
+    if mode == Mode::DryRun {
+        let count: i64 = sqlx::query_scalar(table.count).bind(seconds).fetch_one(db).await?;
+        return Ok(count.unsigned_abs());
+    }
+    let mut removed = 0;
+    loop {
+        let batch = sqlx::query(table.remove).bind(seconds).bind(BATCH).execute(db).await?.rows_affected();
+        removed += batch;
+        if batch < BATCH.unsigned_abs() {
+            return Ok(removed);
+        }
+    }
+}
+
+const ORDERS: Sweep = Sweep {
+    count: "-- count old orders
+            SELECT count(*) FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
+              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')",
+    remove: "-- remove old orders
+             WITH old AS (
+                 SELECT id FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
+                   AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
+                 LIMIT $2),
+             f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
+             m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old))
+             DELETE FROM orders WHERE id IN (SELECT id FROM old)",
+};
+
+const MESSAGES: Sweep = Sweep {
+    count: "-- count old messages
+            SELECT count(*) FROM outbox WHERE state <> 'pending' AND kind = 'OFFER'
+              AND created_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old messages
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox WHERE state <> 'pending' AND kind = 'OFFER'
+                   AND created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const IDEMPOTENCY_KEYS: Sweep = Sweep {
+    count: "-- count old idempotency keys
+            SELECT count(*) FROM idempotency_keys WHERE created_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old idempotency keys
+             DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
+                 SELECT api_key_id, key FROM idempotency_keys
+                 WHERE created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const RUNS: Sweep = Sweep {
+    count: "-- count old schedule runs
+            SELECT count(*) FROM schedule_runs WHERE slot < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old schedule runs
+             DELETE FROM schedule_runs WHERE (name, slot) IN (
+                 SELECT name, slot FROM schedule_runs
+                 WHERE slot < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const SNAPSHOTS: Sweep = Sweep {
+    count: "-- count old snapshots
+            SELECT count(*) FROM queue_snapshots WHERE at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old snapshots
+             DELETE FROM queue_snapshots WHERE (at, queue) IN (
+                 SELECT at, queue FROM queue_snapshots
+                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const RECONCILE_LOG: Sweep = Sweep {
+    count: "-- count old reconciliations
+            SELECT count(*) FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old reconciliations
+             DELETE FROM reconcile_log WHERE at IN (
+                 SELECT at FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};

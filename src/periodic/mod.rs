@@ -1,0 +1,11 @@
+//! Periodic work. A schedule's next run is a job like any other: derived, put back when lost, performed by one worker.
+//!
+//! * [`schedule`]: when a schedule runs. Pure.
+//! * [`tick`]: the job: one run, once, however many replicas there are.
+//! * [`cleanup`]: what has served its time goes.
+//! * [`statistics`]: how the queues stand, kept for looking back.
+
+pub mod cleanup;
+pub mod schedule;
+pub mod statistics;
+pub mod tick;

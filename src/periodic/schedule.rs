@@ -1,0 +1,109 @@
+//! When a schedule runs: at whole multiples of an interval, or by a cron expression in UTC. Pure.
+
+use std::{str::FromStr, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use croner::Cron;
+use jobs::Tick;
+use serde::{Deserialize, Serialize};
+use workers::NewJob;
+
+use crate::orders::timers::until;
+
+/// What a schedule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Removes what has served its time.
+    Cleanup,
+    /// Keeps how the queues stand.
+    Statistics,
+}
+
+impl Task {
+    pub const ALL: [Self; 2] = [Self::Cleanup, Self::Statistics];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cleanup => "cleanup",
+            Self::Statistics => "statistics",
+        }
+    }
+}
+
+/// When it does it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Schedule {
+    /// At whole multiples of this since the epoch, at least a second.
+    #[serde(with = "crate::config::duration")]
+    Every(Duration),
+    /// Five fields, in UTC.
+    Cron(String),
+}
+
+impl Schedule {
+    /// The first slot after `now`.
+    pub fn next_after(&self, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
+        match self {
+            Self::Every(interval) => {
+                let step = i64::try_from(interval.as_secs())?;
+                anyhow::ensure!(step >= 1, "an interval must be at least 1s");
+                let slot = (now.timestamp() / step + 1) * step;
+                DateTime::from_timestamp(slot, 0).ok_or_else(|| anyhow::anyhow!("no time after {now}"))
+            }
+            Self::Cron(expression) => {
+                let cron = Cron::from_str(expression)
+                    .map_err(|e| anyhow::anyhow!("'{expression}' is no cron expression ({e}); write \"0 3 * * *\""))?;
+                // Slots are whole seconds; the one that `now` lies in has begun.
+                let from = now - TimeDelta::nanoseconds(i64::from(now.timestamp_subsec_nanos()));
+                Ok(cron.find_next_occurrence(&from, false)?)
+            }
+        }
+    }
+
+    /// The job of the next run.
+    pub fn next_job(&self, task: Task, now: DateTime<Utc>) -> anyhow::Result<NewJob> {
+        let slot = self.next_after(now)?;
+        let tick = Tick { schedule: task.name().to_owned(), slot: slot.timestamp() };
+        Ok(NewJob::after(&tick, until(slot, now)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_interval_runs_at_its_multiples() {
+        let hourly = Schedule::Every(Duration::from_secs(3600));
+        assert_eq!(hourly.next_after(at("2026-01-01T10:20:30.5Z")).unwrap(), at("2026-01-01T11:00:00Z"));
+        assert_eq!(hourly.next_after(at("2026-01-01T11:00:00Z")).unwrap(), at("2026-01-01T12:00:00Z"));
+    }
+
+    #[test]
+    fn a_cron_expression_runs_in_utc() {
+        let nightly = Schedule::Cron("0 3 * * *".to_owned());
+        assert_eq!(nightly.next_after(at("2026-01-01T02:59:59.9Z")).unwrap(), at("2026-01-01T03:00:00Z"));
+        assert_eq!(nightly.next_after(at("2026-01-01T03:00:00.1Z")).unwrap(), at("2026-01-02T03:00:00Z"));
+    }
+
+    #[test]
+    fn nonsense_names_the_cure() {
+        let error = Schedule::Cron("at night".to_owned()).next_after(Utc::now()).unwrap_err().to_string();
+        assert!(error.contains("0 3 * * *"), "{error}");
+        assert!(Schedule::Every(Duration::ZERO).next_after(Utc::now()).is_err());
+    }
+
+    #[test]
+    fn every_replica_derives_the_same_job() {
+        let minutely = Schedule::Every(Duration::from_secs(60));
+        let a = minutely.next_job(Task::Statistics, at("2026-01-01T10:00:01Z")).unwrap();
+        let b = minutely.next_job(Task::Statistics, at("2026-01-01T10:00:59Z")).unwrap();
+        assert_eq!(a.id, b.id);
+    }
+}

@@ -1,0 +1,32 @@
+//! How the queues stand, kept for looking back.
+
+use serde::Serialize;
+
+use crate::app::App;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub queues: usize,
+}
+
+pub async fn run(app: &App) -> anyhow::Result<Report> {
+    let stats = app.store.stats(&jobs::queues::ALL).await?;
+    let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
+        stats.iter().map(|s| value(s).cast_signed()).collect()
+    };
+    sqlx::query(
+        "-- snapshot queues
+         INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead)
+         SELECT t.at, q.* FROM (SELECT dispatchq_now() AS at) t,
+                unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) q
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(stats.iter().map(|s| s.queue.clone()).collect::<Vec<_>>())
+    .bind(column(|s| s.due))
+    .bind(column(|s| s.scheduled))
+    .bind(column(|s| s.leased))
+    .bind(column(|s| s.dead))
+    .execute(&app.db)
+    .await?;
+    Ok(Report { queues: stats.len() })
+}

@@ -1,0 +1,67 @@
+//! `tick:{schedule}:{slot}`: one run of a schedule.
+//!
+//! A run is claimed in `schedule_runs` and finished there. A second delivery of a finished run does nothing; one that
+//! was claimed and not finished (its process died) is done again, for every task may be repeated.
+
+use chrono::DateTime;
+use jobs::Tick;
+use serde_json::Value;
+use sqlx::PgPool;
+use workers::{NewJob, Outcome};
+
+use super::{cleanup, schedule::Task, statistics};
+use crate::{app::App, orders::store, worker::step};
+
+pub async fn perform(app: App, job: Tick) -> Outcome {
+    let Some(task) = Task::ALL.into_iter().find(|task| task.name() == job.schedule) else {
+        tracing::info!(schedule = job.schedule, "A schedule that no longer exists is not run.");
+        return Outcome::done();
+    };
+    match run(&app, task, &job).await {
+        Ok(then) => Outcome::then(then),
+        Err(error) => match error.downcast_ref::<sqlx::Error>() {
+            Some(database) => step::database_failed(database),
+            None => Outcome::Retry(format!("{error:#}")),
+        },
+    }
+}
+
+async fn run(app: &App, task: Task, job: &Tick) -> anyhow::Result<Vec<NewJob>> {
+    if claim(&app.db, job).await? {
+        let result = match task {
+            Task::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::Mode::Remove).await?)?,
+            Task::Statistics => serde_json::to_value(statistics::run(app).await?)?,
+        };
+        finish(&app.db, job, result).await?;
+    }
+    let now = store::now(&app.db).await?;
+    app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).into_iter().collect()
+}
+
+/// Is this run still to be done?
+async fn claim(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- claim schedule run
+         INSERT INTO schedule_runs AS r (name, slot) VALUES ($1, $2)
+         ON CONFLICT (name, slot) DO UPDATE SET started_at = dispatchq_now() WHERE r.finished_at IS NULL
+         RETURNING true",
+    )
+    .bind(&job.schedule)
+    .bind(DateTime::from_timestamp(job.slot, 0))
+    .fetch_optional(db)
+    .await
+    .map(|claimed: Option<bool>| claimed.is_some())
+}
+
+async fn finish(db: &PgPool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- finish schedule run
+         UPDATE schedule_runs SET finished_at = dispatchq_now(), result = $3 WHERE name = $1 AND slot = $2",
+    )
+    .bind(&job.schedule)
+    .bind(DateTime::from_timestamp(job.slot, 0))
+    .bind(result)
+    .execute(db)
+    .await?;
+    Ok(())
+}
