@@ -48,6 +48,12 @@ impl JobId {
     }
 }
 
+impl AsRef<str> for JobId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -118,8 +124,13 @@ impl NewJob {
 
     /// The delay in milliseconds, rounded up.
     pub fn delay_ms(&self) -> u64 {
-        u64::try_from(self.delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+        whole_ms(self.delay)
     }
+}
+
+/// Rounded up: never early.
+pub(crate) fn whole_ms(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// One lease of one job: what a handler is given to work on.

@@ -11,7 +11,7 @@ pub struct Keys {
 
 impl Keys {
     /// How many keys [`fixed`](Self::fixed) has: the scripts find the queues' keys behind them.
-    const FIXED: usize = 6;
+    const FIXED: usize = 7;
 
     /// Shard 0, the only one so far.
     pub fn new() -> Self {
@@ -53,8 +53,8 @@ impl Keys {
         self.key("tries")
     }
 
-    /// hash, dead job id -> JSON `{queue,error,failed,lost,due_ms,died_ms,payload}`. Lives as long as the member of the
-    /// queue's dead zset.
+    /// hash, dead job id -> JSON `{queue,error,failed,lost,due_ms,died_ms,payload}`, the payload being the envelope byte
+    /// for byte. Lives as long as the member of the queue's dead zset.
     pub fn dead(&self) -> String {
         self.key("dead")
     }
@@ -62,6 +62,22 @@ impl Keys {
     /// set of paused queues. No expiry.
     pub fn paused(&self) -> String {
         self.key("paused")
+    }
+
+    /// hash, queue -> `boot until_ms`: the process that may stop taking to run the queue's suspects. Only while there are
+    /// suspects; expires a minute after the last was passed over.
+    pub fn quiesce(&self) -> String {
+        self.key("quiesce")
+    }
+
+    /// zset, holder -> end of its slot in ms: who holds a slot of this concurrency limit. Expires with the last slot.
+    pub fn slots(&self, limit: &str) -> String {
+        self.key(&format!("slots:{limit}"))
+    }
+
+    /// string, ms: when this rate limit has fully recovered. Expires 10 s later.
+    pub fn rate(&self, limit: &str) -> String {
+        self.key(&format!("rate:{limit}"))
     }
 
     /// string `run_id uuid`: proof that this Redis still holds our data. No expiry; only a flush removes it.
@@ -74,12 +90,12 @@ impl Keys {
         self.key("rebuilding")
     }
 
-    /// zset, replica -> last heartbeat in ms. A replica not seen for 60 s is pruned by the next heartbeat.
+    /// zset, `boot replica` -> last heartbeat in ms. A process not seen for 60 s is pruned by the next heartbeat.
     pub fn workers(&self) -> String {
         self.key("workers")
     }
 
-    /// hash, replica -> JSON about it. Pruned together with `workers`.
+    /// hash, `boot replica` -> `up_ms JSON`, the JSON being about it. Pruned together with `workers`.
     pub fn worker_info(&self) -> String {
         self.key("worker_info")
     }
@@ -96,7 +112,7 @@ impl Keys {
     }
 
     fn fixed(&self) -> [String; Self::FIXED] {
-        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch()]
+        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch(), self.quiesce()]
     }
 
     /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then three per queue.

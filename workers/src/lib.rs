@@ -15,6 +15,7 @@
 //! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
 //! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
 //! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
+//! * [`limited`](fn@limited): performing a job under limits that the whole fleet shares.
 //! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
 
 pub mod gate;
@@ -27,13 +28,15 @@ pub mod store;
 
 mod backend;
 mod keys;
+mod limited;
 mod supervisor;
 
 pub use gate::Gate;
 pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob};
 pub use keys::Keys;
+pub use limited::limited;
 pub use outcome::Outcome;
 pub use registry::Registry;
 pub use retry::RetryPolicy;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
-pub use store::{Clock, Leased, RedisConfig, Settle, Store, StoreError, Token};
+pub use store::{Clock, Leased, Limit, RedisConfig, Settle, Store, StoreError, Token};

@@ -80,7 +80,7 @@ impl Registry {
     /// Performs one delivery. Panics of the handler pass through; dropping the future aborts the handler.
     pub async fn perform(&self, delivery: Delivery) -> Outcome {
         let Some(handler) = self.handlers.get(delivery.id.kind()) else {
-            warn!(job.id = %delivery.id, queue = delivery.queue, "no handler for this kind of job: snoozed, a newer process may know it");
+            warn!(job.id = %delivery.id, queue = delivery.queue, "This process has no handler for this kind of job; it is snoozed, for a newer process may know it.");
             return Outcome::Snooze { delay: UNKNOWN_KIND_DELAY };
         };
         (handler.perform)(delivery).await

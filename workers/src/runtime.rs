@@ -6,7 +6,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, atomic::AtomicU64},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use apalis_core::worker::context::WorkerContext;
@@ -191,7 +191,7 @@ impl Run {
             let (supervisor, stop) = (supervisor.clone(), stop_keeper.clone());
             async move { lease::run(&supervisor, stop).await }
         });
-        info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "the worker is running");
+        info!(replica = %supervisor.replica, queues = ?supervisor.info.queues, "The worker is running.");
         Self { supervisor, handlers, workers, ended, stop_taking, taker, settler, keeper, flush, stop_keeper, grace }
     }
 
@@ -204,9 +204,9 @@ impl Run {
         self.stop_taking.cancel();
         let _ = self.taker.await;
         lease::release(&supervisor, supervisor.hand.take_waiting()).await;
-        info!(in_hand = supervisor.hand.len(), "draining: the worker takes no more jobs and finishes those that run");
+        info!(in_hand = supervisor.hand.len(), "The worker drains: it takes no more jobs and finishes those that run.");
         if tokio::time::timeout(self.grace, supervisor.hand.emptied()).await.is_err() {
-            warn!(jobs = supervisor.hand.len(), "the grace period is over: running jobs are aborted and handed back");
+            warn!(jobs = supervisor.hand.len(), "The grace period is over; running jobs are aborted and handed back.");
         }
 
         self.handlers.abort.cancel();
@@ -232,7 +232,7 @@ impl Run {
             settled = summary.settled,
             refused = summary.refused,
             released = summary.released,
-            "the worker has drained"
+            "The worker has drained."
         );
         failure.map_or(Ok(summary), Err)
     }
@@ -242,14 +242,13 @@ fn supervisor(runtime: Runtime) -> Supervisor {
     let boot = format!("{:016x}", rand::random::<u64>());
     let host = host_name();
     let pid = std::process::id();
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let info = WorkerInfo {
         host: host.clone(),
         pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: runtime.queues.iter().map(|(queue, _)| (*queue).to_owned()).collect(),
         in_hand: 0,
-        started_ms: u64::try_from(started.as_millis()).unwrap_or_default(),
+        started_ms: 0,
     };
     Supervisor {
         hand: Hand::new(&runtime.queues),
@@ -264,6 +263,7 @@ fn supervisor(runtime: Runtime) -> Supervisor {
         on_dead: runtime.on_dead,
         lateness: Mutex::new(LatenessCounts::default()),
         now_ms: AtomicU64::new(0),
+        started: Instant::now(),
         counts: Counts::default(),
     }
 }

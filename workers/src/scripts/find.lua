@@ -7,7 +7,7 @@
 -- BOUND   constant per queue
 
 local id = ARGV[3]
-for q = 1, (#KEYS - 6) / 3 do
+for q = 1, QUEUES do
   for state, key in pairs({ due = due_key(q), leased = leased_key(q), dead = dead_key(q) }) do
     local score = redis.call('ZSCORE', key, id)
     if score then

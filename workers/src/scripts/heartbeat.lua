@@ -1,9 +1,9 @@
 -- One sign of life of one worker process, with the lateness it has seen since the last one.
 --
 -- KEYS    1 workers, 2 worker_info, 3 lateness of the hour
--- ARGV    1 now in ms (empty: this server's clock), 2 replica, 3 its info as JSON, or '' when it leaves,
---         4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
--- RETURNS number of replicas pruned because they were not seen for 60 s
+-- ARGV    1 now in ms (empty: this server's clock), 2 process: `boot replica`, 3 `up_ms info` with its info as JSON, or ''
+--         when it leaves, 4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
+-- RETURNS number of processes pruned because they were not seen for 60 s
 -- BOUND   100 prunings; the caller's buckets, at most some 1,000
 
 local UNSEEN_MS, PRUNINGS, KEEP_SECS = 60000, 100, 25 * 3600
@@ -29,8 +29,8 @@ if #ARGV > 4 then
 end
 
 local unseen = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - UNSEEN_MS, 'LIMIT', 0, PRUNINGS)
-for _, replica in ipairs(unseen) do
-  redis.call('ZREM', KEYS[1], replica)
-  redis.call('HDEL', KEYS[2], replica)
+for _, process in ipairs(unseen) do
+  redis.call('ZREM', KEYS[1], process)
+  redis.call('HDEL', KEYS[2], process)
 end
 return #unseen

@@ -1,11 +1,11 @@
 -- What the job scripts share; prepended to each of them.
 --
--- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, then per queue: due, leased, dead
+-- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 quiesce, then per queue: due, leased, dead
 -- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
 --
 -- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
 
-local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH, QUIESCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local CHANNEL = ARGV[2]
 
 -- Lua's unpack() fails above some 8,000 values.
@@ -14,9 +14,11 @@ local CHUNK = 1000
 -- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
 local WAKE_WITHIN_MS = 2000
 
-local function due_key(q) return KEYS[3 * q + 4] end
-local function leased_key(q) return KEYS[3 * q + 5] end
-local function dead_key(q) return KEYS[3 * q + 6] end
+local QUEUES = (#KEYS - 7) / 3
+
+local function due_key(q) return KEYS[3 * q + 5] end
+local function leased_key(q) return KEYS[3 * q + 6] end
+local function dead_key(q) return KEYS[3 * q + 7] end
 local function queue_name(q) return string.match(due_key(q), ':due:(.*)$') end
 
 -- `now` is rounded down for asking what is due, `now_up` rounded up for adding a delay: never early, not by a fraction.
@@ -105,7 +107,8 @@ local function requeue_all(by_queue)
   end
 end
 
--- The record is put together as text, so that the envelope stays byte for byte what the producer wrote.
+-- The record is put together as text, so that the envelope stays byte for byte what the producer wrote: it is what stands
+-- between the first `,"payload":` (within a JSON string the quotes would be escaped) and the last character.
 local function bury(q, id, error, failed, lost, due)
   local envelope = redis.call('HGET', JOBS, id)
   redis.call('ZADD', dead_key(q), now, id)

@@ -8,7 +8,7 @@
 
 local MINUTE_MS = 60000
 local answer = {}
-for q = 1, (#KEYS - 6) / 3 do
+for q = 1, QUEUES do
   local due = redis.call('ZCOUNT', due_key(q), '-inf', now)
   local head = redis.call('ZRANGE', due_key(q), 0, 0, 'WITHSCORES')
   answer[q] = {

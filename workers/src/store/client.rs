@@ -77,7 +77,7 @@ impl Store {
         Self { clock, ..self }
     }
 
-    /// Host and port, for messages.
+    /// Host and port, or the sentinels' and the primary's name, for messages.
     pub fn address(&self) -> &str {
         &self.connection.address
     }
@@ -97,9 +97,8 @@ impl Store {
     /// Subscribes to wake messages: each is the name of a queue whose head moved earlier.
     pub(crate) async fn wakes(&self) -> Result<broadcast::Receiver<String>, StoreError> {
         let receiver = self.connection.wakes.subscribe();
-        let channel = self.keys.wake_channel();
-        let mut manager = self.connection.manager.clone();
-        manager.subscribe(channel).await.map_err(|error| self.error("subscribe", &error))?;
+        let subscribed = self.connection.subscribe(self.keys.wake_channel()).await;
+        subscribed.map_err(|error| self.error("subscribe", &error))?;
         Ok(receiver)
     }
 
@@ -135,15 +134,15 @@ impl Store {
 
     /// Runs a plain command that somebody waits for.
     pub(super) async fn query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
-        let mut manager = self.connection.manager.clone();
-        let answer = tokio::time::timeout(self.config.response_timeout, cmd.query_async(&mut manager)).await;
+        let answer = async { cmd.query_async(&mut self.connection.manager().await?).await };
+        let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
         self.in_time(call, answer)
     }
 
     /// Runs a script that somebody waits for.
     pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
-        let mut manager = self.connection.manager.clone();
-        let answer = tokio::time::timeout(self.config.response_timeout, call.invoke(&mut manager)).await;
+        let answer = async { call.invoke(&mut self.connection.manager().await?).await };
+        let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
         let value = self.in_time(call.script.name, answer)?;
         T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
     }
@@ -158,8 +157,8 @@ impl Store {
 
     /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
     pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
-        let mut manager = self.connection.manager.clone();
-        let value = call.invoke(&mut manager).await.map_err(|error| self.error(call.script.name, &error))?;
+        let answer = async { call.invoke(&mut self.connection.manager().await?).await };
+        let value = answer.await.map_err(|error| self.error(call.script.name, &error))?;
         T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
     }
 
@@ -170,15 +169,19 @@ impl Store {
     ) -> Result<T, StoreError> {
         match answer {
             Ok(answer) => answer.map_err(|error| self.error(call, &error)),
-            Err(_) => Err(StoreError::Slow {
-                address: self.connection.address.clone(),
-                call,
-                secs: self.config.response_timeout.as_secs(),
-            }),
+            Err(_) => {
+                self.connection.in_doubt();
+                Err(StoreError::Slow {
+                    address: self.connection.address.clone(),
+                    call,
+                    secs: self.config.response_timeout.as_secs(),
+                })
+            }
         }
     }
 
     fn error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {
+        self.connection.failed(error);
         StoreError::new(&self.connection.address, call, error)
     }
 }

@@ -3,24 +3,45 @@
 //! Wake messages come over the same connection as pushes and are subscribed to again after every reconnect. A second
 //! connection for them could be dead while the first is well; here a lost subscription is a lost connection, which the
 //! next `take`, at most a second away, notices and repairs.
+//!
+//! With sentinels the connection goes to the primary they name. Whenever it fails, or meets a server that has become a
+//! replica, the next call asks them again; if they name another server, a new connection takes the place of the old one,
+//! subscribed as that was. For the callers that is an outage like any other.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use apalis_redis::{Client, ConnectionManager};
 use redis::{
-    ConnectionInfo, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
+    RedisResult, ServerErrorKind, TlsCertificates,
     aio::ConnectionManagerConfig,
     io::tcp::{TcpSettings, socket2::TcpKeepalive},
 };
 use tokio::sync::broadcast;
 
-use super::StoreError;
+use super::{
+    StoreError,
+    sentinel::{SentinelUrl, Sentinels},
+};
 
 /// Where Redis is, and how long to wait for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisConfig {
-    /// `redis://[user:password@]host:port[/db]`, `rediss://` for TLS.
+    /// `redis://[user:password@]host:port[/db]`, `rediss://` for TLS; or behind sentinels
+    /// `redis+sentinel://[user:password@]host:port,host:port,../primary[/db]`, `rediss+sentinel://` for TLS, with
+    /// `?user=..&password=..` if the sentinels themselves ask for a login.
+    ///
+    /// For TLS the program must have installed a process-wide rustls provider before it connects, as with
+    /// `rustls::crypto::ring::default_provider().install_default()`: this crate chooses none.
     pub url: String,
+    /// PEM of the authority that signed the servers' certificates, if that is none of the public ones.
+    pub root_certificate: Option<Vec<u8>>,
     /// Longest wait for a connection, per attempt.
     pub connect_timeout: Duration,
     /// Longest wait for the answer of a call that a user or a request waits for.
@@ -35,6 +56,7 @@ impl RedisConfig {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            root_certificate: None,
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(2),
             worker_timeout: Duration::from_secs(8),
@@ -60,21 +82,143 @@ const WAKES_KEPT: usize = 64;
 const DEAD_PEER: Duration = Duration::from_secs(10);
 
 pub(super) struct Connection {
-    pub(super) manager: ConnectionManager,
+    source: Source,
+    config: ConnectionManagerConfig,
     /// For messages: host and port, nothing secret.
     pub(super) address: String,
     /// Queue names from the wake channel.
     pub(super) wakes: broadcast::Sender<String>,
 }
 
+enum Source {
+    Server(ConnectionManager),
+    Sentinels(Box<BehindSentinels>),
+}
+
+struct BehindSentinels {
+    sentinels: tokio::sync::Mutex<Sentinels>,
+    /// The primary last named.
+    primary: Mutex<Option<Primary>>,
+    /// A call failed as it would if the primary were another by now.
+    in_doubt: AtomicBool,
+    /// The channel to subscribe to at each new primary.
+    channel: Mutex<Option<String>>,
+}
+
+#[derive(Clone)]
+struct Primary {
+    address: String,
+    manager: ConnectionManager,
+}
+
 /// Sets the connection up without connecting.
 pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
-    let info = connection_info(&config.url)?;
-    let address = info.addr().to_string();
-    let client = Client::open(info).map_err(|error| StoreError::Url { reason: error.to_string() })?;
     let (wakes, _) = broadcast::channel(WAKES_KEPT);
-    let pushed = wakes.clone();
-    let manager_config = ConnectionManagerConfig::new()
+    let manager_config = manager_config(config, wakes.clone());
+    let certificates =
+        config.root_certificate.clone().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem) });
+    let (source, address) = if let Some(url) = SentinelUrl::parse(&config.url)? {
+        let address = url.address();
+        let sentinels = tokio::sync::Mutex::new(url.connect(tcp_settings(), certificates)?);
+        let behind = BehindSentinels {
+            sentinels,
+            primary: Mutex::new(None),
+            in_doubt: AtomicBool::new(false),
+            channel: Mutex::new(None),
+        };
+        (Source::Sentinels(Box::new(behind)), address)
+    } else {
+        let info = connection_info(&config.url)?;
+        let address = info.addr().to_string();
+        let client = match certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates),
+            None => Client::open(info),
+        };
+        let manager = client.and_then(|client| ConnectionManager::new_lazy_with_config(client, manager_config.clone()));
+        (Source::Server(manager.map_err(StoreError::url)?), address)
+    };
+    Ok(Connection { source, config: manager_config, address, wakes })
+}
+
+impl Connection {
+    /// The connection to use for the next call.
+    pub(super) async fn manager(&self) -> RedisResult<ConnectionManager> {
+        match &self.source {
+            Source::Server(manager) => Ok(manager.clone()),
+            Source::Sentinels(behind) => behind.manager(&self.config).await,
+        }
+    }
+
+    /// Receives what is published on this channel, also at primaries to come.
+    pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
+        if let Source::Sentinels(behind) = &self.source {
+            *lock(&behind.channel) = Some(channel.clone());
+        }
+        self.manager().await?.subscribe(channel).await
+    }
+
+    /// A call has failed.
+    pub(super) fn failed(&self, error: &RedisError) {
+        if hints_at_failover(error) {
+            self.in_doubt();
+        }
+    }
+
+    /// The primary may be another by now.
+    pub(super) fn in_doubt(&self) {
+        if let Source::Sentinels(behind) = &self.source {
+            behind.in_doubt.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl BehindSentinels {
+    fn known(&self) -> Option<Primary> {
+        lock(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
+    }
+
+    async fn manager(&self, config: &ConnectionManagerConfig) -> RedisResult<ConnectionManager> {
+        if let Some(primary) = self.known() {
+            return Ok(primary.manager);
+        }
+        // One caller asks, the others wait for its answer.
+        let mut sentinels = self.sentinels.lock().await;
+        if let Some(primary) = self.known() {
+            return Ok(primary.manager);
+        }
+        let client = sentinels.primary().await?;
+        let address = client.get_connection_info().addr().to_string();
+        let before = lock(&self.primary).clone();
+        let manager = match before {
+            // A restart, or a cut connection: it reconnects by itself.
+            Some(primary) if primary.address == address => primary.manager,
+            _ => {
+                let mut manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
+                let channel = lock(&self.channel).clone();
+                if let Some(channel) = channel {
+                    manager.subscribe(channel).await?;
+                }
+                tracing::info!(address, "The sentinels name the primary.");
+                *lock(&self.primary) = Some(Primary { address, manager: manager.clone() });
+                manager
+            }
+        };
+        self.in_doubt.store(false, Ordering::SeqCst);
+        Ok(manager)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn hints_at_failover(error: &RedisError) -> bool {
+    let server_says = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading];
+    error.is_io_error() || server_says.into_iter().any(|kind| error.kind() == ErrorKind::Server(kind))
+}
+
+fn manager_config(config: &RedisConfig, wakes: broadcast::Sender<String>) -> ConnectionManagerConfig {
+    ConnectionManagerConfig::new()
         .set_connection_timeout(Some(config.connect_timeout))
         .set_response_timeout(Some(config.worker_timeout))
         // Enough to bridge a restart. Longer outages are the callers': each call then fails, and each begins anew.
@@ -85,17 +229,14 @@ pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
         .set_push_sender(move |push: PushInfo| {
             if let Some(queue) = woken_queue(push) {
                 // Nobody listens in a process that only enqueues.
-                let _ = pushed.send(queue);
+                let _ = wakes.send(queue);
             }
             Ok::<(), redis::aio::SendError>(())
-        });
-    let manager = ConnectionManager::new_lazy_with_config(client, manager_config)
-        .map_err(|error| StoreError::Url { reason: error.to_string() })?;
-    Ok(Connection { manager, address, wakes })
+        })
 }
 
 fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(|error| StoreError::Url { reason: error.to_string() })?;
+    let info = url.into_connection_info().map_err(StoreError::url)?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
 }

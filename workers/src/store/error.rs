@@ -1,12 +1,13 @@
 //! What can go wrong between the engine and Redis. Messages name the cure and never a password.
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// Why a call to the store failed. Nothing is known of its effect then: it may have happened or not.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error(
-        "redis.url is no Redis address: {reason}; expected redis://[user:password@]host:port[/db], or rediss:// for TLS"
+        "redis.url is no Redis address: {reason}; expected redis://[user:password@]host:port[/db], rediss:// for TLS, \
+         or redis+sentinel://[user:password@]host:port,host:port/primary[/db]"
     )]
     Url { reason: String },
     #[error("cannot reach Redis at {address}: {reason}; is it running? check redis.url")]
@@ -17,6 +18,13 @@ pub enum StoreError {
         "Redis at {address} did not answer '{call}' within {secs} s; is it overloaded or blocked by a slow command?"
     )]
     Slow { address: String, call: &'static str, secs: u64 },
+    #[error("Redis at {address} is full: it takes no new jobs; raise its maxmemory, or let the queues drain")]
+    Full { address: String },
+    #[error(
+        "Redis at {address} is a replica and cannot be written to; name the primary, or all sentinels with \
+         redis+sentinel:// in redis.url"
+    )]
+    Replica { address: String },
     #[error("Redis at {address} failed '{call}': {reason}")]
     Refused { address: String, call: &'static str, reason: String },
     #[error("Redis answered '{call}' in an unknown shape: {reason}; do all processes run the same version?")]
@@ -30,10 +38,17 @@ impl StoreError {
         match error.kind() {
             ErrorKind::AuthenticationFailed => Self::Login { address, reason },
             _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Self::Login { address, reason },
+            ErrorKind::MasterNameNotFoundBySentinel => Self::Unreachable { address, reason },
             _ if error.is_io_error() => Self::Unreachable { address, reason },
+            ErrorKind::Server(ServerErrorKind::ReadOnly) => Self::Replica { address },
+            _ if error.code() == Some("OOM") => Self::Full { address },
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Self::Answer { call, reason },
             _ => Self::Refused { address, call, reason },
         }
+    }
+
+    pub(super) fn url(error: RedisError) -> Self {
+        Self::Url { reason: error.to_string() }
     }
 
     pub(crate) fn answer(call: &'static str, reason: impl ToString) -> Self {

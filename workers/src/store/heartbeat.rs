@@ -1,6 +1,9 @@
 //! Which replicas live, and how late jobs start, fleet-wide and without a metrics server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -59,12 +62,15 @@ pub struct WorkerInfo {
     pub queues: Vec<String>,
     /// Jobs it holds leases of.
     pub in_hand: usize,
+    /// By Redis' clock. Read only: a heartbeat says how long the process is up, for its own clock may be wrong.
+    #[serde(default)]
     pub started_ms: u64,
 }
 
 /// A live worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerEntry {
+    /// Its name. Two processes may have the same; each has an entry of its own.
     pub replica: String,
     /// Age of its last heartbeat.
     pub seen_ms_ago: u64,
@@ -75,7 +81,11 @@ pub struct WorkerEntry {
 /// One sign of life.
 #[derive(Debug, Clone)]
 pub struct Heartbeat<'a> {
+    /// Unique per process start, without a blank.
+    pub boot: &'a str,
     pub replica: &'a str,
+    /// How long the process is up.
+    pub up: Duration,
     /// `None` when the process leaves.
     pub info: Option<&'a WorkerInfo>,
     /// Lateness seen since the last heartbeat, and Redis' time when it was seen.
@@ -88,9 +98,10 @@ impl Store {
     pub async fn heartbeat(&self, beat: &Heartbeat<'_>) -> Result<(), StoreError> {
         let keys = [self.keys.workers(), self.keys.worker_info(), self.keys.lateness(beat.now_ms / HOUR_MS)];
         let info = beat.info.map(serde_json::to_string).transpose();
-        let info = info.map_err(|error| StoreError::answer(HEARTBEAT.name, error))?.unwrap_or_default();
+        let info = info.map_err(|error| StoreError::answer(HEARTBEAT.name, error))?;
+        let info = info.map(|info| format!("{} {info}", beat.up.as_millis())).unwrap_or_default();
         let mut call = HEARTBEAT.with_keys(&keys);
-        call.arg(self.now_arg()).arg(beat.replica).arg(info).arg(beat.lateness.max_ms);
+        call.arg(self.now_arg()).arg(format!("{} {}", beat.boot, beat.replica)).arg(info).arg(beat.lateness.max_ms);
         for (bucket, count) in &beat.lateness.buckets {
             call.arg(*bucket).arg(*count);
         }
@@ -107,12 +118,15 @@ impl Store {
             self.query("workers", redis::cmd("HGETALL").arg(self.keys.worker_info())).await?;
         let mut workers: Vec<WorkerEntry> = seen
             .into_iter()
-            .filter_map(|(replica, seen_ms)| {
-                let info = serde_json::from_str(infos.get(&replica)?).ok()?;
+            .filter_map(|(process, seen_ms)| {
+                let (up_ms, info) = infos.get(&process)?.split_once(' ')?;
+                let mut info: WorkerInfo = serde_json::from_str(info).ok()?;
+                info.started_ms = seen_ms.saturating_sub(up_ms.parse().ok()?);
+                let replica = process.split_once(' ')?.1.to_owned();
                 Some(WorkerEntry { replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), info })
             })
             .collect();
-        workers.sort_by(|a, b| a.replica.cmp(&b.replica));
+        workers.sort_by(|a, b| (&a.replica, &a.info.host, a.info.pid).cmp(&(&b.replica, &b.info.host, b.info.pid)));
         Ok(workers)
     }
 

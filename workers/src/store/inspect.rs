@@ -1,10 +1,10 @@
 //! Counting, listing and finding jobs; pausing queues. For operators and metrics, outside the hot path.
 
 use redis::Value;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
-    Store, StoreError,
+    DeadRecord, Store, StoreError,
     script::{FIND, LIST, STATS},
 };
 use crate::job::JobId;
@@ -58,19 +58,6 @@ pub struct JobEntry {
     pub lost: u32,
     /// Of dead jobs.
     pub error: Option<String>,
-}
-
-/// The record of a dead job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DeadRecord {
-    pub queue: String,
-    pub error: String,
-    pub failed: u32,
-    pub lost: u32,
-    pub due_ms: u64,
-    pub died_ms: u64,
-    /// The envelope `{"v":1,"payload":..}`, or null.
-    pub payload: serde_json::Value,
 }
 
 /// Everything known of one job.
@@ -161,7 +148,7 @@ impl Store {
             failed,
             lost,
             envelope,
-            dead: dead.and_then(|record| serde_json::from_str(&record).ok()),
+            dead: dead.as_deref().and_then(DeadRecord::read),
         }))
     }
 

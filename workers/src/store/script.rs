@@ -8,28 +8,42 @@ use std::sync::LazyLock;
 use redis::{Cmd, ErrorKind, Script, ServerErrorKind, ToRedisArgs};
 
 macro_rules! scripts {
-    ($($name:ident: $($file:literal)+;)+) => {
+    ($($name:ident $flags:literal: $($file:literal)+;)+) => {
         $(
             pub(super) static $name: NamedScript = NamedScript {
                 name: stringify!($name),
-                script: LazyLock::new(|| Script::new(concat!($(include_str!(concat!("../scripts/", $file, ".lua")), "\n"),+))),
+                script: LazyLock::new(|| {
+                    let text = concat!("#!lua", $flags, "\n", $(include_str!(concat!("../scripts/", $file, ".lua")), "\n"),+);
+                    Script::new(text)
+                }),
             };
         )+
     };
 }
 
+// A Redis that has reached its maxmemory refuses whatever is not flagged `allow-oom`: no new jobs come in. What frees
+// memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
 scripts! {
-    ENQUEUE: "lib" "insert" "enqueue";
-    REPAIR: "lib" "insert" "repair";
-    TAKE: "lib" "take";
-    SETTLE: "lib" "insert" "settle";
-    EXTEND: "lib" "extend";
-    RELEASE: "lib" "release";
-    STATS: "lib" "stats";
-    LIST: "lib" "list";
-    FIND: "lib" "find";
-    HEARTBEAT: "heartbeat";
-    FINISH_REBUILD: "finish_rebuild";
+    ENQUEUE "": "lib" "insert" "enqueue";
+    REPAIR "": "lib" "insert" "repair";
+    TAKE " flags=allow-oom": "lib" "take";
+    SETTLE " flags=allow-oom": "lib" "insert" "settle";
+    EXTEND " flags=allow-oom": "lib" "extend";
+    RELEASE " flags=allow-oom": "lib" "release";
+    CANCEL " flags=allow-oom": "lib" "place" "cancel";
+    RESCHEDULE " flags=allow-oom": "lib" "place" "reschedule";
+    DEAD " flags=no-writes": "lib" "dead";
+    REQUEUE " flags=allow-oom": "lib" "place" "requeue";
+    DISCARD " flags=allow-oom": "lib" "place" "discard";
+    DISCARD_OLDER " flags=allow-oom": "lib" "discard_older";
+    STATS " flags=no-writes": "lib" "stats";
+    LIST " flags=no-writes": "lib" "list";
+    FIND " flags=no-writes": "lib" "find";
+    ACQUIRE " flags=allow-oom": "acquire";
+    KEEP_SLOTS " flags=allow-oom": "keep_slots";
+    FREE_SLOTS " flags=allow-oom": "free_slots";
+    HEARTBEAT " flags=allow-oom": "heartbeat";
+    FINISH_REBUILD " flags=allow-oom": "finish_rebuild";
 }
 
 pub(super) struct NamedScript {

@@ -8,7 +8,7 @@ use super::{
     script::SETTLE,
 };
 use crate::{
-    job::{JobId, NewJob},
+    job::{JobId, NewJob, whole_ms},
     outcome::Outcome,
     retry::RetryPolicy,
 };
@@ -160,9 +160,4 @@ fn shortened(mut error: String) -> String {
         error.push('…');
     }
     error
-}
-
-/// Rounded up: never early.
-fn whole_ms(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -48,6 +48,8 @@ pub enum TakeMode {
     Normal,
     /// A suspect and nothing else; without a suspect as in `Normal`. Only for a process that holds nothing.
     Alone,
+    /// Nothing, whatever the permits: only asks whether suspects are due still. For a process that quiesces.
+    Quiesce,
 }
 
 /// What a process asks for.
@@ -88,12 +90,14 @@ pub enum Taken {
         unreadable: Vec<Settle>,
         /// Redis' time of this take, in ms.
         now_ms: u64,
-        /// The earliest due over the queues with permits left, in ms: nothing is to be taken there before it.
+        /// The earliest due over the queues with permits left, in ms: nothing but suspects is to be taken there before it.
         next_due_ms: Option<u64>,
         /// Jobs found dead in this take.
         dead: Vec<DeadJob>,
-        /// Suspects were due and passed over: hold nothing, then take in mode `Alone`.
+        /// Suspects were due and passed over: whoever holds nothing may take in mode `Alone`.
         suspects: bool,
+        /// It is for this process to come to hold nothing, and then take them. One process per queue is told so.
+        quiesce: bool,
     },
 }
 
@@ -110,6 +114,7 @@ impl Store {
             .arg(match request.mode {
                 TakeMode::Normal => "normal",
                 TakeMode::Alone => "alone",
+                TakeMode::Quiesce => "quiesce",
             });
         for (_, permits) in request.queues {
             call.arg(*permits);
@@ -126,7 +131,7 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
     }
     let now_ms: u64 = value(answer.next())?;
     let next_due_ms: i64 = value(answer.next())?;
-    let suspects: bool = value(answer.next())?;
+    let suspects: u8 = value(answer.next())?;
     let mut dead_values = value::<Vec<Value>>(answer.next())?.into_iter();
     let mut job_values = value::<Vec<Value>>(answer.next())?.into_iter();
 
@@ -162,7 +167,7 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
                 });
             }
             Err(Outcome::Snooze { delay }) => {
-                warn!(job.id = %id, queue, "the job's envelope is of a newer version: snoozed until this process is updated");
+                warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
                 unreadable.push(Settle { queue, id, token, end: End::Snooze { delay }, then: Vec::new() });
             }
             Err(Outcome::Dead(error)) => {
@@ -172,7 +177,7 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
         }
     }
     let next_due_ms = u64::try_from(next_due_ms).ok();
-    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects })
+    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects: suspects > 0, quiesce: suspects > 1 })
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.
@@ -188,7 +193,7 @@ fn open(envelope: &str) -> Result<serde_json::Value, Outcome> {
 
 /// No producer of ours writes another id. Such a member cannot be performed: it is left to die of lost deliveries.
 fn readable_id(queue: &str, id: String) -> Option<JobId> {
-    JobId::parse(id).inspect_err(|error| warn!(queue, "a foreign member lies in the queue: {error}")).ok()
+    JobId::parse(id).inspect_err(|error| warn!(queue, %error, "A foreign member lies in the queue.")).ok()
 }
 
 fn value<T: FromRedisValue>(value: Option<Value>) -> Result<T, String> {

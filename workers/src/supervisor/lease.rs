@@ -55,7 +55,7 @@ async fn renew(supervisor: &Supervisor) -> bool {
     supervisor.hand.renewed(ours.map(|((ticket, _), _)| *ticket), begun);
     for ((ticket, held), _) in verdicts().filter(|(_, verdict)| **verdict == Renewed::Lost) {
         if supervisor.hand.lost(*ticket) {
-            warn!(job.id = %held.id, "the job's lease is lost while it runs: its result will be refused, it runs again");
+            warn!(job.id = %held.id, "The job's lease is lost while it runs; its result will be refused, and it runs again.");
         }
     }
     true
@@ -66,7 +66,9 @@ pub(crate) async fn beat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
     let info = WorkerInfo { in_hand: supervisor.hand.len(), ..supervisor.info.clone() };
     let beat = Heartbeat {
+        boot: &supervisor.boot,
         replica: &supervisor.replica,
+        up: supervisor.started.elapsed(),
         info: alive.then_some(&info),
         lateness: &lateness,
         now_ms: supervisor.now_ms.load(Ordering::Relaxed),
@@ -88,10 +90,13 @@ pub(crate) async fn release(supervisor: &Supervisor, held: Vec<Held>) {
             Counts::add(&supervisor.counts.released, released);
         }
         Ok(Err(error)) => {
-            warn!(jobs = held.len(), "{error}. Jobs could not be handed back; they run when their leases expire");
+            warn!(jobs = held.len(), %error, "Jobs could not be handed back; they run when their leases expire.");
         }
         Err(_) => {
-            warn!(jobs = held.len(), "Redis is slow. Jobs could not be handed back; they run when their leases expire");
+            warn!(
+                jobs = held.len(),
+                "Redis is slow. Jobs could not be handed back; they run when their leases expire."
+            );
         }
     }
 }

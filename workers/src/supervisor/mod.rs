@@ -13,7 +13,7 @@ use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -58,6 +58,7 @@ pub(crate) struct Supervisor {
     pub(crate) lateness: Mutex<LatenessCounts>,
     /// Redis' time at the last take.
     pub(crate) now_ms: AtomicU64,
+    pub(crate) started: Instant,
     pub(crate) counts: Counts,
 }
 
@@ -71,7 +72,7 @@ pub(crate) struct Counts {
 
 impl Supervisor {
     pub(crate) fn job_died(&self, id: &JobId, error: &str) {
-        tracing::warn!(job.id = %id, error, "the job is dead");
+        tracing::warn!(job.id = %id, error, "The job is dead.");
         if let Some(on_dead) = &self.on_dead {
             on_dead(id, error);
         }

@@ -33,14 +33,14 @@ impl Outage {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if since.is_none() {
             *since = Some(Instant::now());
-            warn!("{error}. Jobs wait in Redis; trying again until it answers");
+            warn!(%error, "Redis fails; jobs wait in it, and it is asked again until it answers.");
         }
     }
 
     pub(crate) fn succeeded(&self) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(since) = since.take() {
-            info!(outage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), "Redis answers again");
+            info!(outage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), "Redis answers again.");
         }
     }
 }

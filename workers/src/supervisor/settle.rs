@@ -106,7 +106,7 @@ fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u6
     if dropped == 0 {
         return;
     }
-    warn!(jobs = dropped, "results could not be written before their leases expired; the jobs run again");
+    warn!(jobs = dropped, "Results could not be written before their leases expired; the jobs run again.");
     supervisor.hand.remove(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
     let mut kept = gone.iter().map(|gone| !gone);
     tickets.retain(|_| kept.next().unwrap_or(true));
@@ -120,10 +120,10 @@ fn report(work: &Work, outcome: &Outcome, duration: Duration) {
     metrics::counter!("dispatchq_jobs_total", "queue" => delivery.queue, "outcome" => outcome.label()).increment(1);
     match outcome {
         Outcome::Retry(reason) => {
-            warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "the job failed; it runs again by its retry policy");
+            warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");
         }
         Outcome::Done { .. } | Outcome::Snooze { .. } | Outcome::Dead(_) => {
-            debug!(job.id = %delivery.id, outcome = outcome.label(), lateness_ms = delivery.lateness_ms, "the job was performed");
+            debug!(job.id = %delivery.id, outcome = outcome.label(), lateness_ms = delivery.lateness_ms, "The job was performed.");
         }
     }
 }
@@ -137,12 +137,12 @@ fn settled(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) 
                     supervisor.job_died(&settle.id, error);
                 }
                 for dead in dead_follow_ups {
-                    error!(job.id = %dead, after.id = %settle.id, "the job was to follow, but is dead: requeue or discard it");
+                    error!(job.id = %dead, after.id = %settle.id, "The job was to follow, but is dead; requeue or discard it.");
                 }
             }
             Settled::Refused => {
                 refused += 1;
-                warn!(job.id = %settle.id, "the result is refused: the job's lease was lost, it runs again");
+                warn!(job.id = %settle.id, "The result is refused; the job's lease was lost, and it runs again.");
             }
         }
     }

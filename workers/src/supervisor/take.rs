@@ -38,8 +38,11 @@ pub(crate) struct Taker<'a> {
     gate: watch::Receiver<bool>,
     wakes: Option<broadcast::Receiver<String>>,
     sequence: u64,
-    /// Suspects are due: take nothing more until the hand is empty, then one of them alone.
+    /// Suspects are due: when the hand is empty, one of them is taken alone.
     suspects: bool,
+    /// Nothing more is taken until then: a fleet has one such process per queue, so that suspects neither wait for an
+    /// idle process that never comes nor stall all others.
+    quiesce: bool,
     /// Takes in a row that failed.
     failures: u32,
     epoch_missing: bool,
@@ -59,6 +62,7 @@ impl<'a> Taker<'a> {
             wakes: None,
             sequence: 0,
             suspects: false,
+            quiesce: false,
             failures: 0,
             epoch_missing: false,
         }
@@ -86,9 +90,12 @@ impl<'a> Taker<'a> {
 
     async fn take(&mut self, stop: &CancellationToken) -> Next {
         let supervisor = self.supervisor;
-        let mode = if self.suspects && supervisor.hand.is_empty() { TakeMode::Alone } else { TakeMode::Normal };
-        let waits_for_suspect = supervisor.hand.holds_suspect() || (self.suspects && mode == TakeMode::Normal);
-        let may_lease = *self.gate.borrow_and_update() && !waits_for_suspect;
+        let may_lease = *self.gate.borrow_and_update() && !supervisor.hand.holds_suspect();
+        let mode = match (may_lease, supervisor.hand.is_empty()) {
+            (true, true) if self.suspects => TakeMode::Alone,
+            (true, false) if self.quiesce => TakeMode::Quiesce,
+            _ => TakeMode::Normal,
+        };
         let mut permits = supervisor.hand.permits();
         if !may_lease {
             // Expired leases of others are rescued all the same.
@@ -114,11 +121,12 @@ impl<'a> Taker<'a> {
                 self.missing_epoch();
                 Next::Pause(EPOCH_POLL)
             }
-            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects }) => {
+            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, quiesce }) => {
                 self.answered();
                 self.epoch_missing = false;
                 if may_lease {
                     self.suspects = suspects;
+                    self.quiesce = quiesce;
                 }
                 supervisor.now_ms.store(now_ms, Ordering::Relaxed);
                 let full = permits
@@ -130,10 +138,16 @@ impl<'a> Taker<'a> {
                 }
                 self.deliver(jobs, begun, stop);
                 let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
-                if wait.is_zero() && !self.suspects {
+                // A suspect is passed over and the hand is empty, or there is none any more to quiesce for.
+                let at_once = match mode {
+                    TakeMode::Normal => may_lease && self.suspects && supervisor.hand.is_empty(),
+                    TakeMode::Quiesce => !self.quiesce,
+                    TakeMode::Alone => false,
+                };
+                if at_once || (wait.is_zero() && !self.quiesce) {
                     return Next::Now;
                 }
-                let wait = if self.suspects { IDLE_POLL } else { wait.min(IDLE_POLL) };
+                let wait = if self.quiesce { IDLE_POLL } else { wait.min(IDLE_POLL) };
                 Next::Sleep {
                     until: ended + wait,
                     when_freed: full || self.suspects || supervisor.hand.holds_suspect(),
@@ -149,7 +163,7 @@ impl<'a> Taker<'a> {
 
     fn missing_epoch(&mut self) {
         if !self.epoch_missing {
-            warn!("Redis does not hold the queue's data: no job is taken until they are rebuilt");
+            warn!("Redis does not hold the queue's data; no job is taken until they are rebuilt.");
             self.epoch_missing = true;
         }
         if let Some(notify) = &self.supervisor.on_missing_epoch {
@@ -165,7 +179,7 @@ impl<'a> Taker<'a> {
             histogram.record(delivery.lateness_ms as f64 / 1000.0);
             lateness.record(delivery.lateness_ms);
             if delivery.lost > 0 {
-                info!(job.id = %delivery.id, lost = delivery.lost, "the job's last delivery was lost; it runs again");
+                info!(job.id = %delivery.id, lost = delivery.lost, "The job's last delivery was lost; it runs again.");
             }
         }
         drop(lateness);

@@ -69,11 +69,15 @@ async fn a_replica_not_seen_for_a_minute_is_forgotten() {
         version: "1".to_owned(),
         queues: vec![QUEUE.to_owned()],
         in_hand: 3,
-        started_ms: START_MS,
+        started_ms: 0,
     };
     let none = LatenessCounts::default();
     let beat = async |replica: &str, info: Option<&WorkerInfo>| {
-        bench.store.heartbeat(&Heartbeat { replica, info, lateness: &none, now_ms: bench.now_ms() }).await.unwrap();
+        bench
+            .store
+            .heartbeat(&Heartbeat { boot: "1f", replica, up: secs(10), info, lateness: &none, now_ms: bench.now_ms() })
+            .await
+            .unwrap();
     };
     let names = async || {
         let workers = bench.store.workers().await.unwrap();
@@ -83,6 +87,8 @@ async fn a_replica_not_seen_for_a_minute_is_forgotten() {
     bench.advance(secs(40));
     beat("b", Some(&info)).await;
     assert_eq!(names().await, ["a", "b"]);
+    let started = bench.store.workers().await.unwrap().iter().map(|worker| worker.info.started_ms).collect::<Vec<_>>();
+    assert_eq!(started, [START_MS - 10_000, START_MS + 30_000]);
     bench.advance(secs(21));
     beat("b", Some(&info)).await;
     assert_eq!(names().await, ["b"]);
@@ -96,7 +102,14 @@ async fn lateness_is_summed_up_over_replicas_and_hours() {
     let beat = async |latenesses: &[u64]| {
         let mut lateness = LatenessCounts::default();
         latenesses.iter().for_each(|ms| lateness.record(*ms));
-        let beat = Heartbeat { replica: "a", info: None, lateness: &lateness, now_ms: bench.now_ms() };
+        let beat = Heartbeat {
+            boot: "1f",
+            replica: "a",
+            up: secs(10),
+            info: None,
+            lateness: &lateness,
+            now_ms: bench.now_ms(),
+        };
         bench.store.heartbeat(&beat).await.unwrap();
     };
     assert_eq!(bench.store.lateness().await.unwrap(), LatenessSummary::default());

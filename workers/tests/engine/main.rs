@@ -1,14 +1,23 @@
 //! The engine against a real Redis. Scripts are tested with a clock that is moved by hand; only the runtime's tests wait
 //! for real time, and never for correctness.
 
+mod dead;
 mod enqueue;
 mod epoch;
+mod healing;
 mod inspect;
 mod lease;
+mod limit;
+mod model;
+mod operate;
 mod outage;
 mod poison;
+mod process;
 mod registry;
 mod runtime;
+mod sentinel;
 mod settle;
 mod support;
+mod suspects;
 mod take;
+mod tls;

@@ -1,0 +1,93 @@
+//! Performing a job under limits that the whole fleet shares.
+
+use std::{convert::Infallible, time::Duration};
+
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tracing::warn;
+
+use crate::{
+    outcome::Outcome,
+    retry::jittered,
+    store::{Acquired, Limit, Permit, Store},
+};
+
+/// How long to wait for a Redis that cannot be asked. Its jobs could not be settled now anyway.
+const UNREACHABLE_DELAY: Duration = Duration::from_secs(1);
+
+/// A job is not put off for longer than this, be the limit ever so slow: beyond 60 s a repair takes it for lost time.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+
+/// Share of a delay that is random, so that those who were turned away together do not come back together.
+const JITTER: f64 = 0.3;
+
+/// Runs `work` within these limits, or snoozes the job, no try spent, when one of them is reached.
+///
+/// Its slots are kept for as long as `work` runs, whatever becomes of the job's lease, and given back at its end, also
+/// when it is aborted. A process that dies gives them back 8 s later.
+pub async fn limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
+where
+    F: FnOnce() -> Fut,
+    Fut: Future<Output = Outcome>,
+{
+    let permit = match store.acquire(limits).await {
+        Ok(Acquired::Permit(permit)) => permit,
+        // Later than told and never earlier: jitter goes upwards only.
+        Ok(Acquired::Busy { retry_after }) => {
+            let delay = retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>());
+            return Outcome::Snooze { delay };
+        }
+        Err(error) => {
+            warn!(%error, "A limit could not be asked for; the job is snoozed.");
+            return Outcome::Snooze { delay: jittered(UNREACHABLE_DELAY, JITTER, rand::random()) };
+        }
+    };
+    let held = Held { store, permit: Some(permit) };
+    let outcome = tokio::select! {
+        outcome = work() => outcome,
+        never = held.keep() => match never {},
+    };
+    held.give_back().await;
+    outcome
+}
+
+/// A permit that is given back even if the work is aborted.
+struct Held<'a> {
+    store: &'a Store,
+    permit: Option<Permit>,
+}
+
+impl Held<'_> {
+    /// Beside the work, not between its steps: a slow Redis must not slow it down.
+    async fn keep(&self) -> Infallible {
+        let mut ticks = interval_at(Instant::now() + Permit::KEEP_EVERY, Permit::KEEP_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Some(permit) = &self.permit
+                && let Err(error) = self.store.keep(permit).await
+            {
+                warn!(%error, "A slot under a limit could not be kept; another job may get it too early.");
+            }
+        }
+    }
+
+    async fn give_back(mut self) {
+        if let Some(permit) = self.permit.take() {
+            give_back(self.store.clone(), permit).await;
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let (Some(permit), Ok(runtime)) = (self.permit.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(give_back(self.store.clone(), permit));
+        }
+    }
+}
+
+async fn give_back(store: Store, permit: Permit) {
+    if let Err(error) = store.give_back(permit).await {
+        warn!(%error, "A slot under a limit could not be given back; it comes free within 8 s.");
+    }
+}

@@ -1,0 +1,53 @@
+-- Takes a place under each of several limits, or none.
+--
+-- KEYS    one per limit
+-- ARGV    1 now in ms (empty: this server's clock), 2 holder, 3 how long a slot lasts in ms, then per limit:
+--         'slots', how many; or 'rate', ms between two, how many at once
+-- RETURNS 0 acquired; else busy: ms until it is worth asking again
+-- BOUND   the limits; of each, the slots whose time is over, never more than were given
+--
+-- Slots are leases: a holder that is gone gives its slot back when its time is over. A rate is kept as the time at which
+-- it will have fully recovered (GCRA), so it is one number however many jobs pass.
+
+-- Most holders give their slot back before its time is over: it is worth asking again sooner.
+local ASK_AGAIN_MS = 500
+
+-- A rate that has recovered says nothing any more, and is kept a little beyond.
+local KEPT_MS = 10000
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + time[2] / 1000
+end
+local holder, lease = ARGV[2], tonumber(ARGV[3])
+
+local wait, take = 0, {}
+local at = 4
+for i, key in ipairs(KEYS) do
+  if ARGV[at] == 'slots' then
+    local slots = tonumber(ARGV[at + 1])
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+    if redis.call('ZCARD', key) >= slots and not redis.call('ZSCORE', key, holder) then
+      local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      wait = math.max(wait, math.min(ASK_AGAIN_MS, first[2] and tonumber(first[2]) - now or ASK_AGAIN_MS))
+    end
+    take[i] = function()
+      redis.call('ZADD', key, math.ceil(now + lease), holder)
+      redis.call('PEXPIRE', key, lease)
+    end
+    at = at + 2
+  else
+    local interval, burst = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local recovered = math.max(now, tonumber(redis.call('GET', key) or now)) + interval
+    wait = math.max(wait, recovered - burst * interval - now)
+    take[i] = function()
+      redis.call('SET', key, string.format('%.3f', recovered), 'PX', math.ceil(recovered - now) + KEPT_MS)
+    end
+    at = at + 3
+  end
+end
+
+if wait > 0 then return math.ceil(wait) end
+for _, take_one in ipairs(take) do take_one() end
+return 0

@@ -1,0 +1,13 @@
+-- Where one job is, for what operators do with single jobs; prepended after lib.lua.
+
+local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT = 1, 2, 3, 4
+
+-- The job's queue, and one of the above.
+local function place_of(id)
+  for q = 1, QUEUES do
+    if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE end
+    if redis.call('ZSCORE', leased_key(q), id) then return q, IS_LEASED end
+    if redis.call('ZSCORE', dead_key(q), id) then return q, IS_DEAD end
+  end
+  return nil, IS_ABSENT
+end

@@ -1,0 +1,236 @@
+//! Dead letters: reading them in pages, and deciding on them. For operators, outside the hot path.
+//!
+//! There may be 100,000s of them: a call looks at 500 at most, so Redis never stands still for an operator.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Store, StoreError,
+    client::BATCH,
+    script::{DEAD, DISCARD, DISCARD_OLDER, NamedScript, REQUEUE},
+};
+use crate::job::whole_ms;
+
+/// The record of a dead job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadRecord {
+    pub queue: String,
+    pub error: String,
+    pub failed: u32,
+    pub lost: u32,
+    pub due_ms: u64,
+    pub died_ms: u64,
+    /// The envelope `{"v":1,"payload":..}`, or null; a text when it is no JSON, which may be what the job died of.
+    pub payload: serde_json::Value,
+}
+
+impl DeadRecord {
+    /// Reads the text that `bury` of `lib.lua` writes. `None` when somebody else wrote it.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        const PAYLOAD: &str = ",\"payload\":";
+        let (head, envelope) = text.strip_suffix('}')?.split_once(PAYLOAD)?;
+        let mut record: Self = serde_json::from_str(&format!("{head}{PAYLOAD}null}}")).ok()?;
+        record.payload = serde_json::from_str(envelope).unwrap_or_else(|_| envelope.into());
+        Some(record)
+    }
+}
+
+/// A dead job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeadEntry {
+    pub id: String,
+    #[serde(flatten)]
+    pub record: DeadRecord,
+}
+
+/// Which dead jobs to list. By default all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadFilter {
+    /// Only those whose error contains this text.
+    pub error: Option<String>,
+    /// Only those dead for at least this long.
+    pub older_than: Duration,
+}
+
+/// A place in the list of a queue's dead jobs: behind this one. As text `died_ms:id`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadCursor {
+    died_ms: u64,
+    id: String,
+}
+
+/// Why a text is no place in the list.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no cursor: expected the one that came with the page before")]
+pub struct InvalidCursor(String);
+
+impl fmt::Display for DeadCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.died_ms, self.id)
+    }
+}
+
+impl FromStr for DeadCursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let parts = text.split_once(':').and_then(|(died_ms, id)| Some((died_ms.parse().ok()?, id.to_owned())));
+        parts.map(|(died_ms, id)| Self { died_ms, id }).ok_or_else(|| InvalidCursor(text.to_owned()))
+    }
+}
+
+/// One page of dead jobs, the longest dead first. It may be empty though more follow: none of those looked at fits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadPage {
+    pub entries: Vec<DeadEntry>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<DeadCursor>,
+}
+
+/// What became of a dead job that was to be requeued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requeued {
+    /// It is due, no try spent, its payload as it was.
+    Requeued,
+    /// It is not dead; nothing changed.
+    NotDead,
+}
+
+/// What became of a dead job that was to be discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discarded {
+    /// It is forgotten, and may be enqueued anew.
+    Discarded,
+    /// It is not dead; nothing changed.
+    NotDead,
+}
+
+impl Store {
+    /// The next page of a queue's dead jobs, after `after` or from the beginning.
+    ///
+    /// Jobs that are requeued, discarded or die meanwhile make no other job appear twice or be left out.
+    pub async fn dead(
+        &self,
+        queue: &str,
+        filter: &DeadFilter,
+        after: Option<&DeadCursor>,
+    ) -> Result<DeadPage, StoreError> {
+        let mut call = self.job_script(&DEAD, [queue]);
+        call.arg(whole_ms(filter.older_than)).arg(BATCH);
+        match after {
+            Some(after) => call.arg(after.died_ms).arg(after.id.as_str()),
+            None => call.arg("").arg(""),
+        };
+        let answer: Vec<redis::Value> = self.run_again(&call).await?;
+        let unknown = |error: redis::ParsingError| StoreError::answer(DEAD.name, error);
+        let mut values = answer.into_iter();
+        let more: bool = redis::from_redis_value(values.next().unwrap_or(redis::Value::Nil)).map_err(unknown)?;
+        let mut page = DeadPage { entries: Vec::new(), next: None };
+        for value in values {
+            let (id, died_ms, record): (String, u64, Option<String>) =
+                redis::from_redis_value(value).map_err(unknown)?;
+            page.next = more.then(|| DeadCursor { died_ms, id: id.clone() });
+            let record = record.as_deref().and_then(DeadRecord::read);
+            let record = record.unwrap_or_else(|| unreadable(queue, died_ms));
+            if filter.error.as_ref().is_none_or(|wanted| record.error.contains(wanted)) {
+                page.entries.push(DeadEntry { id, record });
+            }
+        }
+        Ok(page)
+    }
+
+    /// Gives dead jobs another life, each due after this delay. Answers one verdict per id, in their order.
+    ///
+    /// Their tries begin anew, their payloads are byte for byte what they were: what could not be read then still cannot.
+    /// Any number of ids; they go in batches of 500, each batch atomic.
+    pub async fn requeue(
+        &self,
+        ids: &[impl AsRef<str>],
+        queues: &[&str],
+        delay: Duration,
+    ) -> Result<Vec<Requeued>, StoreError> {
+        let codes = self.decide(&REQUEUE, Some(delay), ids, queues).await?;
+        Ok(codes.into_iter().map(|code| if code == 1 { Requeued::Requeued } else { Requeued::NotDead }).collect())
+    }
+
+    /// Forgets dead jobs. Answers one verdict per id, in their order. Any number of ids, as in
+    /// [`requeue`](Self::requeue).
+    pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<Discarded>, StoreError> {
+        let codes = self.decide(&DISCARD, None, ids, queues).await?;
+        Ok(codes.into_iter().map(|code| if code == 1 { Discarded::Discarded } else { Discarded::NotDead }).collect())
+    }
+
+    /// Forgets a queue's jobs that are dead for `age` or longer, the oldest first, at most `limit` and 500 per call.
+    /// Answers how many; call again until it is fewer.
+    pub async fn discard_dead_older_than(&self, queue: &str, age: Duration, limit: usize) -> Result<usize, StoreError> {
+        let mut call = self.job_script(&DISCARD_OLDER, [queue]);
+        call.arg(whole_ms(age)).arg(limit.min(BATCH));
+        self.run(&call).await
+    }
+
+    async fn decide(
+        &self,
+        script: &'static NamedScript,
+        delay: Option<Duration>,
+        ids: &[impl AsRef<str>],
+        queues: &[&str],
+    ) -> Result<Vec<u8>, StoreError> {
+        let mut codes = Vec::with_capacity(ids.len());
+        for batch in ids.chunks(BATCH) {
+            let mut call = self.job_script(script, queues.iter().copied());
+            if let Some(delay) = delay {
+                call.arg(whole_ms(delay));
+            }
+            for id in batch {
+                call.arg(id.as_ref());
+            }
+            let answer: Vec<u8> = self.run(&call).await?;
+            if answer.len() != batch.len() {
+                return Err(StoreError::answer(script.name, "not one code per job"));
+            }
+            codes.extend(answer);
+        }
+        Ok(codes)
+    }
+}
+
+/// Stands for a record nobody can read, so that its job can still be seen and decided on.
+fn unreadable(queue: &str, died_ms: u64) -> DeadRecord {
+    DeadRecord {
+        queue: queue.to_owned(),
+        error: "the record of this job cannot be read".to_owned(),
+        failed: 0,
+        lost: 0,
+        due_ms: died_ms,
+        died_ms,
+        payload: serde_json::Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_whatever_its_error_and_payload() {
+        let record = |error: &str, payload: &str| {
+            let error = serde_json::to_string(error).unwrap();
+            format!(r#"{{"queue":"q","error":{error},"failed":1,"lost":2,"due_ms":3,"died_ms":4,"payload":{payload}}}"#)
+        };
+        let tricky = r#"x,"payload":{"v":1}}"#;
+        let read = DeadRecord::read(&record(tricky, r#"{"v":1,"payload":",\"payload\":"}"#)).unwrap();
+        assert_eq!((read.error.as_str(), read.failed, read.died_ms), (tricky, 1, 4));
+        assert_eq!(read.payload["payload"], ",\"payload\":");
+        assert_eq!(DeadRecord::read(&record("e", "{nonsense")).unwrap().payload, "{nonsense");
+        assert_eq!(DeadRecord::read("[]"), None);
+    }
+
+    #[test]
+    fn a_cursor_survives_being_written_down() {
+        let cursor = DeadCursor { died_ms: 17, id: "timeout:ORD-1:3".to_owned() };
+        assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        assert!("timeout:ORD-1".parse::<DeadCursor>().is_err());
+    }
+}

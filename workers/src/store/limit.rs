@@ -1,0 +1,127 @@
+//! Limits shared by the fleet: so many at once, so many per time.
+//!
+//! All places are taken in one step, or none. Slots are leases: those of a holder that died come free when their time is
+//! over, [`SLOT`] after it was last heard of. A rate is a number in Redis that expires when the rate has recovered.
+//! Nothing is queued: who finds a limit reached asks again later, and no order among those is kept.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::{
+    Store, StoreError,
+    script::{ACQUIRE, FREE_SLOTS, KEEP_SLOTS, ScriptCall},
+};
+
+/// How long a slot lasts unless it is kept: as long as a job's lease.
+const SLOT: Duration = Duration::from_secs(8);
+
+/// One limit. Its name is its identity: everybody who names it should give the same numbers, else each goes by its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Limit {
+    /// So many at once.
+    Slots { name: String, max: u32 },
+    /// So many per time, evenly, and `burst` of them at once after a pause.
+    Rate { name: String, count: u32, per: Duration, burst: u32 },
+}
+
+impl Limit {
+    pub fn slots(name: impl Into<String>, max: u32) -> Self {
+        Self::Slots { name: name.into(), max }
+    }
+
+    /// Without bursts: one every `per / count`. A `count` of 0 is taken for 1.
+    pub fn rate(name: impl Into<String>, count: u32, per: Duration) -> Self {
+        Self::Rate { name: name.into(), count, per, burst: 1 }
+    }
+
+    /// Lets so many pass at once after a pause; at least one. Changes nothing for slots.
+    #[must_use]
+    pub fn with_burst(mut self, most: u32) -> Self {
+        if let Self::Rate { burst, .. } = &mut self {
+            *burst = most;
+        }
+        self
+    }
+}
+
+/// Places taken under some limits. Give it back with [`Store::give_back`]; keep it with [`Store::keep`].
+#[derive(Debug)]
+#[must_use = "its slots stay taken until they are given back or their time is over"]
+pub struct Permit {
+    slots: Vec<String>,
+    holder: String,
+}
+
+impl Permit {
+    /// How often to keep it: three times may fail before its time is over.
+    pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(2);
+
+    /// Whether there is nothing to keep or to give back: what passed a rate has passed.
+    pub fn is_spent(&self) -> bool {
+        self.slots.is_empty()
+    }
+}
+
+/// What came of asking for places.
+#[derive(Debug)]
+pub enum Acquired {
+    Permit(Permit),
+    /// At least one limit is reached, and no place was taken.
+    Busy {
+        /// When it is worth asking again. Not a promise.
+        retry_after: Duration,
+    },
+}
+
+impl Store {
+    /// Takes a place under each of these limits, or none.
+    ///
+    /// After an error places may have been taken: slots come free by themselves, a rate is a little lower for once.
+    pub async fn acquire(&self, limits: &[Limit]) -> Result<Acquired, StoreError> {
+        let key = |limit: &Limit| match limit {
+            Limit::Slots { name, .. } => self.keys.slots(name),
+            Limit::Rate { name, .. } => self.keys.rate(name),
+        };
+        let slots = limits.iter().filter(|limit| matches!(limit, Limit::Slots { .. })).map(key);
+        let permit = Permit { slots: slots.collect(), holder: format!("{:032x}", rand::rng().random::<u128>()) };
+        let mut call = ACQUIRE.with_keys(&limits.iter().map(key).collect::<Vec<_>>());
+        call.arg(self.now_arg()).arg(&permit.holder).arg(SLOT.as_millis().to_string());
+        for limit in limits {
+            match limit {
+                Limit::Slots { max, .. } => call.arg("slots").arg(*max),
+                Limit::Rate { count, per, burst, .. } => {
+                    let interval_ms = per.as_secs_f64() * 1000.0 / f64::from((*count).max(1));
+                    call.arg("rate").arg(interval_ms).arg((*burst).max(1))
+                }
+            };
+        }
+        let busy_ms: u64 = self.run(&call).await?;
+        if busy_ms > 0 {
+            return Ok(Acquired::Busy { retry_after: Duration::from_millis(busy_ms) });
+        }
+        Ok(Acquired::Permit(permit))
+    }
+
+    /// Lets a permit's slots last for another 8 s. A slot whose time was over is taken again, be it one too many: the
+    /// work goes on, so it counts.
+    pub async fn keep(&self, permit: &Permit) -> Result<(), StoreError> {
+        let mut call = KEEP_SLOTS.with_keys(&permit.slots);
+        call.arg(self.now_arg()).arg(&permit.holder).arg(SLOT.as_millis().to_string());
+        self.run_for(permit, &call).await
+    }
+
+    /// Gives a permit's slots back. Nothing is left to do if it fails: their time runs out.
+    pub async fn give_back(&self, permit: Permit) -> Result<(), StoreError> {
+        let mut call = FREE_SLOTS.with_keys(&permit.slots);
+        call.arg(&permit.holder);
+        self.run_for(&permit, &call).await
+    }
+
+    async fn run_for(&self, permit: &Permit, call: &ScriptCall) -> Result<(), StoreError> {
+        if permit.is_spent() {
+            return Ok(());
+        }
+        self.run_again(call).await
+    }
+}

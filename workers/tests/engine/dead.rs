@@ -1,0 +1,153 @@
+//! Dead letters.
+
+use std::collections::HashSet;
+
+use workers::{
+    NewJob, Outcome, RetryPolicy, Settle,
+    store::{DeadCursor, DeadFilter, Discarded, End, Enqueued, JobState, Requeued, TakeMode},
+};
+
+use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
+
+const BOTH: [&str; 2] = [OTHER, QUEUE];
+
+/// Buries `n` jobs named `t:<prefix>-<number>`, all in the same millisecond.
+async fn bury(bench: &Bench, prefix: &str, n: usize, error: &str) {
+    let jobs: Vec<NewJob> = (0..n).map(|number| due_now(&format!("t:{prefix}-{number}"))).collect();
+    bench.store.enqueue(&jobs).await.unwrap();
+    loop {
+        let leased = bench.take(500).await.jobs;
+        if leased.is_empty() {
+            return;
+        }
+        let dead = |leased| Settle::new(leased, Outcome::Dead(error.to_owned()), &RetryPolicy::DEFAULT, 0.5);
+        bench.store.settle(&leased.iter().map(dead).collect::<Vec<_>>()).await.unwrap();
+    }
+}
+
+/// All pages; answers the ids and the number of pages.
+async fn all(bench: &Bench, filter: &DeadFilter) -> (Vec<String>, usize) {
+    let (mut ids, mut pages, mut after) = (Vec::new(), 0, None);
+    loop {
+        let page = bench.store.dead(QUEUE, filter, after.as_ref()).await.unwrap();
+        ids.extend(page.entries.into_iter().map(|entry| entry.id));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            return (ids, pages);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_dead_come_in_bounded_pages_each_once_though_all_died_together() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 1_300, "broken").await;
+    let (ids, pages) = all(&bench, &DeadFilter::default()).await;
+    assert_eq!((ids.len(), pages), (1_300, 3));
+    assert_eq!(ids.into_iter().collect::<HashSet<_>>().len(), 1_300);
+}
+
+#[tokio::test]
+async fn what_leaves_the_list_between_two_pages_lets_none_be_skipped() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 1_200, "broken").await;
+    let everything = DeadFilter::default();
+    let first = bench.store.dead(QUEUE, &everything, None).await.unwrap();
+    let ids: Vec<String> = first.entries.into_iter().map(|entry| entry.id).collect();
+    assert_eq!(ids.len(), 500);
+    bench.store.discard(&ids, &BOTH).await.unwrap();
+    // The cursor is written down and its job is gone meanwhile.
+    let after: DeadCursor = first.next.unwrap().to_string().parse().unwrap();
+    let second = bench.store.dead(QUEUE, &everything, Some(&after)).await.unwrap();
+    let third = bench.store.dead(QUEUE, &everything, second.next.as_ref()).await.unwrap();
+    assert_eq!((second.entries.len(), third.entries.len(), third.next), (500, 200, None));
+}
+
+#[tokio::test]
+async fn the_dead_are_filtered_by_error_and_age() {
+    let bench = Bench::new().await;
+    bury(&bench, "old", 2, "no \"route\" to host").await;
+    bench.advance(secs(60));
+    bury(&bench, "new", 600, "timed out").await;
+    let error = |text: &str| DeadFilter { error: Some(text.to_owned()), ..DeadFilter::default() };
+    assert_eq!(all(&bench, &error("\"route\"")).await, (vec!["t:old-0".to_owned(), "t:old-1".to_owned()], 2));
+    assert_eq!(all(&bench, &error("timed")).await.0.len(), 600);
+    let older_than = |age| DeadFilter { older_than: secs(age), ..DeadFilter::default() };
+    assert_eq!(all(&bench, &older_than(60)).await.0.len(), 2);
+    assert_eq!(all(&bench, &older_than(61)).await, (Vec::new(), 1));
+}
+
+#[tokio::test]
+async fn a_requeued_job_lives_again_with_its_payload_and_all_its_tries() {
+    let bench = Bench::new().await;
+    bench.enqueue(NewJob::now(&Letter(1, "naïve \"x\",\"payload\":{}}".to_owned()))).await;
+    let envelope = bench.find("letter:1").await.unwrap().envelope;
+    let take = async || bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
+    bench.settle(&take().await, End::Retry { delay: secs(0) }).await;
+    bench.settle(&take().await, End::Spent { error: "x,\"payload\":y".to_owned() }).await;
+    let answers = bench.store.requeue(&[id("letter:1"), id("t:none")], &BOTH, secs(7)).await.unwrap();
+    assert_eq!(answers, [Requeued::Requeued, Requeued::NotDead]);
+    let found = bench.find("letter:1").await.unwrap();
+    assert_eq!((found.state, found.at_ms, found.failed, found.lost), (JobState::Due, START_MS + 7_000, 0, 0));
+    assert_eq!((found.envelope, found.dead), (envelope, None));
+    let left: usize = bench.redis(&["EXISTS", "{dq:0}:dead", "{dq:0}:dead:others", "{dq:0}:tries"]).await;
+    assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn a_payload_that_cannot_be_read_stays_as_it_is_and_hides_nothing() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 1, "broken").await;
+    bench.enqueue(due_now("t:b")).await;
+    let raw = "{nonsense\",\"payload\":\\";
+    bench.redis::<()>(&["HSET", "{dq:0}:jobs", "t:b", raw]).await;
+    bench.store.settle(&bench.take(1).await.unreadable).await.unwrap();
+
+    let listed = bench.store.list(QUEUE, JobState::Dead, 0, 10).await.unwrap();
+    assert_eq!(listed.len(), 2);
+    assert!(listed[1].error.as_ref().unwrap().contains("cannot be read"), "{listed:?}");
+    assert_eq!(bench.find("t:b").await.unwrap().dead.unwrap().payload, raw);
+    let page = bench.store.dead(QUEUE, &DeadFilter::default(), None).await.unwrap();
+    assert_eq!(page.entries[1].record.payload, raw);
+
+    bench.store.requeue(&["t:b"], &BOTH, secs(0)).await.unwrap();
+    assert_eq!(bench.redis::<String>(&["HGET", "{dq:0}:jobs", "t:b"]).await, raw);
+}
+
+#[tokio::test]
+async fn only_the_dead_are_requeued_or_discarded() {
+    let bench = Bench::new().await;
+    bench.store.enqueue(&[due_now("t:running"), timer("t:due", secs(5))]).await.unwrap();
+    bench.take_one().await;
+    let before = bench.snapshot().await;
+    let ids = ["t:running", "t:due", "t:absent"];
+    assert_eq!(bench.store.requeue(&ids, &BOTH, secs(0)).await.unwrap(), [Requeued::NotDead; 3]);
+    assert_eq!(bench.store.discard(&ids, &BOTH).await.unwrap(), [Discarded::NotDead; 3]);
+    assert_eq!(bench.snapshot().await, before);
+}
+
+#[tokio::test]
+async fn a_discarded_job_is_forgotten_and_may_be_enqueued_anew() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 1, "broken").await;
+    assert_eq!(bench.enqueue(due_now("t:a-0")).await, Enqueued::Dead);
+    assert_eq!(
+        bench.store.discard(&["t:a-0", "t:a-0"], &BOTH).await.unwrap(),
+        [Discarded::Discarded, Discarded::NotDead]
+    );
+    assert_eq!(bench.snapshot().await.lines().count(), 1, "the epoch");
+    assert_eq!(bench.enqueue(due_now("t:a-0")).await, Enqueued::Inserted);
+}
+
+#[tokio::test]
+async fn retention_discards_the_oldest_bounded_per_call() {
+    let bench = Bench::new().await;
+    bury(&bench, "old", 700, "broken").await;
+    bench.advance(secs(60));
+    bury(&bench, "new", 3, "broken").await;
+    let discard = async |limit| bench.store.discard_dead_older_than(QUEUE, secs(60), limit).await.unwrap();
+    assert_eq!([discard(10).await, discard(10_000).await, discard(10_000).await, discard(1).await], [10, 500, 190, 0]);
+    assert_eq!(all(&bench, &DeadFilter::default()).await.0, ["t:new-0", "t:new-1", "t:new-2"]);
+    assert_eq!(bench.redis::<usize>(&["HLEN", "{dq:0}:dead"]).await, 3);
+}

@@ -1,0 +1,312 @@
+//! The steps, how they are made up, and how one is taken on both sides.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use workers::{
+    NewJob, Settle, Token,
+    store::{DeadFilter, End, Held, Settled, TakeMode, TakeRequest, Taken},
+};
+
+use super::reference::{Image, Reference, TakenJob, Took, Wanted};
+use crate::support::{Bench, LEASE, OTHER, QUEUE, id, rebuild};
+
+const BOTH: [&str; 2] = [QUEUE, OTHER];
+
+/// Few jobs, so that the steps meet: 0..4 in one queue, 4..8 in the other.
+const JOBS: usize = 8;
+
+#[derive(Debug, Clone)]
+pub(super) struct New {
+    job: usize,
+    delay: u64,
+    payload: Option<u8>,
+}
+
+/// A lease is picked among the latest, so it may be one that was lost long ago.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Enqueue(Vec<New>),
+    Repair(Vec<New>),
+    Take { permits: [usize; 2], mode: TakeMode, boot: u8 },
+    Settle(Vec<(usize, End, Vec<New>)>),
+    Extend(Vec<usize>),
+    Release(Vec<usize>),
+    Cancel(usize),
+    Reschedule(usize, u64),
+    Requeue(Vec<usize>, u64),
+    Discard(Vec<usize>),
+    DiscardOlder { queue: usize, age: u64, limit: usize },
+    ListDead { queue: usize, age: u64 },
+    Pause(usize),
+    Resume(usize),
+    Advance(u64),
+    LoseScripts,
+    Flush { rebuild: bool },
+}
+
+pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 30..90)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let delay = || prop::sample::select(vec![0, 0, 1, 500, 8_000, 70_000]);
+    let job = || 0..JOBS;
+    let new = move || {
+        (job(), delay(), prop::option::of(any::<u8>())).prop_map(|(job, delay, payload)| New { job, delay, payload })
+    };
+    let news = move |most| prop::collection::vec(new(), 1..most);
+    let end = prop_oneof![
+        4 => Just(End::Done),
+        2 => delay().prop_map(|ms| End::Snooze { delay: Duration::from_millis(ms) }),
+        2 => delay().prop_map(|ms| End::Retry { delay: Duration::from_millis(ms) }),
+        1 => Just(End::Dead { error: "it is broken".to_owned() }),
+        1 => Just(End::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
+    ];
+    let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3));
+    let picks = || prop::collection::vec(any::<usize>(), 1..4);
+    let age = || prop::sample::select(vec![0, 500, 8_000]);
+    let mode = prop_oneof![5 => Just(TakeMode::Normal), 3 => Just(TakeMode::Alone), 1 => Just(TakeMode::Quiesce)];
+    prop_oneof![
+        6 => news(6).prop_map(Step::Enqueue),
+        2 => news(4).prop_map(Step::Repair),
+        8 => ([0..5_usize, 0..5_usize], mode, 0..3_u8)
+            .prop_map(|(permits, mode, boot)| Step::Take { permits, mode, boot }),
+        6 => prop::collection::vec(settle, 1..5).prop_map(Step::Settle),
+        2 => picks().prop_map(Step::Extend),
+        2 => picks().prop_map(Step::Release),
+        1 => job().prop_map(Step::Cancel),
+        1 => (job(), delay()).prop_map(|(job, delay)| Step::Reschedule(job, delay)),
+        2 => (prop::collection::vec(job(), 1..5), delay()).prop_map(|(jobs, delay)| Step::Requeue(jobs, delay)),
+        1 => prop::collection::vec(job(), 1..4).prop_map(Step::Discard),
+        1 => (0..2_usize, age(), 0..3_usize).prop_map(|(queue, age, limit)| Step::DiscardOlder { queue, age, limit }),
+        1 => (0..2_usize, age()).prop_map(|(queue, age)| Step::ListDead { queue, age }),
+        1 => (0..2_usize).prop_map(Step::Pause),
+        2 => (0..2_usize).prop_map(Step::Resume),
+        7 => prop::sample::select(vec![1, 500, 7_999, 8_000, 30_000]).prop_map(Step::Advance),
+        1 => Just(Step::LoseScripts),
+        1 => prop::bool::weighted(0.8).prop_map(|rebuild| Step::Flush { rebuild }),
+    ]
+}
+
+/// Both sides, and what a process would remember of its leases.
+struct Sides<'a> {
+    bench: &'a Bench,
+    reference: Reference,
+    leases: Vec<(String, Token)>,
+    takes: u64,
+}
+
+/// Takes the steps from an empty Redis on; says where the sides part.
+pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(), String> {
+    bench.redis::<()>(&["FLUSHALL"]).await;
+    rebuild(&bench.store).await;
+    let mut sides = Sides { bench, reference: Reference::new(bench.now_ms()), leases: Vec::new(), takes: 0 };
+    let mut reader = Reader::connect(bench).await;
+    for (number, step) in steps.iter().enumerate() {
+        let parted = |what: &str| format!("step {number}, {step:?}: {what}");
+        sides.take(step).await.map_err(|what| parted(&what))?;
+        let (is, should) = (reader.read().await, sides.reference.image());
+        if is != should {
+            return Err(parted(&format!("Redis holds\n{is:#?}\nand should hold\n{should:#?}")));
+        }
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result<(), String> {
+    if is == should { Ok(()) } else { Err(format!("the answer is {is:?} and should be {should:?}")) }
+}
+
+fn name(job: usize) -> (&'static str, String) {
+    let queue = BOTH[job / (JOBS / 2)];
+    (queue, format!("{}:{job}", &queue[..1]))
+}
+
+fn new_jobs(news: &[New]) -> Vec<NewJob> {
+    let new = |new: &New| {
+        let (queue, text) = name(new.job);
+        let payload = new.payload.map(serde_json::Value::from);
+        NewJob { queue, id: id(&text), delay: Duration::from_millis(new.delay), payload }
+    };
+    news.iter().map(new).collect()
+}
+
+fn wanted(news: &[New]) -> Vec<Wanted> {
+    let wanted = |new: &New| {
+        let (queue, id) = name(new.job);
+        let envelope = new.payload.map(|payload| format!(r#"{{"v":1,"payload":{payload}}}"#));
+        Wanted { queue, id, delay: new.delay, envelope }
+    };
+    news.iter().map(wanted).collect()
+}
+
+fn names(jobs: &[usize]) -> Vec<String> {
+    jobs.iter().map(|job| name(*job).1).collect()
+}
+
+impl Sides<'_> {
+    async fn take(&mut self, step: &Step) -> Result<(), String> {
+        let store = &self.bench.store;
+        let reference = &mut self.reference;
+        match step {
+            Step::Enqueue(news) => {
+                same(&store.enqueue(&new_jobs(news)).await.unwrap(), &reference.enqueue(&wanted(news)))
+            }
+            Step::Repair(news) => same(&store.repair(&new_jobs(news)).await.unwrap(), &reference.repair(&wanted(news))),
+            Step::Take { permits, mode, boot } => self.take_jobs(*permits, *mode, *boot).await,
+            Step::Settle(settles) => self.settle(settles).await,
+            Step::Extend(picks) => {
+                let (held, tokens) = self.held(picks);
+                same(&self.bench.store.extend(&held, LEASE).await.unwrap(), &self.reference.extend(&tokens))
+            }
+            Step::Release(picks) => {
+                let (held, tokens) = self.held(picks);
+                same(&self.bench.store.release(&held).await.unwrap(), &self.reference.release(&tokens))
+            }
+            Step::Cancel(job) => {
+                let job = name(*job).1;
+                same(&store.cancel(&id(&job), &BOTH).await.unwrap(), &reference.cancel(&job))
+            }
+            Step::Reschedule(job, delay) => {
+                let job = name(*job).1;
+                let answer = store.reschedule(&id(&job), &BOTH, Duration::from_millis(*delay)).await.unwrap();
+                same(&answer, &reference.reschedule(&job, *delay))
+            }
+            Step::Requeue(jobs, delay) => {
+                let jobs = names(jobs);
+                let answer = store.requeue(&jobs, &BOTH, Duration::from_millis(*delay)).await.unwrap();
+                same(&answer, &reference.requeue(&jobs, *delay))
+            }
+            Step::Discard(jobs) => {
+                let jobs = names(jobs);
+                same(&store.discard(&jobs, &BOTH).await.unwrap(), &reference.discard(&jobs))
+            }
+            Step::DiscardOlder { queue, age, limit } => {
+                let queue = BOTH[*queue];
+                let answer = store.discard_dead_older_than(queue, Duration::from_millis(*age), *limit).await.unwrap();
+                same(&answer, &reference.discard_older(queue, *age, *limit))
+            }
+            Step::ListDead { queue, age } => {
+                let filter = DeadFilter { older_than: Duration::from_millis(*age), ..DeadFilter::default() };
+                let page = store.dead(BOTH[*queue], &filter, None).await.unwrap();
+                let ids: Vec<String> = page.entries.into_iter().map(|entry| entry.id).collect();
+                same(&ids, &reference.dead(BOTH[*queue], *age))
+            }
+            Step::Pause(queue) => same(&store.pause(BOTH[*queue]).await.unwrap(), &reference.pause(BOTH[*queue])),
+            Step::Resume(queue) => same(&store.resume(BOTH[*queue]).await.unwrap(), &reference.resume(BOTH[*queue])),
+            Step::Advance(ms) => {
+                self.bench.advance(Duration::from_millis(*ms));
+                reference.now += ms;
+                Ok(())
+            }
+            Step::LoseScripts => {
+                self.bench.redis::<()>(&["SCRIPT", "FLUSH"]).await;
+                Ok(())
+            }
+            Step::Flush { rebuild: again } => {
+                self.bench.redis::<()>(&["FLUSHALL"]).await;
+                reference.flush();
+                if *again {
+                    rebuild(store).await;
+                    reference.epoch = true;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn take_jobs(&mut self, permits: [usize; 2], mode: TakeMode, boot: u8) -> Result<(), String> {
+        self.takes += 1;
+        let boot = format!("boot{boot}");
+        let token = Token::new(&boot, self.takes);
+        let queues = [(QUEUE, permits[0]), (OTHER, permits[1])];
+        let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
+        let answer = match self.bench.store.take(&request).await.unwrap() {
+            Taken::NoEpoch => None,
+            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, quiesce, .. } => {
+                same(&unreadable, &Vec::new())?;
+                let jobs = jobs.into_iter().map(|leased| leased.delivery);
+                let jobs = jobs.map(|job| TakenJob {
+                    id: job.id.to_string(),
+                    due: job.due_ms,
+                    failed: job.failed,
+                    lost: job.lost,
+                });
+                let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
+                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, quiesce })
+            }
+        };
+        let should = self.reference.take(&queues, mode, &boot, &token.to_string());
+        same(&answer, &should)?;
+        self.leases.extend(answer.into_iter().flat_map(|took| took.jobs).map(|job| (job.id, token.clone())));
+        Ok(())
+    }
+
+    async fn settle(&mut self, picked: &[(usize, End, Vec<New>)]) -> Result<(), String> {
+        let (mut settles, mut expected) = (Vec::new(), Vec::new());
+        for (pick, end, then) in picked {
+            let (held, tokens) = self.held(&[*pick]);
+            for (Held { queue, id, token }, (text, token_text)) in held.into_iter().zip(tokens) {
+                settles.push(Settle { queue, id, token, end: end.clone(), then: new_jobs(then) });
+                expected.push((text, token_text, end.clone(), wanted(then)));
+            }
+        }
+        let answer = self.bench.store.settle(&settles).await.unwrap();
+        let answer: Vec<_> = answer
+            .into_iter()
+            .map(|settled| match settled {
+                Settled::Refused => None,
+                Settled::Settled { dead_follow_ups } => Some(dead_follow_ups.iter().map(ToString::to_string).collect()),
+            })
+            .collect();
+        same(&answer, &self.reference.settle(&expected))
+    }
+
+    /// The picked ones of the latest leases, for both sides; nothing while there was no lease.
+    fn held(&self, picks: &[usize]) -> (Vec<Held>, Vec<(String, String)>) {
+        let latest = &self.leases[self.leases.len().saturating_sub(10)..];
+        let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));
+        let held = |(text, token): &(String, Token)| {
+            let queue = if text.starts_with(&QUEUE[..1]) { QUEUE } else { OTHER };
+            (Held { queue, id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
+        };
+        picked.map(held).unzip()
+    }
+}
+
+/// Reads all of Redis in one call.
+struct Reader {
+    connection: redis::aio::MultiplexedConnection,
+    script: redis::Script,
+}
+
+impl Reader {
+    async fn connect(bench: &Bench) -> Self {
+        let client = redis::Client::open(bench.redis.url()).unwrap();
+        let script = redis::Script::new(
+            "local all = {}
+             for _, key in ipairs(redis.call('KEYS', '*')) do
+               local kind = redis.call('TYPE', key).ok
+               local held = {}
+               if kind == 'zset' then held = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+               elseif kind == 'hash' then held = redis.call('HGETALL', key)
+               elseif kind == 'set' then
+                 for _, member in ipairs(redis.call('SMEMBERS', key)) do
+                   held[#held + 1] = member
+                   held[#held + 1] = ''
+                 end
+               end
+               if kind ~= 'string' then all[#all + 1] = { key, held } end
+             end
+             return all",
+        );
+        Self { connection: client.get_multiplexed_async_connection().await.unwrap(), script }
+    }
+
+    async fn read(&mut self) -> Image {
+        let all: Vec<(String, Vec<String>)> = self.script.invoke_async(&mut self.connection).await.unwrap();
+        let pairs = |held: Vec<String>| held.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        all.into_iter().map(|(key, held)| (key, pairs(held))).collect()
+    }
+}

@@ -1,0 +1,181 @@
+//! A failover under a running worker: a primary, a replica, three sentinels.
+
+use std::{
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use workers::{NewJob, RedisConfig, Runtime, Store, StoreError};
+
+use crate::{
+    runtime::{Worker, counting},
+    support::{QUEUE, Tick, eventually, free_port, millis, raw, rebuild},
+};
+
+/// A sentinel process; dropping it ends it.
+struct Sentinel {
+    process: Child,
+    port: u16,
+    _home: tempfile::TempDir,
+}
+
+impl Sentinel {
+    fn start(primary: &servers::Redis) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let config = home.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {} 2\n\
+             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 4000\n",
+            home.path().display(),
+            primary.port()
+        );
+        std::fs::write(&config, text).unwrap();
+        let process = Command::new("redis-server")
+            .arg(&config)
+            .arg("--sentinel")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { process, port, _home: home }
+    }
+
+    /// Whether it knows the replica and the two other sentinels, and so could fail over.
+    async fn is_ready(&self) -> bool {
+        let url = format!("redis://127.0.0.1:{}/", self.port);
+        let Ok(client) = redis::Client::open(url) else { return false };
+        let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return false };
+        let mut ask = redis::cmd("SENTINEL");
+        let answer =
+            ask.arg("MASTER").arg("main").query_async::<std::collections::HashMap<String, String>>(&mut connection);
+        let Ok(known) = answer.await else { return false };
+        known.get("num-slaves").is_some_and(|n| n == "1") && known.get("num-other-sentinels").is_some_and(|n| n == "2")
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Fleet {
+    primary: servers::Redis,
+    replica: servers::Redis,
+    sentinels: Vec<Sentinel>,
+}
+
+impl Fleet {
+    async fn start() -> Self {
+        let (primary, replica) = (servers::Redis::start().await.unwrap(), servers::Redis::start().await.unwrap());
+        raw::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
+        raw::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
+        eventually("replicating", async || {
+            raw::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
+        })
+        .await;
+        let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&primary)).collect();
+        for sentinel in &sentinels {
+            eventually("the sentinels know each other", || sentinel.is_ready()).await;
+        }
+        Self { primary, replica, sentinels }
+    }
+
+    fn url(&self) -> String {
+        let hosts: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+        format!("redis+sentinel://{}/main", hosts.join(","))
+    }
+}
+
+async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
+    let jobs: Vec<NewJob> = numbers.map(|n| NewJob::now(&Tick(n))).collect();
+    eventually("enqueued", async || store.enqueue(&jobs).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
+    let mut fleet = Fleet::start().await;
+    let store = Store::connect(&fleet.url()).await.unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
+    enqueue_ticks(&store, 0..200).await;
+    eventually("performed", async || count.load(Ordering::SeqCst) == 200).await;
+    // What the replica has seen is not lost.
+    store.enqueue(&[NewJob::after(&Tick(1_000), millis(2_500))]).await.unwrap();
+    eventually("replicated", async || {
+        raw::<Option<u64>>(&fleet.replica.url(), &["ZSCORE", "{dq:0}:due:timers", "tick:1000"]).await.is_some()
+    })
+    .await;
+
+    fleet.primary.kill().await;
+    enqueue_ticks(&store, 200..300).await;
+    eventually("all performed", async || count.load(Ordering::SeqCst) >= 301).await;
+
+    // The epoch came along, but names another process: what the reconciler takes for a restart, and rebuilds.
+    let epoch = store.epoch().await.unwrap().unwrap();
+    let run_id = store.run_id().await.unwrap();
+    assert_ne!(epoch.run_id, run_id);
+    rebuild(&store).await;
+    assert_eq!(store.epoch().await.unwrap().unwrap().run_id, run_id);
+
+    // The subscription moved along: an idle worker is woken at once.
+    let mut waits = Vec::new();
+    for n in 300..307 {
+        tokio::time::sleep(millis(50)).await;
+        let before = count.load(Ordering::SeqCst);
+        let begun = Instant::now();
+        enqueue_ticks(&store, n..n + 1).await;
+        while count.load(Ordering::SeqCst) == before {
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+        waits.push(begun.elapsed());
+    }
+    waits.sort();
+    assert!(waits[3] < millis(50), "{waits:?}");
+    worker.drain().await;
+}
+
+/// The old primary lives on as a replica, and no connection is cut: only a refused write tells.
+#[tokio::test]
+async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
+    let fleet = Fleet::start().await;
+    let store = Store::connect(&fleet.url()).await.unwrap();
+    rebuild(&store).await;
+    let sentinel = format!("redis://127.0.0.1:{}/", fleet.sentinels[0].port);
+    raw::<()>(&sentinel, &["SENTINEL", "FAILOVER", "main"]).await;
+    eventually("switched", async || {
+        raw::<Vec<String>>(&sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]).await[1]
+            == fleet.replica.port().to_string()
+    })
+    .await;
+    // The sentinels would do so too, in their own time.
+    raw::<()>(&fleet.primary.url(), &["REPLICAOF", "127.0.0.1", &fleet.replica.port().to_string()]).await;
+    enqueue_ticks(&store, 0..1).await;
+    let due: usize = raw(&fleet.replica.url(), &["ZCARD", "{dq:0}:due:timers"]).await;
+    assert_eq!(due, 1);
+}
+
+#[tokio::test]
+async fn a_replica_is_named_as_what_it_is() {
+    let fleet = (servers::Redis::start().await.unwrap(), servers::Redis::start().await.unwrap());
+    raw::<()>(&fleet.1.url(), &["REPLICAOF", "127.0.0.1", &fleet.0.port().to_string()]).await;
+    let store = Store::connect(&fleet.1.url()).await.unwrap();
+    let error = store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Replica { .. }) && error.is_transient(), "{error}");
+}
+
+#[tokio::test]
+async fn without_sentinels_the_error_names_them_and_what_to_check() {
+    let store = Store::with_config(RedisConfig::new("redis+sentinel://user:secret@127.0.0.1:1/main")).unwrap();
+    let error = store.ping().await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{text}");
+    assert!(text.contains("'main' of the sentinels 127.0.0.1:1") && !text.contains("secret"), "{text}");
+}
