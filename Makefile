@@ -1,4 +1,4 @@
-.PHONY: help setup build demo test lint check clean
+.PHONY: help setup build demo bench test lint check clean
 .DEFAULT_GOAL := help
 
 help: ## Show this help
@@ -12,6 +12,10 @@ build: ## Build target/release/dispatchq
 
 demo: setup build ## Replay a built-in sample of orders, print what happened, end
 	target/release/dispatchq replay --sample
+
+bench: setup build ## Measure the queue beside stock apalis-redis; the last line is one JSON object
+	cargo build --release -p bench-peers
+	@target/release/dispatchq bench queue --json --peer target/release/bench-peers
 
 test: setup ## Run every test, on private Redis and Postgres servers
 	cargo nextest run --workspace

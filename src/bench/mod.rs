@@ -1,0 +1,35 @@
+//! `dispatchq bench queue`: what the queue engine does on this machine, beside what it is meant to do.
+//!
+//! Redis is a private server with the settings of production (append-only file, fsynced every second), jobs are those of
+//! `jobs`, and workers are processes of this very binary that run the real `workers::Runtime` with a handler that does
+//! nothing. Every figure is the median of some rounds; docs/BENCHMARKS.md says what each one means.
+//!
+//! * [`options`]: the command line, and how much of everything there is.
+//! * `run`: the rounds, from first to last.
+//! * `throughput`, `lateness`, `pickup`, `herd`, `memory`, `idle`: one file per figure.
+//! * [`worker`]: the worker process that is measured. `child`: starts one and reads what it saw. `runs`: what it notes.
+//! * `stage`: the private Redis. `timers`: the jobs.
+//! * `peer`: another queue's program, which takes its turn in every round.
+//! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
+
+mod child;
+mod herd;
+mod idle;
+mod lateness;
+mod machine;
+mod memory;
+pub mod options;
+mod peer;
+mod pickup;
+mod progress;
+mod report;
+mod run;
+mod runs;
+mod spread;
+mod stage;
+mod throughput;
+mod timers;
+pub mod worker;
+
+pub use options::{QueueOptions, WorkerOptions};
+pub use run::run;

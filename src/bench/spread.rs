@@ -1,0 +1,69 @@
+//! Minimum, median and maximum of rounds; percentiles of samples. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure over some rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spread {
+    pub(super) min: f64,
+    pub(super) median: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    /// All zero when there was no round.
+    pub(super) fn of(rounds: impl IntoIterator<Item = f64>) -> Self {
+        let mut rounds: Vec<f64> = rounds.into_iter().collect();
+        rounds.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (rounds.first(), rounds.last()) else {
+            return Self { min: 0.0, median: 0.0, max: 0.0 };
+        };
+        let middle = rounds.len() / 2;
+        let median = if rounds.len().is_multiple_of(2) {
+            f64::midpoint(rounds[middle - 1], rounds[middle])
+        } else {
+            rounds[middle]
+        };
+        Self { min: *min, median, max: *max }
+    }
+}
+
+/// How long something took, over many samples, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Percentiles {
+    pub(super) p50: i64,
+    pub(super) p99: i64,
+    pub(super) max: i64,
+}
+
+impl Percentiles {
+    /// By nearest rank: each is a value that was seen. All zero without samples.
+    pub(super) fn of(mut samples: Vec<i64>) -> Self {
+        samples.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (samples.len() * percent).div_ceil(100);
+            samples.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        };
+        Self { p50: at(50), p99: at(99), max: at(100) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_stands_in_the_middle() {
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { min: 1.0, median: 2.0, max: 3.0 });
+        assert_eq!(Spread::of([4.0, 1.0]), Spread { min: 1.0, median: 2.5, max: 4.0 });
+        assert_eq!(Spread::of([]).median, 0.0);
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_seen() {
+        assert_eq!(Percentiles::of((1..=200).rev().collect()), Percentiles { p50: 100, p99: 198, max: 200 });
+        assert_eq!(Percentiles::of(vec![7]), Percentiles { p50: 7, p99: 7, max: 7 });
+        assert_eq!(Percentiles::of(vec![-3, 5, 1]), Percentiles { p50: 1, p99: 5, max: 5 });
+        assert_eq!(Percentiles::of(Vec::new()), Percentiles::default());
+    }
+}

@@ -1,0 +1,84 @@
+//! How many jobs one producer enqueues and one worker process performs in a second: first one, then the other, and then
+//! both at once.
+//!
+//! The producer makes one call after another, 500 jobs each. The worker starts when all jobs lie in the queue, due: take,
+//! decode, run the handler, settle. Its clock runs from its start until the last result is written. At once, the clock
+//! runs from the first call to the last result.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use super::{
+    child::Worker,
+    runs::{Observed, now_us},
+    stage::Stage,
+    timers::timers,
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Throughput {
+    pub(super) enqueue_per_s: f64,
+    pub(super) process_per_s: f64,
+    pub(super) through_per_s: f64,
+    pub(super) lost: u32,
+    pub(super) doubled: u32,
+    /// Processor time per job performed: what it takes whoever else is at work on the machine.
+    pub(super) worker_cpu_us: Option<f64>,
+    pub(super) redis_cpu_us: f64,
+}
+
+pub(super) async fn measure(jobs: u32) -> anyhow::Result<Throughput> {
+    let through = through(jobs).await?;
+    let stage = Stage::start().await?;
+    let timers = timers(jobs, Duration::ZERO);
+    let begun = Instant::now();
+    stage.store.enqueue(&timers).await?;
+    let enqueue_per_s = f64::from(jobs) / begun.elapsed().as_secs_f64();
+    drop(timers);
+    stage.quiet().await?;
+
+    let redis_cpu = redis_cpu(&stage).await?;
+    let observed = Worker::start(&stage.url(), jobs)?.observed(PATIENCE).await?;
+    let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
+    let process_per_s = f64::from(jobs) / micros(settled_us - observed.began_us).as_secs_f64();
+    let redis_cpu = self::redis_cpu(&stage).await? - redis_cpu;
+    #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
+    let worker_cpu_us = observed.cpu_ms.map(|ms| ms as f64 * 1e3 / f64::from(jobs));
+    Ok(Throughput {
+        enqueue_per_s,
+        process_per_s,
+        through_per_s: through.0,
+        lost: observed.lost + through.1.lost,
+        doubled: observed.doubled + through.1.doubled,
+        worker_cpu_us,
+        redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs),
+    })
+}
+
+/// Enqueued and performed at the same time, jobs per second.
+async fn through(jobs: u32) -> anyhow::Result<(f64, Observed)> {
+    let stage = Stage::start().await?;
+    let worker = Worker::start(&stage.url(), jobs)?;
+    stage.workers(1).await?;
+    let timers = timers(jobs, Duration::ZERO);
+    let begun_us = now_us();
+    stage.store.enqueue(&timers).await?;
+    let observed = worker.observed(PATIENCE).await?;
+    let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
+    Ok((f64::from(jobs) / micros(settled_us - begun_us).as_secs_f64(), observed))
+}
+
+/// Seconds of processor time that Redis has used.
+async fn redis_cpu(stage: &Stage) -> anyhow::Result<f64> {
+    let info = stage.info("cpu").await?;
+    let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
+    Ok(seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default())
+}
+
+/// A span of time between two moments; zero if they stand the wrong way round.
+pub(super) fn micros(us: i64) -> Duration {
+    Duration::from_micros(u64::try_from(us).unwrap_or_default())
+}
