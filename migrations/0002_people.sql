@@ -40,8 +40,10 @@ CREATE TABLE idempotency_keys (
     request_hash bytea NOT NULL,
     status       smallint,
     body         jsonb,
+    work_id      uuid NOT NULL,
     created_at   timestamptz(3) NOT NULL DEFAULT dispatchq_now(),
     PRIMARY KEY (api_key_id, key)
 );
 COMMENT ON COLUMN idempotency_keys.status IS 'HTTP status of the stored answer; null while the first request still runs';
+COMMENT ON COLUMN idempotency_keys.work_id IS 'what the work is done under, also when it is done again after a crash';
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);

@@ -83,6 +83,7 @@ pub const INVARIANTS: [Invariant; 12] = [
                 WHERE attempt_no IS DISTINCT FROM n
                 UNION ALL
                 SELECT e.order_id, 'attempt ' || e.attempt_no || ' made no offer' FROM audit_events e
+                JOIN audit_orders o USING (order_id)  -- the history outlives its order
                 WHERE e.reason = 'ATTEMPT_STARTED'
                   AND NOT EXISTS (SELECT 1 FROM audit_offers f
                                   WHERE f.order_id = e.order_id AND f.attempt_no = e.attempt_no)",
@@ -127,9 +128,11 @@ pub const INVARIANTS: [Invariant; 12] = [
     },
     Invariant {
         name: "refund_alert_for_each_paid_cancel",
-        meaning: "a paid system cancel has exactly one refund alert per channel",
+        meaning: "a paid order that was cancelled has exactly one refund alert per channel",
         query: "SELECT o.order_id, 'no refund alert' FROM audit_orders o
-                WHERE o.status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT')
+                WHERE (o.status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
+                       OR (o.payment_status IN ('PAID', 'SETTLEMENT')
+                           AND o.status IN ('CANCELLED_BY_SYSTEM', 'CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')))
                   AND NOT EXISTS (SELECT 1 FROM audit_notifications n
                                   WHERE n.order_id = o.order_id AND n.kind = 'MANUAL_REFUND_REQUIRED')
                 UNION ALL

@@ -1,12 +1,13 @@
-//! JSON bodies, checked at the edge; what is wrong with them is answered in our own form.
+//! Bodies and paths, checked at the edge; what is wrong with them is answered in our own form.
 
 use axum::{
     Json,
     body::Bytes,
-    extract::{FromRequest, Request, rejection::BytesRejection},
-    http::StatusCode,
+    extract::{FromRequest, FromRequestParts, Path, Request, rejection::BytesRejection},
+    http::{StatusCode, request::Parts},
     response::IntoResponse,
 };
+use jobs::OrderId;
 use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
@@ -44,5 +45,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let Json(value) = Json::from_bytes(text)?;
         Ok(Self { bytes, value })
+    }
+}
+
+/// The order a path names.
+#[derive(Debug)]
+pub struct OrderPath(pub OrderId);
+
+impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+        Ok(Self(text.parse()?))
     }
 }

@@ -1,8 +1,8 @@
 //! A repeated request has the effect and the answer of the first.
 //!
 //! The key is claimed in Postgres before the work and keeps the answer after it, for 24 h, by caller. If the process
-//! dies in between, the claim lapses after a minute and a repeated request does the work again; the work itself is made
-//! so that this changes nothing (the order's id follows from the key). Only successes are kept: a refused request may
+//! dies in between, the claim lapses after a minute and a repeated request does the work again, under the same work id,
+//! so that this changes nothing (the order's id follows from the work id). Only successes are kept: a refused request may
 //! be corrected and sent again under a new key, or under the same if nothing else changed.
 
 use axum::{
@@ -13,6 +13,7 @@ use axum::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::{PgPool, Row};
+use uuid::Uuid;
 
 use super::{auth::Caller, error::ApiError};
 
@@ -34,6 +35,20 @@ pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     Ok(Some(key.to_owned()))
 }
 
+/// What the work is to know of its request.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// The same again when a request is repeated whose process died; otherwise new.
+    pub id: Uuid,
+    /// The same request came before and its process died: the work may have been done.
+    pub resumed: bool,
+}
+
+enum Claim {
+    Mine(Work),
+    Answered(Answer),
+}
+
 /// Does `work` unless this caller had it done before under the same key.
 ///
 /// `request` is what makes two requests the same: what is asked, of what, with which body.
@@ -42,16 +57,19 @@ pub async fn once(
     caller: &Caller,
     key: Option<&str>,
     request: &[&[u8]],
-    work: impl Future<Output = Result<Answer, ApiError>>,
+    work: impl AsyncFnOnce(Work) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     let Some(key) = key else {
-        let (status, body) = work.await?;
+        let (status, body) = work(Work { id: Uuid::now_v7(), resumed: false }).await?;
         return Ok((status, Json(body)).into_response());
     };
-    if let Some((status, body)) = claim(db, caller, key, request).await? {
-        return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
-    }
-    match work.await {
+    let claimed = match claim(db, caller, key, request).await? {
+        Claim::Mine(claimed) => claimed,
+        Claim::Answered((status, body)) => {
+            return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
+        }
+    };
+    match work(claimed).await {
         Ok((status, body)) => {
             finish(db, caller, key, status, &body).await?;
             Ok((status, Json(body)).into_response())
@@ -64,24 +82,29 @@ pub async fn once(
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Option<Answer>, ApiError> {
+async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claim, ApiError> {
     let hash = hash(request);
-    let claimed = sqlx::query(
+    let new_id = Uuid::now_v7();
+    let claimed: Option<Uuid> = sqlx::query_scalar(
         "-- claim idempotency key
-         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash) VALUES ($1, $2, $3)
+         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id) VALUES ($1, $2, $3, $4)
          ON CONFLICT (api_key_id, key) DO UPDATE
-             SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL
+             SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL,
+                 work_id = CASE WHEN k.created_at < dispatchq_now() - interval '24 hours' THEN excluded.work_id
+                                ELSE k.work_id END
              WHERE k.created_at < dispatchq_now() - interval '24 hours'
                 OR (k.status IS NULL AND k.request_hash = excluded.request_hash
-                    AND k.created_at < dispatchq_now() - interval '1 minute')",
+                    AND k.created_at < dispatchq_now() - interval '1 minute')
+         RETURNING work_id",
     )
     .bind(caller.0.id)
     .bind(key)
     .bind(&hash)
-    .execute(db)
+    .bind(new_id)
+    .fetch_optional(db)
     .await?;
-    if claimed.rows_affected() == 1 {
-        return Ok(None);
+    if let Some(id) = claimed {
+        return Ok(Claim::Mine(Work { id, resumed: id != new_id }));
     }
     let earlier = sqlx::query(
         "-- earlier answer
@@ -99,7 +122,7 @@ async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Re
     let status = status.ok_or(ApiError::IdempotencyRunning)?;
     let body: Option<Value> = earlier.try_get("body")?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-    Ok(Some((status, body.unwrap_or_default())))
+    Ok(Claim::Answered((status, body.unwrap_or_default())))
 }
 
 async fn finish(db: &PgPool, caller: &Caller, key: &str, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {

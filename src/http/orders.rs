@@ -2,7 +2,7 @@
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::Response,
     routing::{get, post},
@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 use super::{
     auth::Caller,
-    body::{Body, RawBody},
+    body::{Body, OrderPath, RawBody},
     error::ApiError,
-    idempotency::{self, Answer},
+    idempotency::{self, Answer, Work},
     view::OrderView,
 };
 use crate::{
@@ -54,15 +54,17 @@ async fn create_order(
 ) -> Result<Response, ApiError> {
     caller.must_be(&[Role::Producer])?;
     let key = idempotency::key(&headers)?;
-    let (id, is_ours) = match (&new.order_id, &key) {
-        (Some(id), _) => (id.clone(), false),
-        (None, Some(key)) => (NewOrder::id_for_key(caller.0.id, key), true),
-        (None, None) => (NewOrder::random_id(), true),
-    };
-    let work = async {
-        let snapshot = match create::create(&app, id.clone(), &new, &caller.actor()).await {
-            // The id follows from the key: it is the same order, made by a request whose answer got lost.
-            Err(CreateError::Exists(id)) if is_ours => load(&app, &id).await?,
+    let work = async |work: Work| {
+        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
+        let snapshot = match create::create(&app, id, &new, &caller.actor()).await {
+            // It is the same order, made by a request whose answer got lost.
+            Err(CreateError::Exists(id)) if work.resumed => {
+                let made = load(&app, &id).await?;
+                if !new.made(&made.order) {
+                    return Err(CreateError::Exists(id).into());
+                }
+                made
+            }
             other => other?,
         };
         Ok((StatusCode::CREATED, json(&snapshot)))
@@ -70,14 +72,18 @@ async fn create_order(
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
 }
 
-async fn get_order(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let snapshot = load(&app, &order_id(&id)?).await?;
+async fn get_order(State(app): State<App>, caller: Caller, OrderPath(id): OrderPath) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &id).await?;
     may_read(&caller, &snapshot)?;
     Ok(Json(json(&snapshot)))
 }
 
-async fn get_timeline(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let snapshot = load(&app, &order_id(&id)?).await?;
+async fn get_timeline(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &id).await?;
     may_read(&caller, &snapshot)?;
     let events = query::timeline(&app.db, &snapshot.order.id).await?;
     Ok(Json(json!({ "order_id": snapshot.order.id, "events": events })))
@@ -92,15 +98,14 @@ struct CancelRequest {
 async fn cancel(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    OrderPath(id): OrderPath,
     headers: HeaderMap,
     RawBody { bytes, value }: RawBody<CancelRequest>,
 ) -> Result<Response, ApiError> {
     caller.must_be(&[Role::Producer, Role::Dispatcher, Role::Support])?;
-    let id = order_id(&id)?;
     let reason = text("reason", value.reason)?;
     let key = idempotency::key(&headers)?;
-    let work = async {
+    let work = async |_| {
         let actor = caller.actor();
         change(&app, &id, |s| actions::cancel(s, &actor, reason.clone())).await
     };
@@ -119,22 +124,22 @@ struct OfferAnswer {
 async fn accept(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    OrderPath(id): OrderPath,
     Body(answer): Body<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
-    respond(change(&app, &order_id(&id)?, |s| actions::accept(s, &driver, answer.offer_id)).await)
+    respond(change(&app, &id, |s| actions::accept(s, &driver, answer.offer_id)).await)
 }
 
 async fn decline(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    OrderPath(id): OrderPath,
     Body(answer): Body<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
     let reason = text("reason", answer.reason)?;
-    respond(change(&app, &order_id(&id)?, |s| actions::decline(s, &driver, answer.offer_id, reason.clone())).await)
+    respond(change(&app, &id, |s| actions::decline(s, &driver, answer.offer_id, reason.clone())).await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,21 +152,21 @@ struct DriverStep {
 async fn pickup(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &order_id(&id)?, |s| actions::pickup(s, &driver)).await)
+    respond(change(&app, &id, |s| actions::pickup(s, &driver)).await)
 }
 
 async fn complete(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &order_id(&id)?, |s| actions::complete(s, &driver)).await)
+    respond(change(&app, &id, |s| actions::complete(s, &driver)).await)
 }
 
 async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Answer, ApiError> {
@@ -184,10 +189,6 @@ fn may_read(caller: &Caller, snapshot: &Snapshot) -> Result<(), ApiError> {
         Some(_) => Err(ApiError::NoSuchOrder),
         None => caller.must_be(&READERS),
     }
-}
-
-fn order_id(text: &str) -> Result<OrderId, ApiError> {
-    Ok(text.parse()?)
 }
 
 /// Free text as people write it, bounded.

@@ -10,12 +10,32 @@ use super::{
 use crate::app::App;
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
-pub async fn act(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
+pub async fn act(
+    app: &App,
+    id: &OrderId,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    let mut was_held = false;
+    let decide = |s: &Snapshot| {
+        was_held = s.order.held_for_review;
+        decide(s)
+    };
     let changed = store::change(&app.db, &app.config.notifications, id, decide).await?;
     if let Changed::Yes(after) = &changed {
+        if was_held && !after.order.held_for_review {
+            revive(app, after).await;
+        }
         enqueue(app, after).await;
     }
     Ok(changed)
+}
+
+/// A person has decided that a held order goes on: a timer that is dead must not hold it again.
+async fn revive(app: &App, snapshot: &Snapshot) {
+    let ids: Vec<_> = timers::derived_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
+    if let Err(error) = app.store.discard(&ids, &jobs::queues::ALL).await {
+        tracing::warn!(order.id = %snapshot.order.id, %error, "The dead timers of an order could not be removed.");
+    }
 }
 
 /// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the reconciler

@@ -14,7 +14,11 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
     };
     match offer.state {
         OfferState::Offered if s.order.status == Status::Dispatching => {}
-        OfferState::Accepted => return Decision::Unchanged,
+        // Taken before, and still this driver's (or done); an order that was cancelled since is nobody's.
+        OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == Status::Completed => {
+            return Decision::Unchanged;
+        }
+        OfferState::Accepted => return Decision::Refuse(refusal(s, "DISPATCHING")),
         _ => return Decision::Refuse(why_gone(s, offer)),
     }
     if s.now >= offer.expires_at || s.order.is_past_lifetime(s.now) {
@@ -86,7 +90,13 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
         Status::Compensating if s.order.held_for_review && actor.starts_with("operator:") => {
             let mut change = Change::of(s, actor);
             change.release_hold();
-            change.enter(Status::CancelledBySystem, Reason::ReleasedByHand, why);
+            if change.order.payment_status.is_paid() {
+                change.enter(Status::CancelledBySystemAfterPayment, Reason::ReleasedByHand, why);
+                let refund = messages::refund_required(&change.order, "ended by hand", s.now);
+                change.tell(refund);
+            } else {
+                change.enter(Status::CancelledBySystem, Reason::ReleasedByHand, why);
+            }
             return change.into();
         }
         Status::PendingJobId

@@ -7,7 +7,7 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{PaymentStatus, Snapshot, act::enqueue, store};
+use super::{Order, PaymentStatus, Snapshot, act::enqueue, store};
 use crate::app::App;
 
 /// A place on earth, as the requirement documents write it.
@@ -53,12 +53,20 @@ pub enum CreateError {
 impl NewOrder {
     /// An id nobody else has.
     pub fn random_id() -> OrderId {
-        id_of(Uuid::now_v7())
+        Self::id_of(Uuid::now_v7())
     }
 
-    /// The id that this key of this caller always leads to, so that a repeated request cannot make a second order.
-    pub fn id_for_key(caller: Uuid, idempotency_key: &str) -> OrderId {
-        id_of(Uuid::new_v5(&caller, idempotency_key.as_bytes()))
+    /// The id that this work always leads to, so that work done again cannot make a second order.
+    pub fn id_of(work: Uuid) -> OrderId {
+        format!("ORD-{}", work.simple()).parse().expect("a UUID fits into an order id")
+    }
+
+    /// Did this request make that order?
+    pub fn made(&self, order: &Order) -> bool {
+        self.service_type == order.service_type
+            && (self.pickup.latitude, self.pickup.longitude) == (order.pickup_lat, order.pickup_lng)
+            && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
+            && (&self.area_id, &self.customer_id) == (&order.area_id, &order.customer_id)
     }
 
     fn validate(&self, app: &App) -> Result<(), CreateError> {
@@ -87,10 +95,6 @@ impl NewOrder {
         }
         Ok(())
     }
-}
-
-fn id_of(uuid: Uuid) -> OrderId {
-    format!("ORD-{}", uuid.simple()).parse().expect("a UUID fits into an order id")
 }
 
 /// Creates the order under `id` and enqueues its timers.

@@ -1,0 +1,107 @@
+//! What the command line prints.
+
+use clap::CommandFactory;
+use dispatchq::cli::Cli;
+use serde_json::Value;
+
+use crate::support::{Fleet, run_binary};
+
+/// The help of a command and of all commands below it.
+fn help(command: &clap::Command, path: &[&str]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let args: Vec<_> = path.iter().copied().chain(["--help"]).collect();
+    let printed = run_binary(dir.path(), &args, &[]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{path:?}");
+    let mut text = format!("$ dispatchq {}\n{}", args.join(" "), printed.stdout);
+    for below in command.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name() != "help") {
+        let path: Vec<_> = path.iter().copied().chain([below.get_name()]).collect();
+        text += &format!("\n{}", help(below, &path));
+    }
+    text
+}
+
+/// After a wanted change: `INSTA_UPDATE=always cargo test --test it help`, and look at the difference.
+#[test]
+fn help_is_as_it_was() {
+    let cli = Cli::command();
+    let dir = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!("help", run_binary(dir.path(), &["--help"], &[]).stdout);
+    for command in cli.get_subcommands().filter(|c| c.get_name() != "help") {
+        let name = command.get_name();
+        insta::assert_snapshot!(format!("help_{name}"), help(command, &[name]));
+    }
+}
+
+/// A command that must succeed and print one JSON value and nothing else.
+fn json(fleet: &Fleet, args: &[&str]) -> Value {
+    let printed = fleet.run(args);
+    assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+    serde_json::from_str(&printed.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", printed.stdout))
+}
+
+#[tokio::test]
+async fn every_read_command_speaks_json() {
+    let fleet = Fleet::start().await;
+    let lines = "{\"id\": \"D-1\", \"service_types\": [\"RIDE\"], \"latitude\": -6.2, \"longitude\": 106.8}\n";
+    std::fs::write(fleet.dir().join("drivers.jsonl"), lines).unwrap();
+    assert_eq!(fleet.run(&["driver", "import", "drivers.jsonl"]).stdout, "1 drivers imported.\n");
+    std::fs::write(fleet.dir().join("users.jsonl"), "{\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\"}")
+        .unwrap();
+    assert_eq!(fleet.run(&["user", "import", "users.jsonl"]).stdout, "1 users imported.\n");
+
+    let put_back = json(&fleet, &["reconcile", "run", "--json"]);
+    assert_eq!(put_back["rebuild"], true);
+    let key = json(&fleet, &["apikey", "create", "shop", "--role", "producer", "--json"]);
+    assert!(key["key"].as_str().unwrap().starts_with("dq_"));
+    let create =
+        ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8", "--json"];
+    assert_eq!(json(&fleet, &create)["status"], "DISPATCHING");
+
+    assert_eq!(json(&fleet, &["order", "show", "ORD-1", "--json"])["order_id"], "ORD-1");
+    assert_eq!(json(&fleet, &["order", "list", "--open", "--json"])[0]["id"], "ORD-1");
+    assert_eq!(json(&fleet, &["order", "timeline", "ORD-1", "--json"])[0]["reason"], "ORDER_CREATED");
+    assert_eq!(json(&fleet, &["apikey", "list", "--json"])[0]["name"], "shop");
+    assert_eq!(json(&fleet, &["driver", "list", "--json"])[0]["id"], "D-1");
+    assert_eq!(json(&fleet, &["user", "list", "--json"])[0]["role"], "dispatcher");
+    assert_eq!(json(&fleet, &["queue", "list", "--json"]).as_array().unwrap().len(), jobs::queues::ALL.len());
+    assert_eq!(json(&fleet, &["job", "list", "dispatch-queue", "--json"])[0]["id"], "dispatch:ORD-1:1");
+    assert_eq!(json(&fleet, &["job", "show", "lifetime:ORD-1", "--json"])["state"], "due");
+    assert_eq!(json(&fleet, &["check", "history", "--json"])["violations"], Value::Array(Vec::new()));
+    assert_eq!(json(&fleet, &["reconcile", "run", "--dry-run", "--json"])["missing"], Value::Array(Vec::new()));
+    assert_eq!(json(&fleet, &["queue", "stats", "--json"])["lateness"]["count"], 0);
+    assert_eq!(json(&fleet, &["worker", "list", "--json"]), Value::Array(Vec::new()));
+    assert_eq!(json(&fleet, &["cleanup", "run", "--dry-run", "--json"])["orders"], 0);
+    assert_eq!(json(&fleet, &["config", "show", "--json"])["dispatch"]["attempt"], "400ms");
+    let findings = json(&fleet, &["doctor", "--json"]);
+    assert!(findings.as_array().unwrap().iter().all(|f| f["verdict"] != "fail"), "{findings}");
+
+    assert_eq!(fleet.run(&["order", "assign", "ORD-1", "--driver", "D-1"]).stdout, "ORD-1 is now DRIVER_ASSIGNED.\n");
+    assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).stdout, "ORD-1 is now CANCELLED_BY_USER.\n");
+    assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).stdout, "ORD-1 is CANCELLED_BY_USER already.\n");
+    assert_eq!(fleet.run(&["order", "redispatch", "ORD-1"]).code, Some(1));
+    assert_eq!(fleet.run(&["check", "history"]).code, Some(0));
+}
+
+#[tokio::test]
+async fn secrets_are_not_printed() {
+    let fleet = Fleet::start().await;
+    let settings = [
+        ("DISPATCHQ_REDIS__URL", "redis://:hunter2@127.0.0.1:1"),
+        ("DISPATCHQ_DATABASE__URL", "postgres://u:hunter2@h/d"),
+    ];
+    for args in [&["config", "show"][..], &["config", "show", "--json"], &["doctor"], &["work"]] {
+        let printed = run_binary(fleet.dir(), args, &settings);
+        assert!(!format!("{printed:?}").contains("hunter2"), "{args:?}: {printed:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_history_ends_the_check_with_1() {
+    let fleet = Fleet::start().await;
+    fleet.run(&["reconcile", "run"]);
+    fleet.run(&["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "0", "--lng", "0"]);
+    sqlx::query("DELETE FROM order_events").execute(&fleet.app.db).await.unwrap();
+    let printed = fleet.run(&["check", "history"]);
+    assert_eq!(printed.code, Some(1));
+    assert!(printed.stdout.contains("VIOLATION  unbroken_chain: ORD-1"), "{printed:?}");
+}

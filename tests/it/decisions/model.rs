@@ -1,0 +1,274 @@
+//! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta};
+use dispatchq::{
+    compensation,
+    dispatch::{
+        decide,
+        policy::{DispatchPolicy, Exhausted},
+    },
+    notifications::messages::MANUAL_REFUND_REQUIRED,
+    orders::{
+        Change, Decision, Offer, OfferState, Order, Reason, Snapshot, Status, actions, change::Event, state, timers,
+    },
+};
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// The timer of this number fires, due or not.
+    Fire(usize),
+    /// Time goes on to the next timer, and it fires.
+    FireNext,
+    /// Seconds.
+    Advance(i64),
+    /// Whoever got this offer, live or not.
+    Accept(u8),
+    Decline(u8),
+    PickUp,
+    Complete,
+    /// By staff, or by the customer.
+    Cancel(bool),
+    Assign(u8),
+    Redispatch,
+    /// A timer was found dead.
+    Hold,
+    /// Is this driver free for other orders' sake?
+    Free(u8, bool),
+}
+
+pub(super) struct Model {
+    s: Snapshot,
+    policy: DispatchPolicy,
+    free: [bool; 4],
+    history: Vec<Event>,
+    refund_alerts: usize,
+}
+
+impl Model {
+    pub(super) fn new(alert: bool, keeps_lifetime: bool, payment: &str) -> Self {
+        let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
+        let order = Order {
+            id: "ORD-1".parse().unwrap(),
+            service_type: "RIDE".to_owned(),
+            area_id: None,
+            customer_id: None,
+            pickup_lat: 0.0,
+            pickup_lng: 0.0,
+            amount_minor: None,
+            currency: None,
+            payment_status: payment.to_owned().try_into().unwrap(),
+            status: Status::Dispatching,
+            driver_id: None,
+            attempt_no: 0,
+            round: 1,
+            attempt_deadline: None,
+            next_attempt_at: Some(now),
+            lifetime_deadline: now + TimeDelta::seconds(1800),
+            lifetime_waived: false,
+            held_for_review: false,
+            held_reason: None,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+        };
+        let policy = DispatchPolicy {
+            attempt: Duration::from_secs(120),
+            retry: vec![Duration::from_secs(15), Duration::from_secs(30)],
+            lifetime: Duration::from_secs(1800),
+            radius_m: 5_000.0,
+            candidates: 50,
+            exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },
+            pending_keeps_lifetime: keeps_lifetime,
+        };
+        let s = Snapshot { order, offers: Vec::new(), messages: Vec::new(), now };
+        Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
+    }
+
+    pub(super) fn take(&mut self, step: Step) {
+        let s = &self.s;
+        let offer = |n: u8| s.offers.get(usize::from(n) % s.offers.len().max(1));
+        let driver = s.order.driver_id.clone().unwrap_or_default();
+        let decision = match step {
+            Step::Fire(n) => return self.fire(n),
+            Step::FireNext => return self.fire_next(),
+            Step::Advance(secs) => {
+                self.s.now += TimeDelta::seconds(secs);
+                return;
+            }
+            Step::Free(n, free) => {
+                self.free[usize::from(n)] = free;
+                return;
+            }
+            Step::Accept(n) => offer(n).map(|o| actions::accept(s, &o.driver_id, o.id)),
+            Step::Decline(n) => offer(n).map(|o| actions::decline(s, &o.driver_id, o.id, None)),
+            Step::PickUp => Some(actions::pickup(s, &driver)),
+            Step::Complete => Some(actions::complete(s, &driver)),
+            Step::Cancel(staff) => Some(actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None)),
+            Step::Assign(n) => Some(actions::assign(s, "operator:x", &format!("D{n}"))),
+            Step::Redispatch => Some(actions::redispatch(s, "operator:x")),
+            Step::Hold => {
+                let has_timers = !timers::timers(&s.order, s.now).is_empty();
+                has_timers.then(|| {
+                    let mut change = Change::of(s, "reconciler");
+                    change.hold(s, "a timer is dead");
+                    change.into()
+                })
+            }
+        };
+        if let Some(Decision::Change(change)) = decision {
+            self.apply(*change);
+        }
+    }
+
+    /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
+    fn fire(&mut self, n: usize) {
+        let s = &self.s;
+        let derived = timers::derived(s);
+        let Some(timer) = derived.get(n) else { return };
+        let change = if s.order.is_past_lifetime(s.now) {
+            decide::lifetime(s)
+        } else if !timer.is_due(s.now) {
+            return;
+        } else {
+            match timer.id().kind() {
+                "dispatch" => decide::start(s, self.ranked(), &self.policy),
+                "timeout" => decide::timeout(s, self.ranked(), &self.policy),
+                "lifetime" => decide::lifetime(s),
+                _ => compensation::decide::compensate(s),
+            }
+        };
+        self.apply(change);
+    }
+
+    fn fire_next(&mut self) {
+        let derived = timers::derived(&self.s);
+        let Some((n, timer)) = derived.iter().enumerate().min_by_key(|(_, timer)| timer.due) else { return };
+        self.s.now = self.s.now.max(timer.due);
+        self.fire(n);
+    }
+
+    /// As `dispatch::candidates` does it: free, not asked in this round, and never declined.
+    fn ranked(&self) -> Vec<(String, f64)> {
+        let asked = |driver: &str| {
+            let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
+            self.s.offers.iter().filter(declined).any(|o| o.driver_id == driver)
+        };
+        let drivers = (0..4).filter(|n| self.free[*n]).map(|n| format!("D{n}"));
+        drivers.filter(|driver| !asked(driver)).map(|driver| (driver, 100.0)).collect()
+    }
+
+    /// As `orders::store` does it.
+    fn apply(&mut self, change: Change) {
+        assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
+        let mut at = self.s.order.status;
+        for event in &change.events {
+            assert_eq!(event.from, at, "the chain of states is unbroken");
+            assert!(state::allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
+            at = event.to;
+        }
+        assert_eq!(at, change.order.status, "the last event leads to the row's state");
+        assert!(!change.events.is_empty(), "a change says why");
+        for (offer, to) in &change.offers {
+            let known = self.s.offers.iter_mut().find(|o| o.id == offer.id).unwrap();
+            assert_eq!(known.state, OfferState::Offered, "an offer ends once, not as {to:?}");
+            known.state = *to;
+        }
+        if let Some(new) = &change.new_offer {
+            let driver_id = new.ranked[0].0.clone();
+            let (attempt_no, round) = (change.order.attempt_no, change.order.round);
+            let state = OfferState::Offered;
+            let offer = Offer {
+                id: new.id,
+                attempt_no,
+                round,
+                driver_id,
+                state,
+                offered_at: change.at,
+                expires_at: new.expires_at,
+            };
+            self.s.offers.push(offer);
+        }
+        self.refund_alerts += change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED).count();
+        self.history.extend(change.events);
+        self.s.order = change.order;
+        self.s.order.version += 1;
+        self.s.order.updated_at = self.s.now;
+    }
+
+    /// What must hold at every moment.
+    pub(super) fn check(&self) {
+        let (o, now) = (&self.s.order, self.s.now);
+        // The CHECKs of the table.
+        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == Status::Completed));
+        assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
+        assert_eq!(o.held_for_review, o.held_reason.is_some());
+        assert_eq!(o.closed_at.is_some(), o.status.is_closed());
+
+        let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
+        assert!(live.len() <= 1, "{live:?}");
+        if let Some(offer) = live.first() {
+            assert_eq!((o.status, o.held_for_review, o.attempt_no), (Status::Dispatching, false, offer.attempt_no));
+            assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offer");
+            assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
+        }
+        assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
+        self.check_attempts();
+
+        let timers = timers::timers(o, now);
+        if o.status.is_closed() || o.held_for_review || o.status.occupies_driver() {
+            assert_eq!(timers, [], "nothing moves it on");
+        } else {
+            assert!(!timers.is_empty() || o.lifetime_waived, "something must move it on: {o:?}");
+        }
+        if o.status == Status::Dispatching && !o.held_for_review {
+            assert!(o.attempt_deadline.is_some() || o.next_attempt_at.is_some(), "the search goes on: {o:?}");
+        }
+        let cancelled = matches!(o.status, Status::CancelledByUser | Status::CancelledBySystemAfterPayment);
+        let owed = usize::from(cancelled && o.payment_status.is_paid());
+        assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
+        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, and nobody knows");
+    }
+
+    /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
+    fn check_attempts(&self) {
+        let (mut started, mut running) = (0, false);
+        for event in &self.history {
+            if event.reason == Reason::AttemptStarted {
+                assert!(!running, "attempt {started} had no end: {:?}", self.history);
+                started += 1;
+                assert_eq!(event.attempt_no, Some(started));
+                running = true;
+            } else if event.reason.ends_attempt() {
+                assert!(running, "attempt {started} ended twice: {:?}", self.history);
+                assert_eq!(event.attempt_no, Some(started));
+                running = false;
+            }
+        }
+        assert_eq!(self.s.order.attempt_no, started);
+        assert!(!running || self.s.live_offer().is_some(), "only a live offer keeps an attempt running");
+    }
+
+    /// Until no timer is left.
+    pub(super) fn let_time_pass(&mut self) {
+        for _ in 0..500 {
+            if timers::timers(&self.s.order, self.s.now).is_empty() {
+                return;
+            }
+            self.fire_next();
+            self.check();
+        }
+    }
+
+    /// Nothing happens any more: the order has ended, or it is somebody's.
+    pub(super) fn check_at_rest(&self) {
+        let o = &self.s.order;
+        assert_eq!(timers::timers(o, self.s.now + TimeDelta::days(1)), []);
+        let waits_for_a_person = o.held_for_review || (o.status == Status::Pending && o.lifetime_waived);
+        assert!(o.status.is_closed() || o.status.occupies_driver() || waits_for_a_person, "{o:?}");
+        let lifetime_end = |e: &&Event| e.reason == Reason::LifetimeTimeout;
+        assert!(self.history.iter().filter(lifetime_end).count() <= 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! Who may do what, and which requests are understood.
+
+use dispatchq::people::api_keys::{self, Role};
+use reqwest::Method;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::ride;
+use crate::support::{Api, TestApp};
+
+#[tokio::test]
+async fn a_request_needs_a_living_key() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let (row, revoked) = api_keys::create(&t.app.db, "old", Role::Admin, None).await.unwrap();
+    assert_eq!(api.post("/api/v1/orders", &revoked, ride()).await.status, 201);
+    assert!(api_keys::revoke(&t.app.db, row.id).await.unwrap());
+    for key in ["", "dq_unknown", revoked.as_str()] {
+        let answer = api.post("/api/v1/orders", key, ride()).await;
+        assert_eq!(answer.error(), (401, "UNAUTHENTICATED"), "key '{key}'");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM orders").await, 1);
+}
+
+#[tokio::test]
+async fn a_role_may_do_its_own_work_only() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.order("ORD-1").await;
+    let driver = t.driver_key("D1").await;
+    let offer = json!({ "driver_id": "D1", "offer_id": Uuid::nil() });
+    for (role, creates, cancels, answers, reads) in [
+        (Role::Producer, 201, 200, 403, 200),
+        (Role::Dispatcher, 403, 200, 403, 200),
+        (Role::Support, 403, 200, 403, 200),
+        (Role::Operator, 403, 403, 403, 200),
+        (Role::Admin, 201, 200, 404, 200),
+    ] {
+        let key = t.key(role).await;
+        assert_eq!(api.post("/api/v1/orders", &key, ride()).await.status, creates, "{role:?} creates");
+        assert_eq!(api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await.status, cancels, "{role:?} cancels");
+        assert_eq!(
+            api.post("/api/v1/orders/ORD-1/accept", &key, offer.clone()).await.status,
+            answers,
+            "{role:?} accepts"
+        );
+        assert_eq!(api.get("/api/v1/orders/ORD-1", &key).await.status, reads, "{role:?} reads");
+        assert_eq!(api.get("/api/v1/orders/ORD-1/timeline", &key).await.status, reads, "{role:?} reads the timeline");
+    }
+    assert_eq!(api.post("/api/v1/orders", &driver, ride()).await.error(), (403, "FORBIDDEN"));
+    assert_eq!(api.post("/api/v1/orders/ORD-1/cancel", &driver, json!({})).await.error(), (403, "FORBIDDEN"));
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &driver).await.error(), (404, "ORDER_NOT_FOUND"));
+}
+
+#[tokio::test]
+async fn a_driver_acts_for_itself_only() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let (own, other) = (t.driver_key("D1").await, t.driver_key("D2").await);
+    let for_d1 = json!({ "driver_id": "D1", "offer_id": offer.id });
+    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
+    assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
+    let foreign = json!({ "driver_id": "D2", "offer_id": offer.id });
+    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, foreign).await.error(), (404, "OFFER_NOT_FOUND"));
+
+    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &own, for_d1).await.status, 200);
+    assert_eq!(api.post("/api/v1/orders/ORD-1/pickup", &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &other).await.status, 404);
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &own).await.text("driver_id"), "D1");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_new_order_is_checked_at_the_edge() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    let with = |field: &str, value: serde_json::Value| {
+        let mut order = ride();
+        order[field] = value;
+        order
+    };
+    for (what, order) in [
+        ("an unknown service type", with("service_type", json!("TELEPORT"))),
+        ("an unknown field", with("colour", json!("red"))),
+        ("no place on earth", with("pickup", json!({ "latitude": 91.0, "longitude": 0.0 }))),
+        ("half a place", with("pickup", json!({ "latitude": 1.0 }))),
+        ("a bad id", with("order_id", json!("a:b"))),
+        ("an id too long", with("order_id", json!("x".repeat(65)))),
+        ("a bad payment status", with("payment_status", json!("paid?"))),
+        ("a bad currency", with("currency", json!("rupiah"))),
+        ("an endless area", with("area_id", json!("x".repeat(65)))),
+        ("a number as text", with("amount_minor", json!("1000"))),
+        ("no service type", json!({ "pickup": { "latitude": 0.0, "longitude": 0.0 } })),
+        ("nothing", json!({})),
+        ("a list", json!([])),
+    ] {
+        let answer = api.post("/api/v1/orders", &key, order).await;
+        assert_eq!(answer.error(), (422, "INVALID"), "{what}: {answer:?}");
+        assert!(!answer.text("message").is_empty());
+    }
+    let unknown = api.post("/api/v1/orders", &key, with("service_type", json!("TELEPORT"))).await;
+    assert!(unknown.text("message").contains("RIDE"), "names what is known: {unknown:?}");
+    assert_eq!(t.count("SELECT count(*) FROM orders").await, 0);
+}
+
+#[tokio::test]
+async fn what_is_no_request_of_ours_is_answered_in_our_form() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    let post = |body: String| api.send(Method::POST, "/api/v1/orders", &key, "", body);
+    assert_eq!(post("service_type=RIDE".to_owned()).await.error(), (400, "MALFORMED"));
+    assert_eq!(post(ride().to_string()[..20].to_owned()).await.error(), (400, "MALFORMED"));
+    assert_eq!(post(format!("{}{}", ride(), " ".repeat(70_000))).await.error(), (413, "TOO_LARGE"));
+    let admin = t.key(Role::Admin).await;
+    let huge = format!("{{\"driver_id\": \"{}\"}}", "x".repeat(70_000));
+    let accept = api.send(Method::POST, "/api/v1/orders/ORD-1/accept", &admin, "", huge).await;
+    assert_eq!(accept.error(), (413, "TOO_LARGE"));
+    assert_eq!(api.get("/api/v1/nothing", &key).await.error(), (404, "NOT_FOUND"));
+    assert_eq!(api.send(Method::PUT, "/api/v1/orders", &key, "", "").await.error(), (405, "METHOD_NOT_ALLOWED"));
+    assert_eq!(api.get("/api/v1/orders/a:b", &key).await.error(), (422, "INVALID"));
+    assert_eq!(api.get("/api/v1/orders/ORD-404", &key).await.error(), (404, "ORDER_NOT_FOUND"));
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_text_is_answered_in_our_form() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    let answer = api.get("/api/v1/orders/%FF", &key).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.body["error_code"].is_string(), "{answer:?}");
+}

@@ -1,0 +1,162 @@
+//! A repeated request has the effect and the answer of the first.
+
+use dispatchq::people::api_keys::Role;
+use serde_json::json;
+
+use super::ride;
+use crate::support::{Answer, Api, TestApp, secs};
+
+const ORDERS: &str = "/api/v1/orders";
+
+struct Shop {
+    t: TestApp,
+    api: Api,
+    key: String,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let t = TestApp::start().await;
+        let (api, key) = (Api::start(&t.app).await, t.key(Role::Producer).await);
+        Self { t, api, key }
+    }
+
+    async fn create(&self, idempotency_key: &str) -> Answer {
+        self.api.post_once(ORDERS, &self.key, idempotency_key, ride()).await
+    }
+
+    async fn orders(&self) -> i64 {
+        self.t.count("SELECT count(*) FROM orders").await
+    }
+
+    /// The process that had the request in hand died before it kept the answer.
+    async fn lose_answer(&self) {
+        self.t.sql("UPDATE idempotency_keys SET status = NULL, body = NULL").await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_gets_the_same_answer() {
+    let shop = Shop::open().await;
+    let first = shop.create("k1").await;
+    assert_eq!((first.status, first.replayed), (201, false));
+    shop.t.advance(secs(60)).await;
+    let again = shop.create("k1").await;
+    assert_eq!(again, Answer { replayed: true, ..first });
+    assert_eq!(shop.create("k2").await.status, 201);
+    assert_eq!(shop.orders().await, 2);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_one_request_of_one_caller() {
+    let shop = Shop::open().await;
+    shop.create("k1").await;
+    let mut other = ride();
+    other["amount_minor"] = json!(5);
+    let reused = shop.api.post_once(ORDERS, &shop.key, "k1", other).await;
+    assert_eq!(reused.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
+    let path = "/api/v1/orders/ORD-1/cancel";
+    assert_eq!(shop.api.post_once(path, &shop.key, "k1", json!({})).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
+
+    let stranger = shop.t.key(Role::Producer).await;
+    assert_eq!(shop.api.post_once(ORDERS, &stranger, "k1", ride()).await.status, 201);
+    assert_eq!(shop.orders().await, 2);
+    let long = "k".repeat(256);
+    assert_eq!(shop.create(&long).await.error(), (422, "INVALID"));
+}
+
+#[tokio::test]
+async fn while_the_first_request_runs_the_second_waits() {
+    let shop = Shop::open().await;
+    shop.create("k1").await;
+    shop.lose_answer().await;
+    assert_eq!(shop.create("k1").await.error(), (409, "IDEMPOTENCY_KEY_IN_USE"));
+    assert_eq!(shop.orders().await, 1);
+}
+
+#[tokio::test]
+async fn of_many_at_once_one_creates() {
+    let shop = Shop::open().await;
+    let answers =
+        tokio::join!(shop.create("k"), shop.create("k"), shop.create("k"), shop.create("k"), shop.create("k"));
+    let answers: [Answer; 5] = answers.into();
+    let fresh = answers.iter().filter(|a| a.status == 201 && !a.replayed).count();
+    assert_eq!(fresh, 1, "{answers:?}");
+    assert!(answers.iter().all(|a| a.status == 201 || a.error() == (409, "IDEMPOTENCY_KEY_IN_USE")), "{answers:?}");
+    assert_eq!(shop.orders().await, 1);
+}
+
+#[tokio::test]
+async fn a_request_whose_process_died_is_done_once() {
+    let shop = Shop::open().await;
+    let first = shop.create("k1").await;
+    shop.lose_answer().await;
+    shop.t.advance(secs(61)).await;
+    let again = shop.create("k1").await;
+    assert_eq!((again.status, again.text("order_id")), (201, first.text("order_id")));
+    assert_eq!(shop.orders().await, 1);
+    shop.t.run_due().await;
+    shop.t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_request_that_names_its_order_and_whose_process_died_is_done_once() {
+    let shop = Shop::open().await;
+    let mut named = ride();
+    named["order_id"] = json!("SHOP-7");
+    let create = || shop.api.post_once(ORDERS, &shop.key, "k1", named.clone());
+    assert_eq!(create().await.status, 201);
+    shop.lose_answer().await;
+    shop.t.advance(secs(61)).await;
+    let again = create().await;
+    assert_eq!((again.status, &again.body["order_id"]), (201, &json!("SHOP-7")), "{again:?}");
+    assert_eq!(shop.orders().await, 1);
+}
+
+#[tokio::test]
+async fn an_order_of_the_same_name_is_not_made_twice() {
+    let shop = Shop::open().await;
+    let mut named = ride();
+    named["order_id"] = json!("SHOP-7");
+    assert_eq!(shop.api.post(ORDERS, &shop.key, named.clone()).await.status, 201);
+    assert_eq!(shop.api.post(ORDERS, &shop.key, named.clone()).await.error(), (409, "ORDER_EXISTS"));
+    assert_eq!(shop.api.post_once(ORDERS, &shop.key, "k1", named).await.error(), (409, "ORDER_EXISTS"));
+    assert_eq!(shop.orders().await, 1);
+}
+
+#[tokio::test]
+async fn a_key_is_free_again_after_a_day() {
+    let shop = Shop::open().await;
+    let yesterday = shop.create("k1").await;
+    shop.t.advance(secs(24 * 3600 - 1)).await;
+    assert!(shop.create("k1").await.replayed);
+    shop.t.advance(secs(2)).await;
+    let mut other = ride();
+    other["payment_status"] = json!("PAID");
+    let today = shop.api.post_once(ORDERS, &shop.key, "k1", other).await;
+    assert_eq!((today.status, today.replayed), (201, false));
+    assert_ne!(today.text("order_id"), yesterday.text("order_id"));
+    assert_eq!(today.text("payment_status"), "PAID");
+    assert_eq!(shop.orders().await, 2);
+}
+
+#[tokio::test]
+async fn a_refused_request_may_be_corrected_under_its_key() {
+    let shop = Shop::open().await;
+    let mut wrong = ride();
+    wrong["service_type"] = json!("TELEPORT");
+    let refused = shop.api.post_once(ORDERS, &shop.key, "k1", wrong).await;
+    assert_eq!(refused.error(), (422, "INVALID"));
+    assert_eq!(shop.create("k1").await.status, 201);
+}
+
+#[tokio::test]
+async fn a_repeated_cancel_gets_the_same_answer() {
+    let shop = Shop::open().await;
+    shop.t.order("ORD-1").await;
+    let cancel = || shop.api.post_once("/api/v1/orders/ORD-1/cancel", &shop.key, "c1", json!({ "reason": "late" }));
+    let first = cancel().await;
+    assert_eq!((first.status, first.text("status")), (200, "CANCELLED_BY_USER"));
+    assert_eq!(cancel().await, Answer { replayed: true, ..first });
+    shop.t.assert_sound().await;
+}

@@ -1,0 +1,29 @@
+//! Order dispatch on a real Redis and a real Postgres, most of it with a clock moved by hand.
+//!
+//! * `lifecycle`: what happens to an order, from its creation to its end.
+//! * `at_least_once`: every job doubled, early, stale or interrupted changes nothing.
+//! * `races`: many want the same order, or one driver, at the same moment.
+//! * `recovery`: what the reconciler puts back, and what it leaves alone.
+//! * `outbox`: messages reach their receiver, once, or are given up.
+//! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
+//! * `http`: what producers and drivers are answered, also while a server is away.
+//! * `sql`: the schema, the statements against it, and what costs an index write.
+//! * `process`: real worker and API processes, killed, drained and cut off.
+//! * `checker`: every invariant can fail.
+//! * `decisions`: random sequences of the pure decisions keep what must hold.
+//! * `cli`: what the command line prints.
+//! * `support`: the application under test, its clock, and who plays drivers and receivers.
+
+mod at_least_once;
+mod checker;
+mod cli;
+mod decisions;
+mod http;
+mod lifecycle;
+mod outbox;
+mod periodic;
+mod process;
+mod races;
+mod recovery;
+mod sql;
+mod support;

@@ -1,0 +1,170 @@
+//! Messages reach their receiver, once, or are given up.
+
+use axum::http::StatusCode;
+use dispatchq::{
+    config::ChannelConfig,
+    notifications::messages::{DISPATCH_FAILED, MANUAL_REFUND_REQUIRED, OFFER},
+    people::api_keys::Role,
+};
+use serde_json::json;
+use workers::{JobId, NewJob, store::JobState};
+
+use crate::support::{Receiver, TestApp, millis, secs};
+
+async fn with_receiver() -> (Receiver, TestApp) {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    (receiver, t)
+}
+
+#[tokio::test]
+async fn an_offer_reaches_its_driver_by_webhook() {
+    let (receiver, t) = with_receiver().await;
+    t.drivers(&[("D1", 1200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let [message] = receiver.received().try_into().expect("one message");
+    assert_eq!(message.id, message.body["id"]);
+    assert_eq!(message.body["type"], OFFER);
+    let told = json!({
+        "event": "offer.created", "offer_id": offer.id, "order_id": "ORD-1", "driver_id": "D1", "service_type": "RIDE",
+        "attempt_no": 1, "distance_m": 1200.0, "expires_at": offer.expires_at,
+    });
+    assert_eq!(message.body["data"], told);
+    assert_eq!(t.messages("ORD-1").await, [(OFFER.to_owned(), "hook".to_owned(), "delivered".to_owned())]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
+    let (receiver, t) = with_receiver().await;
+    receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
+    // A redirect is no delivery: addresses are configured, not found.
+    receiver.fail(StatusCode::FOUND, 1);
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_for(secs(60)).await;
+
+    let received = receiver.received();
+    assert_eq!(received.iter().map(|m| m.answer).collect::<Vec<_>>(), [500, 500, 500, 302, 204]);
+    assert!(received.iter().all(|m| m.id == received[0].id && m.body == received[0].body), "{received:?}");
+    let waits: Vec<f64> = sqlx::query_scalar(
+        "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no))::float8 FROM outbox_attempts
+         ORDER BY attempt_no OFFSET 1",
+    )
+    .fetch_all(&t.app.db)
+    .await
+    .unwrap();
+    for (wait, expected) in waits.iter().zip([1.0, 2.0, 4.0, 8.0]) {
+        assert!((0.699..=1.301).contains(&(wait / expected)), "{waits:?}");
+    }
+    let errors = t.texts("SELECT coalesce(error, 'none') FROM outbox_attempts ORDER BY attempt_no").await;
+    assert_eq!((errors.len(), errors[0].as_str(), errors[4].as_str()), (5, "the receiver answered 500", "none"));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_that_expired_is_not_sent() {
+    let (receiver, t) = with_receiver().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    let dispatch = t.take().await.remove(0);
+    let outcome = t.perform(&dispatch).await;
+    t.settle(&dispatch, outcome).await;
+    // Workers were away until the offer had expired.
+    t.advance(secs(120)).await;
+    t.run_due().await;
+    let told: Vec<_> = receiver.received().iter().map(|m| m.body["data"]["driver_id"].clone()).collect();
+    assert_eq!(told, ["D2"]);
+    let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();
+    assert_eq!(states, ["expired", "delivered"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_nobody_receives_expires_with_its_attempt() {
+    let (receiver, t) = with_receiver().await;
+    receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 1000);
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_for(secs(1801)).await;
+    assert!(t.messages("ORD-1").await.iter().all(|(_, _, state)| state == "expired"));
+    assert_eq!(t.timers().await.len(), 0);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
+    let (receiver, t) = with_receiver().await;
+    receiver.fail(StatusCode::BAD_GATEWAY, 10_000);
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_for(secs(1800 + 23 * 3600)).await;
+    let alert = |state: &str| (MANUAL_REFUND_REQUIRED.to_owned(), "hook".to_owned(), state.to_owned());
+    assert_eq!(t.messages("ORD-1").await, [alert("pending")]);
+    t.run_for(secs(3600)).await;
+    assert_eq!(t.messages("ORD-1").await, [alert("dead")]);
+    assert!(receiver.received().len() > 100);
+    let dead = t.app.store.list(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
+    assert!(dead[0].error.as_ref().unwrap().contains("the receiver answered 502"), "{dead:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
+    let receiver = Receiver::start().await;
+    let mut t = TestApp::start().await;
+    t.user("anna", Role::Dispatcher, "hook").await;
+    t.order_of("ORD-1", "RENT", "UNPAID").await;
+    t.run_due().await;
+    let error = t.texts("SELECT last_error FROM outbox").await.remove(0);
+    assert!(error.contains("no channel 'hook'") && error.contains("[channels]"), "{error}");
+
+    t.app = t.reconfigured(|config| receiver.configure(config));
+    t.run_for(secs(60)).await;
+    assert_eq!(receiver.received().len(), 1);
+    assert_eq!(t.messages("ORD-1").await, [(DISPATCH_FAILED.to_owned(), "hook".to_owned(), "delivered".to_owned())]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
+    let t = TestApp::with(|config| {
+        // Nobody listens there.
+        config
+            .channels
+            .insert("hook".to_owned(), ChannelConfig::Webhook { url: "http://127.0.0.1:1/s3cret".to_owned() });
+        config.notifications.support = vec!["hook".to_owned()];
+    })
+    .await;
+    t.order_of("ORD-1", "RIDE", "SETTLEMENT").await;
+    t.run_for(secs(1810)).await;
+    let errors = t.texts("SELECT DISTINCT error FROM outbox_attempts").await;
+    assert!(!errors.is_empty() && errors.iter().all(|e| !e.contains("s3cret")), "{errors:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_doubled_job_sends_nothing_after_the_delivery_and_the_same_id_before_it() {
+    let (receiver, t) = with_receiver().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    let dispatch = t.take().await.remove(0);
+    let outcome = t.perform(&dispatch).await;
+    t.settle(&dispatch, outcome).await;
+    let notify = t.take().await.remove(0);
+    // Two workers have it at the same moment: the receiver can tell by the id, and the row knows one delivery.
+    let both = tokio::join!(t.perform(&notify), t.perform(&notify));
+    assert_eq!(both.0, both.1);
+    assert!(receiver.received().iter().all(|m| m.id == receiver.received()[0].id));
+    assert_eq!(t.count("SELECT count(*) FROM outbox_attempts").await, 1);
+
+    let sent = receiver.received().len();
+    t.settle(&notify, both.0).await;
+    let id = JobId::parse(notify.delivery.id.as_str()).unwrap();
+    let again = NewJob { queue: jobs::queues::NOTIFY, id, delay: millis(0), payload: None };
+    t.app.store.enqueue(&[again]).await.unwrap();
+    t.run_due().await;
+    assert_eq!(receiver.received().len(), sent);
+    t.assert_sound().await;
+}

@@ -1,0 +1,100 @@
+//! Schedules run once, cleanup leaves what is needed, and what a person stopped stays stopped.
+
+use std::time::Duration;
+
+use dispatchq::{
+    orders::Status,
+    periodic::{
+        cleanup::{self, Mode},
+        schedule::{Schedule, Task},
+    },
+    recovery::{pauses, reconciler},
+};
+
+use crate::support::{TestApp, secs};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[tokio::test]
+async fn a_schedule_goes_on_by_itself_and_each_run_is_done_once() {
+    let every = |s| Schedule::Every(secs(s));
+    let t =
+        TestApp::with(|config| config.schedules = [(Task::Statistics, every(60)), (Task::Cleanup, every(3600))].into())
+            .await;
+    t.run_for(secs(2 * 3600)).await;
+    let runs =
+        "SELECT name || ' ' || count(*) || ' ' || count(finished_at) FROM schedule_runs GROUP BY name ORDER BY name";
+    assert_eq!(t.texts(runs).await, ["cleanup 2 2", "statistics 120 120"]);
+
+    // The same run, delivered again and by somebody else, changes nothing.
+    t.advance(secs(60)).await;
+    let tick = t.take().await.remove(0);
+    let both = tokio::join!(t.perform(&tick), t.perform(&tick));
+    let outcome = t.perform(&tick).await;
+    assert_eq!((&both.0, &both.1), (&outcome, &outcome));
+    t.settle(&tick, outcome).await;
+    assert_eq!(t.texts(runs).await, ["cleanup 2 2", "statistics 121 121"]);
+    let snapshots = t.count("SELECT count(DISTINCT at) FROM queue_snapshots").await;
+    assert_eq!(snapshots, 121);
+
+    t.redis::<()>(&["FLUSHALL"]).await;
+    reconciler::once(&t.app).await.unwrap();
+    t.run_for(secs(60)).await;
+    assert_eq!(t.texts(runs).await[1], "statistics 122 122");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("OLD").await;
+    t.run_due().await;
+    t.accept_offer("OLD").await;
+    t.carry_out("OLD", "D1").await;
+    t.order_of("WAITING", "RIDE", "ODD").await;
+    t.run_for(DAY * 31).await;
+    assert!(t.snapshot("WAITING").await.order.held_for_review);
+
+    let offers = "SELECT count(*) FROM outbox WHERE kind = 'OFFER'";
+    assert!(t.count(offers).await > 0);
+    let would = cleanup::run(&t.app, Mode::DryRun).await.unwrap();
+    assert!(would.messages > 0 && would.orders == 0, "{would:?}");
+    assert!(t.count(offers).await > 0, "a dry run removes nothing");
+    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, would.messages);
+    assert_eq!(t.count(offers).await, 0);
+    t.assert_sound().await;
+
+    t.advance(DAY * 335).await;
+    let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    assert_eq!((report.orders, report.event_partitions.len()), (1, 0));
+    assert_eq!(t.texts("SELECT id FROM orders").await, ["WAITING"]);
+    // Its events stay for a while, and the checker does not mind.
+    assert!(!t.reasons("OLD").await.is_empty());
+    t.assert_sound().await;
+
+    t.order("NEW").await;
+    t.advance(DAY * 50).await;
+    let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    assert!(report.event_partitions.contains(&"order_events_20300101".to_owned()), "{report:?}");
+    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap(), cleanup::Report::default());
+    assert_eq!(t.status("NEW").await, Status::Dispatching);
+}
+
+#[tokio::test]
+async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    assert!(pauses::pause(&t.app, jobs::queues::DISPATCH, "operator:test").await.unwrap());
+    assert!(!pauses::pause(&t.app, jobs::queues::DISPATCH, "operator:test").await.unwrap());
+    t.order("ORD-1").await;
+    assert_eq!(t.run_due().await.len(), 0);
+    t.redis::<()>(&["FLUSHALL"]).await;
+    reconciler::once(&t.app).await.unwrap();
+    assert_eq!(t.run_due().await.len(), 0);
+
+    assert!(pauses::resume(&t.app, jobs::queues::DISPATCH).await.unwrap());
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "D1");
+    t.assert_sound().await;
+}

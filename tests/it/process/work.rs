@@ -1,0 +1,92 @@
+//! Workers and API as they are meant to run: together, and ended in good order.
+
+use dispatchq::people::api_keys::{self, Role};
+use serde_json::json;
+
+use super::{assert_all_well, orders};
+use crate::support::{Crowd, Fleet, eventually, hire, secs};
+
+const MID_FLIGHT: &str = "SELECT count(*) FROM order_events WHERE reason = 'ATTEMPT_STARTED'";
+
+#[tokio::test]
+async fn two_workers_and_an_api_share_the_work() {
+    let fleet = Fleet::start().await;
+    let (mut api, base) = fleet.api().await;
+    let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
+    eventually("both workers show up", secs(20), || async { fleet.app.store.workers().await.unwrap().len() == 2 })
+        .await;
+    hire(&fleet.app, 20).await;
+    let _crowd = Crowd::start(&fleet.app);
+    let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
+    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    for _ in 0..60 {
+        let created = client
+            .post(format!("{base}/api/v1/orders"))
+            .bearer_auth(&key)
+            .json(&json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } }))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(created.status().as_u16(), 201);
+    }
+    fleet.at_rest(secs(30)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders").await, 60);
+    assert_all_well(&fleet).await;
+    assert_eq!(fleet.run(&["check", "history"]).code, Some(0));
+    assert_eq!(fleet.count("SELECT count(*) FROM reconcile_log WHERE NOT rebuild").await, 0);
+
+    for child in workers.iter_mut().chain([&mut api]) {
+        child.terminate();
+        assert_eq!(child.ended(secs(10)).await.code(), Some(0));
+    }
+    for worker in &workers {
+        let log = worker.log();
+        let settled = log.lines().find(|l| l.contains("Drained")).and_then(|l| l.split_once("settled=")).unwrap().1;
+        let settled: u64 = settled.split(' ').next().unwrap().parse().unwrap();
+        assert!(settled > 10, "one worker did it all: {settled} here");
+    }
+}
+
+#[tokio::test]
+async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
+    let fleet = Fleet::start().await;
+    hire(&fleet.app, 20).await;
+    let mut worker = fleet.worker("w1");
+    orders(&fleet, "ORD", 60).await;
+    fleet.reach(20, MID_FLIGHT, secs(20)).await;
+    worker.terminate();
+    // Grace is 5 s; nothing here runs that long.
+    assert_eq!(worker.ended(secs(5)).await.code(), Some(0));
+    let leased: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
+    assert_eq!(leased, 0, "nobody has to wait for its leases");
+
+    let _crowd = Crowd::start(&fleet.app);
+    let _next = fleet.worker("w2");
+    orders(&fleet, "LATER", 20).await;
+    fleet.at_rest(secs(30)).await;
+    assert_all_well(&fleet).await;
+}
+
+#[tokio::test]
+async fn a_worker_ends_in_good_order_while_its_servers_are_away() {
+    let mut fleet = Fleet::start().await;
+    hire(&fleet.app, 20).await;
+    let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
+    orders(&fleet, "ORD", 30).await;
+    fleet.reach(20, MID_FLIGHT, secs(20)).await;
+    fleet.redis.kill().await;
+    workers[0].terminate();
+    assert_eq!(workers[0].ended(secs(20)).await.code(), Some(0), "without Redis");
+    fleet.postgres.stop().await.unwrap();
+    workers[1].terminate();
+    assert_eq!(workers[1].ended(secs(20)).await.code(), Some(0), "without both");
+
+    fleet.redis.restart().await.unwrap();
+    fleet.postgres.restart().await.unwrap();
+    let _next = fleet.worker("w3");
+    fleet.reach(30, "SELECT count(*) FROM orders", secs(20)).await;
+    let _crowd = Crowd::start(&fleet.app);
+    orders(&fleet, "LATER", 20).await;
+    fleet.at_rest(secs(45)).await;
+    assert_all_well(&fleet).await;
+}

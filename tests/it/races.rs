@@ -1,0 +1,209 @@
+//! Many want the same order, or one driver, at the same moment: exactly one gets it.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use dispatchq::orders::{
+    Refusal, Status, actions,
+    store::{ChangeError, Changed},
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{TestApp, millis};
+
+type Answer = Result<Changed, ChangeError>;
+
+fn won(answer: &Answer) -> bool {
+    matches!(answer, Ok(Changed::Yes(_)))
+}
+
+/// Performs what is due, each job in a task of its own.
+async fn work(t: Arc<TestApp>) {
+    loop {
+        for leased in t.take().await {
+            let t = t.clone();
+            tokio::spawn(async move {
+                let outcome = t.perform(&leased).await;
+                t.settle(&leased, outcome).await;
+            });
+        }
+        tokio::time::sleep(millis(1)).await;
+    }
+}
+
+/// What one order's people wanted, and whether it was theirs.
+#[derive(Default)]
+struct Wins {
+    driver: usize,
+    dispatcher: usize,
+    customer: usize,
+}
+
+/// Drivers, a customer and a dispatcher on one order, while workers run its timers; all within some 200 ms.
+async fn fight(t: &TestApp, order: &str, seed: u64) -> Wins {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut pause = |most: u64| millis(rng.random_range(0..most));
+    let answers: Vec<_> = (0..20).map(|_| pause(60)).collect();
+    let (cancel, assign) = (pause(400), pause(700));
+    t.order(order).await;
+    let drivers = async {
+        let mut wins = 0;
+        for answer in answers {
+            let Some(offer) = t.snapshot(order).await.live_offer().cloned() else {
+                tokio::time::sleep(millis(10)).await;
+                continue;
+            };
+            tokio::time::sleep(answer).await;
+            if answer.as_millis() % 2 == 0 {
+                let _ = t.act(order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await;
+            } else {
+                wins += usize::from(won(&t.accept(order, &offer.driver_id, offer.id).await));
+            }
+        }
+        wins
+    };
+    let customer = async {
+        if cancel > millis(180) {
+            return 0;
+        }
+        tokio::time::sleep(cancel).await;
+        usize::from(won(&t.cancel(order).await))
+    };
+    let dispatcher = async {
+        if assign > millis(180) {
+            return 0;
+        }
+        tokio::time::sleep(assign).await;
+        let driver = format!("D{}", seed % 30);
+        usize::from(won(&t.act(order, |s| actions::assign(s, "operator:test", &driver)).await))
+    };
+    let (driver, customer, dispatcher) = tokio::join!(drivers, customer, dispatcher);
+    Wins { driver, dispatcher, customer }
+}
+
+/// How often each of the rivals has won.
+async fn happened(t: &TestApp, ends: &BTreeMap<Status, usize>) -> BTreeMap<&'static str, usize> {
+    let ended = |status| ends.get(&status).copied().unwrap_or(0);
+    let mut happened = BTreeMap::from([
+        ("driver", ended(Status::DriverAssigned)),
+        ("customer", ended(Status::CancelledByUser)),
+        ("lifetime", ended(Status::CancelledBySystem)),
+    ]);
+    for reason in ["ATTEMPT_TIMEOUT", "OFFER_DECLINED"] {
+        let count = t.count(&format!("SELECT count(*) FROM order_events WHERE reason = '{reason}'")).await;
+        happened.insert(reason, usize::try_from(count).unwrap());
+    }
+    happened
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accept_timeout_cancel_decline_assign_and_lifetime_have_one_winner() {
+    let t = TestApp::on_real_time(|config| {
+        config.dispatch.attempt = millis(40);
+        config.dispatch.retry = vec![millis(5)];
+        config.dispatch.lifetime = millis(160);
+    })
+    .await;
+    let drivers: Vec<String> = (0..30).map(|n| format!("D{n}")).collect();
+    t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
+    let t = Arc::new(t);
+    let stop = CancellationToken::new();
+    for _ in 0..2 {
+        tokio::spawn(stop.clone().run_until_cancelled_owned(work(t.clone())));
+    }
+    let mut ends = BTreeMap::<Status, usize>::new();
+    for round in 0..60_u64 {
+        let seeds: Vec<u64> = (0..16).map(|n| round * 16 + n).collect();
+        let names: Vec<String> = seeds.iter().map(|seed| format!("ORD-{seed}")).collect();
+        let mut fights = JoinSet::new();
+        for (seed, name) in seeds.into_iter().zip(names.clone()) {
+            let t = t.clone();
+            fights.spawn(async move { (seed, fight(&t, &name, seed).await) });
+        }
+        let mut wins = fights.join_all().await;
+        wins.sort_by_key(|(seed, _)| *seed);
+        let searching = "SELECT count(*) FROM orders WHERE status IN ('DISPATCHING', 'COMPENSATING')";
+        crate::support::eventually("all are decided", millis(20_000), || async { t.count(searching).await == 0 }).await;
+        for (name, (_, wins)) in names.iter().zip(wins) {
+            let order = t.snapshot(name).await.order;
+            *ends.entry(order.status).or_default() += 1;
+            let taken = wins.driver + wins.dispatcher;
+            assert!(taken <= 1, "{name}: {taken} were given the order");
+            assert_eq!(order.driver_id.is_some(), taken == 1, "{name}: {order:?}");
+            assert_eq!(order.status == Status::CancelledByUser, wins.customer == 1, "{name}: {order:?}");
+            assert_eq!(order.status == Status::CancelledBySystem, taken + wins.customer == 0, "{name}: {order:?}");
+            if order.status == Status::DriverAssigned {
+                t.carry_out(name, &order.driver_id.unwrap()).await;
+            }
+        }
+        // On a busy machine it takes longer until every race has been run often enough.
+        if round >= 19 && happened(&t, &ends).await.values().all(|n| *n >= 10) {
+            break;
+        }
+    }
+    let happened = happened(&t, &ends).await;
+    assert!(happened.values().all(|n| *n >= 10), "each wins now and then: {happened:?}");
+    t.assert_sound().await;
+    stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_accept_and_decline_one_counts() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let mut winners = HashMap::<&str, usize>::new();
+    for round in 0..100 {
+        let order = format!("ORD-{round}");
+        t.order(&order).await;
+        t.run_due().await;
+        let offer = t.live_offer(&order).await.id;
+        let accept = || t.accept(&order, "D1", offer);
+        let decline = || t.act(&order, |s| actions::decline(s, "D1", offer, None));
+        let answers: [Answer; 4] = if round % 2 == 0 {
+            tokio::join!(accept(), decline(), accept(), decline()).into()
+        } else {
+            tokio::join!(decline(), accept(), decline(), accept()).into()
+        };
+        assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
+        // The same answer once more is fine, the other one is not.
+        assert_eq!(answers.iter().filter(|a| matches!(a, Ok(Changed::No(_)))).count(), 1, "{answers:?}");
+        let accepted = t.status(&order).await == Status::DriverAssigned;
+        *winners.entry(if accepted { "accept" } else { "decline" }).or_default() += 1;
+        t.cancel(&order).await.unwrap();
+        t.run_due().await;
+    }
+    assert_eq!(winners.len(), 2, "{winners:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_driver_wanted_by_three_orders_gets_one() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    for round in 0..60 {
+        let [offered, second, third] = [1, 2, 3].map(|n| format!("ORD-{round}-{n}"));
+        t.order(&offered).await;
+        t.run_due().await;
+        let offer = t.live_offer(&offered).await.id;
+        t.order(&second).await;
+        t.order(&third).await;
+        let by_hand = |order: String| {
+            let t = &t;
+            async move { t.act(&order, |s| actions::assign(s, "operator:test", "D1")).await }
+        };
+        let answers: [Answer; 3] =
+            tokio::join!(by_hand(second.clone()), t.accept(&offered, "D1", offer), by_hand(third.clone())).into();
+        assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
+        let busy = answers.iter().filter(|a| matches!(a, Err(ChangeError::Refused(Refusal::DriverBusy)))).count();
+        assert_eq!(busy, 2, "{answers:?}");
+        for order in [&offered, &second, &third] {
+            t.cancel(order).await.unwrap();
+        }
+        t.run_due().await;
+    }
+    t.assert_sound().await;
+}

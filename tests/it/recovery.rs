@@ -1,0 +1,5 @@
+//! What the reconciler puts back, and what it leaves alone.
+
+mod dead_timers;
+mod lost_timers;
+mod rebuild;

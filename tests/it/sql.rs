@@ -1,0 +1,162 @@
+//! The schema, the statements against it, and what costs an index write.
+
+use std::{fs, path::Path};
+
+use dispatchq::{
+    db::{self, Schema},
+    history::invariants::INVARIANTS,
+};
+use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
+
+use crate::support::{TestApp, secs};
+
+/// The statements in the source of a folder: each is one text that begins with its name, as in `-- load order`.
+fn statements(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            statements(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let source = fs::read_to_string(&path).unwrap();
+            let texts = source.split("\"-- ").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(texts.map(|text| format!("-- {text}")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_named_statement_fits_the_schema() {
+    let t = TestApp::start().await;
+    let mut found = Vec::new();
+    statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    assert!(found.len() > 30, "{} statements", found.len());
+    let mut untyped = Vec::new();
+    for statement in &found {
+        let Err(error) = (&t.app.db).prepare(AssertSqlSafe(statement.clone()).into_sql_str()).await else { continue };
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        // "operator is not unique": fits once its parameters are bound, which other tests do.
+        assert_eq!(code.as_deref(), Some("42725"), "{error} in\n{statement}");
+        untyped.extend(statement.lines().next().map(str::to_owned));
+    }
+    assert_eq!(untyped, ["-- candidates"]);
+    // Those of the checker have no parameters; asking them all is preparing them.
+    assert!(!INVARIANTS.is_empty());
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_columns_of_the_audit_views_are_a_promise() {
+    let t = TestApp::start().await;
+    let views = t
+        .texts(
+            "SELECT table_name || '(' || string_agg(column_name, ', ' ORDER BY ordinal_position) || ')'
+             FROM information_schema.columns WHERE table_name LIKE 'audit\\_%' GROUP BY table_name ORDER BY table_name",
+        )
+        .await;
+    assert_eq!(
+        views,
+        [
+            "audit_events(seq, order_id, from_status, to_status, reason, actor, attempt_no, at)",
+            "audit_notifications(id, order_id, kind, channel, state, attempts, created_at, delivered_at)",
+            "audit_offers(offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at)",
+            "audit_orders(order_id, service_type, area_id, status, payment_status, driver_id, held_for_review, created_at, \
+             lifetime_deadline, closed_at)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn attempts_and_rounds_write_no_index_of_orders() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    let steps = 20;
+    let mut last = 0;
+    while t.snapshot("ORD-1").await.order.version < steps {
+        let next_ms = t.next_due_ms().await.unwrap();
+        t.move_clock_to(next_ms.max(t.now_ms())).await;
+        t.run_due().await;
+        let version = t.snapshot("ORD-1").await.order.version;
+        assert!(version >= last);
+        last = version;
+    }
+    // A backend reports what it counted when it ends.
+    t.app.db.close().await;
+    let db = db::connect(&t.app.config.database).await.unwrap();
+    let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'orders'";
+    crate::support::eventually("the statistics arrive", secs(10), || async {
+        let (updates, hot): (i64, i64) = sqlx::query_as(counts).fetch_one(&db).await.unwrap();
+        assert_eq!(updates, hot, "updates that wrote indexes");
+        updates >= steps
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn migrating_again_and_from_several_places_changes_nothing() {
+    let t = TestApp::start().await;
+    let schema = "SELECT md5(string_agg(c::text, '')) FROM (SELECT table_name, column_name, data_type
+                  FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2) c";
+    let before = t.texts(schema).await;
+    let (a, b, c) = tokio::join!(db::migrate(&t.app.db), db::migrate(&t.app.db), db::migrate(&t.app.db));
+    a.and(b).and(c).unwrap();
+    assert_eq!(t.texts(schema).await, before);
+    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Current);
+}
+
+#[tokio::test]
+async fn a_schema_of_another_version_is_refused() {
+    let t = TestApp::start().await;
+    t.sql("UPDATE _sqlx_migrations SET version = 99990101 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
+        .await;
+    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Ahead(99_990_101));
+    assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("upgrade this binary"));
+    assert!(db::migrate(&t.app.db).await.is_err());
+    t.sql("DELETE FROM _sqlx_migrations WHERE version = 99990101").await;
+    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Behind(1));
+    assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
+}
+
+#[tokio::test]
+async fn partitions_are_made_a_fortnight_ahead_and_missed_by_nothing() {
+    let t = TestApp::start().await;
+    let partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
+    let before = t.count(partitions).await;
+    assert!(t.count("SELECT (to_regclass('order_events_20300101') IS NOT NULL)::int::bigint").await == 1);
+    assert!(t.count("SELECT (to_regclass('order_events_20300115') IS NOT NULL)::int::bigint").await == 1);
+    assert_eq!(db::make_partitions(&t.app.db).await.unwrap(), 0);
+    t.advance(secs(24 * 3600)).await;
+    let (a, b) = tokio::join!(db::make_partitions(&t.app.db), db::make_partitions(&t.app.db));
+    assert_eq!(a.unwrap() + b.unwrap(), 1);
+    assert_eq!(t.count(partitions).await, before + 1);
+
+    // Nobody made partitions for a month: events go to the default one, and that day stays there.
+    t.advance(secs(30 * 24 * 3600)).await;
+    t.order("ORD-1").await;
+    assert_eq!(t.count("SELECT count(*) FROM order_events_default").await, 1);
+    assert_eq!(db::make_partitions(&t.app.db).await.unwrap(), 14);
+    t.cancel("ORD-1").await.unwrap();
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn producers_in_sql_are_told_what_is_wrong() {
+    let t = TestApp::start().await;
+    let create = |service_type: &str| {
+        sqlx::query_scalar::<_, bool>("SELECT dispatchq_create_order('ORD-1', $1, 1.0, 2.0, actor => 'shop')")
+            .bind(service_type.to_owned())
+            .fetch_one(&t.app.db)
+    };
+    let unknown = create("TELEPORT").await.unwrap_err().to_string();
+    assert!(unknown.contains("unknown service type TELEPORT"), "{unknown}");
+    assert!(create("RIDE").await.unwrap());
+    assert!(!create("RIDE").await.unwrap(), "an order of this id exists already");
+    assert_eq!(t.texts("SELECT actor FROM order_events").await, ["shop"]);
+
+    // A producer's own transaction: with it the order goes.
+    let mut tx = t.app.db.begin().await.unwrap();
+    sqlx::query("SELECT dispatchq_create_order('ORD-2', 'RIDE', 1.0, 2.0)").execute(&mut *tx).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM orders").await, 1);
+}

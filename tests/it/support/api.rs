@@ -1,0 +1,104 @@
+//! The HTTP API in this process, and clients with keys.
+
+use dispatchq::{
+    app::App,
+    http, outbound,
+    people::api_keys::{self, Role},
+};
+use reqwest::{Method, header::AUTHORIZATION};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{TestApp, secs};
+
+/// The API, served until it is dropped.
+pub(crate) struct Api {
+    base: String,
+    client: reqwest::Client,
+    stop: CancellationToken,
+}
+
+/// An answer of the API.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Null when the body is no JSON.
+    pub(crate) body: Value,
+    /// It was given before, under the same Idempotency-Key.
+    pub(crate) replayed: bool,
+}
+
+impl Answer {
+    /// Status and error code.
+    pub(crate) fn error(&self) -> (u16, &str) {
+        (self.status, self.body["error_code"].as_str().unwrap_or("none"))
+    }
+
+    pub(crate) fn text(&self, field: &str) -> &str {
+        self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}"))
+    }
+}
+
+impl Api {
+    pub(crate) async fn start(app: &App) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        tokio::spawn(http::server::serve(listener, http::api(app.clone()), stop.clone()));
+        Self { base, client: outbound::client(secs(30)).unwrap(), stop }
+    }
+
+    /// A request with everything said; `key` and `idempotency_key` may be empty.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        key: &str,
+        idempotency_key: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> Answer {
+        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        if !key.is_empty() {
+            request = request.header(AUTHORIZATION, format!("Bearer {key}"));
+        }
+        if !idempotency_key.is_empty() {
+            request = request.header("idempotency-key", idempotency_key);
+        }
+        let answer = request.header("content-type", "application/json").body(body).send().await.unwrap();
+        let status = answer.status().as_u16();
+        let replayed = answer.headers().contains_key("idempotency-replayed");
+        let body = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default();
+        Answer { status, body, replayed }
+    }
+
+    pub(crate) async fn get(&self, path: &str, key: &str) -> Answer {
+        self.send(Method::GET, path, key, "", "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, key: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, key, "", body.to_string()).await
+    }
+
+    pub(crate) async fn post_once(&self, path: &str, key: &str, idempotency_key: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, key, idempotency_key, body.to_string()).await
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl TestApp {
+    /// A key for this role.
+    pub(crate) async fn key(&self, role: Role) -> String {
+        api_keys::create(&self.app.db, "test", role, None).await.unwrap().1
+    }
+
+    /// A key for this driver.
+    pub(crate) async fn driver_key(&self, driver: &str) -> String {
+        api_keys::create(&self.app.db, driver, Role::Driver, Some(driver)).await.unwrap().1
+    }
+}

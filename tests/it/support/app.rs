@@ -1,0 +1,151 @@
+//! dispatchq on its own Redis and Postgres, with a clock moved by hand.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dispatchq::{app::App, config::Config, db, history, recovery::reconciler};
+use redis::FromRedisValue;
+use servers::{Postgres, Redis};
+use sqlx::{AssertSqlSafe, PgPool};
+use workers::{Clock, Store};
+
+/// 2030-01-01 08:00:00 UTC: where moved time begins.
+const START_MS: u64 = 1_893_484_800_000;
+
+/// The application, its servers and its clock. Dropping it ends the servers.
+pub(crate) struct TestApp {
+    pub(crate) app: App,
+    pub(crate) redis: Redis,
+    pub(crate) postgres: Postgres,
+    /// `None`: time is real.
+    clock: Option<Arc<AtomicU64>>,
+    pub(super) takes: AtomicU64,
+}
+
+impl TestApp {
+    /// With the shipped configuration but for periodic work, and time standing still.
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    /// As [`start`](Self::start), with the configuration changed first.
+    pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
+        Self::build(configure, Some(Arc::new(AtomicU64::new(START_MS)))).await
+    }
+
+    /// On real time, for tests in which real moments race.
+    pub(crate) async fn on_real_time(configure: impl FnOnce(&mut Config)) -> Self {
+        Self::build(configure, None).await
+    }
+
+    async fn build(configure: impl FnOnce(&mut Config), clock: Option<Arc<AtomicU64>>) -> Self {
+        let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
+        let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
+        let mut config = Config::defaults();
+        config.redis.url = redis.url();
+        config.database.url = postgres.url();
+        config.schedules.clear();
+        configure(&mut config);
+
+        let pool = db::connect(&config.database).await.unwrap();
+        db::migrate(&pool).await.unwrap();
+        let mut store = Store::connect(&config.redis.url).await.unwrap();
+        if let Some(clock) = &clock {
+            set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
+            db::make_partitions(&pool).await.unwrap();
+            store = store.with_clock(Clock::Fixed(clock.clone()));
+        }
+        db::publish_service_types(&pool, &config).await.unwrap();
+        let app = App::new(config, pool, store).unwrap();
+        reconciler::once(&app).await.unwrap().expect("nobody else reconciles");
+        Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
+    }
+
+    /// The same servers and clock under another configuration, as after a restart with a changed file.
+    pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
+        let mut config = (*self.app.config).clone();
+        configure(&mut config);
+        App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap()
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.as_ref().expect("the clock is moved by hand").load(Ordering::SeqCst)
+    }
+
+    /// Moves the clock of both servers. Nothing runs by itself.
+    pub(crate) async fn advance(&self, by: Duration) {
+        self.move_clock_to(self.now_ms() + u64::try_from(by.as_millis()).unwrap()).await;
+    }
+
+    pub(crate) async fn move_clock_to(&self, now_ms: u64) {
+        assert!(now_ms >= self.now_ms(), "time does not run backwards");
+        set_database_clock(&self.app.db, now_ms).await;
+        self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
+    }
+
+    /// A plain Redis command, for looking and breaking things behind the store's back.
+    pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
+        redis_command(&self.redis.url(), words).await
+    }
+
+    /// A statement that is no part of the application.
+    pub(crate) async fn sql(&self, statement: &str) -> u64 {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&self.app.db).await.unwrap().rows_affected()
+    }
+
+    /// The one number a query answers.
+    pub(crate) async fn count(&self, query: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.db).await.unwrap()
+    }
+
+    /// The texts a query answers.
+    pub(crate) async fn texts(&self, query: &str) -> Vec<String> {
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_all(&self.app.db).await.unwrap()
+    }
+
+    /// Everything the application keeps about orders, as text: to show that nothing changed.
+    pub(crate) async fn dump(&self) -> String {
+        sqlx::query_scalar(
+            "SELECT concat_ws(E'\\n',
+                (SELECT string_agg(o::text, E'\\n' ORDER BY o.id) FROM orders o),
+                (SELECT string_agg(f::text, E'\\n' ORDER BY f.id) FROM offers f),
+                (SELECT string_agg(e::text, E'\\n' ORDER BY e.seq) FROM order_events e),
+                (SELECT string_agg(m::text, E'\\n' ORDER BY m.id) FROM outbox m),
+                (SELECT string_agg(a::text, E'\\n' ORDER BY a.outbox_id, a.attempt_no) FROM outbox_attempts a))",
+        )
+        .fetch_one(&self.app.db)
+        .await
+        .unwrap()
+    }
+
+    /// What the checker has to say.
+    pub(crate) async fn violations(&self) -> Vec<String> {
+        history::check(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    /// No invariant is broken.
+    pub(crate) async fn assert_sound(&self) {
+        assert_eq!(self.violations().await, Vec::<String>::new());
+    }
+}
+
+async fn set_database_clock(db: &PgPool, now_ms: u64) {
+    let function = format!(
+        "CREATE OR REPLACE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE
+         AS $$ SELECT to_timestamp(0) + {now_ms} * interval '1 millisecond' $$"
+    );
+    sqlx::raw_sql(AssertSqlSafe(function)).execute(db).await.unwrap();
+}
+
+pub(crate) async fn redis_command<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
+    let client = redis::Client::open(url).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut cmd = redis::cmd(words[0]);
+    cmd.arg(&words[1..]);
+    cmd.query_async(&mut connection).await.unwrap()
+}

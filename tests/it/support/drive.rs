@@ -1,0 +1,97 @@
+//! Performs due jobs one by one, as a worker would, and shows what ran.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use dispatchq::worker::registry::registry;
+use workers::{
+    Leased, Outcome, Token,
+    store::{Settled, TakeMode, TakeRequest, Taken},
+};
+
+use super::{TestApp, secs};
+
+/// As in production.
+const LEASE: Duration = Duration::from_secs(8);
+/// More than any test needs: a job that is due again at once would run for ever.
+const MOST_RUNS: usize = 5_000;
+
+/// A job that ran.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) queue: &'static str,
+    pub(crate) id: String,
+    pub(crate) outcome: Outcome,
+}
+
+pub(crate) fn ids(ran: &[Ran]) -> Vec<&str> {
+    ran.iter().map(|r| r.id.as_str()).collect()
+}
+
+impl TestApp {
+    /// Leases what is due now. Jobs that lost a worker twice are leased alone, one at a time.
+    pub(crate) async fn take(&self) -> Vec<Leased> {
+        match self.take_in(TakeMode::Normal).await {
+            (jobs, true) if jobs.is_empty() => self.take_in(TakeMode::Alone).await.0,
+            (jobs, _) => jobs,
+        }
+    }
+
+    async fn take_in(&self, mode: TakeMode) -> (Vec<Leased>, bool) {
+        let queues = jobs::queues::ALL.map(|queue| (queue, 1000));
+        let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
+        let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
+        match self.app.store.take(&request).await.unwrap() {
+            Taken::Jobs { jobs, suspects, .. } => (jobs, suspects),
+            Taken::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
+        }
+    }
+
+    pub(crate) async fn perform(&self, leased: &Leased) -> Outcome {
+        registry(&self.app).perform(leased.delivery.clone()).await
+    }
+
+    pub(crate) async fn settle(&self, leased: &Leased, outcome: Outcome) -> Settled {
+        let settle = registry(&self.app).settle(leased, outcome);
+        self.app.store.settle(&[settle]).await.unwrap().remove(0)
+    }
+
+    /// Performs and settles until nothing is due.
+    pub(crate) async fn run_due(&self) -> Vec<Ran> {
+        let mut ran = Vec::new();
+        loop {
+            let jobs = self.take().await;
+            if jobs.is_empty() {
+                return ran;
+            }
+            for leased in jobs {
+                let outcome = self.perform(&leased).await;
+                let settled = self.settle(&leased, outcome.clone()).await;
+                assert!(matches!(settled, Settled::Settled { .. }), "{}: {settled:?}", leased.delivery.id);
+                ran.push(Ran { queue: leased.delivery.queue, id: leased.delivery.id.to_string(), outcome });
+            }
+            assert!(ran.len() < MOST_RUNS, "jobs run for ever: {:?}", &ids(&ran)[MOST_RUNS - 10..]);
+        }
+    }
+
+    /// Lets time pass, and every job run at the moment it is due.
+    pub(crate) async fn run_for(&self, time: Duration) -> Vec<Ran> {
+        let end_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap();
+        let mut ran = self.run_due().await;
+        while let Some(next_ms) = self.next_due_ms().await.filter(|ms| *ms <= end_ms) {
+            self.move_clock_to(next_ms).await;
+            ran.extend(self.run_due().await);
+        }
+        self.move_clock_to(end_ms).await;
+        ran
+    }
+
+    /// When the next job is due.
+    pub(crate) async fn next_due_ms(&self) -> Option<u64> {
+        self.timers().await.into_values().min()
+    }
+
+    /// The process died with its leases: time passes until others may have them.
+    pub(crate) async fn outlive_leases(&self) {
+        self.advance(LEASE + secs(1)).await;
+    }
+}

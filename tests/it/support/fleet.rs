@@ -1,0 +1,182 @@
+//! Real processes of the binary on servers of their own, with orders that live for seconds.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{self, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use dispatchq::{app::App, config::Config};
+use servers::{Postgres, Redis};
+use sqlx::AssertSqlSafe;
+use tempfile::TempDir;
+
+use super::{eventually, millis, secs};
+
+/// Lines of a child's log shown when its test fails.
+const TAIL: usize = 40;
+
+/// Servers, a configuration, and this process' own view of them. Children are ended by dropping them.
+pub(crate) struct Fleet {
+    pub(crate) app: App,
+    pub(crate) redis: Redis,
+    pub(crate) postgres: Postgres,
+    dir: TempDir,
+}
+
+/// What a command printed, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Runs the binary to its end, in this directory and with these settings alone.
+pub(crate) fn run_binary(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Printed {
+    let output = command(dir, args, settings).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Printed { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn command(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dispatchq"));
+    command.args(args).current_dir(dir).env_remove("RUST_LOG");
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DISPATCHQ_")) {
+        command.env_remove(name);
+    }
+    command.envs(settings.iter().copied());
+    command
+}
+
+impl Fleet {
+    pub(crate) async fn start() -> Self {
+        let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
+        let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
+             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"5s\"\n",
+            redis.url(),
+            postgres.url()
+        );
+        let file = dir.path().join("config.toml");
+        fs::write(&file, text).unwrap();
+        let migrated = run_binary(dir.path(), &["migrate"], &[]);
+        assert_eq!(migrated.code, Some(0), "{migrated:?}");
+        let app = App::connect(Config::load(Some(&file)).unwrap()).await.unwrap();
+        Self { app, redis, postgres, dir }
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Printed {
+        run_binary(self.dir(), args, &[])
+    }
+
+    /// The directory commands run in, with their config.toml.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts a process that stays; `name` is that of its log, and of its worker.
+    pub(crate) fn spawn(&self, name: &str, args: &[&str]) -> Child {
+        Child::spawn(self.dir(), name, args, &[("DISPATCHQ_WORKER__NAME", name)])
+    }
+
+    pub(crate) fn worker(&self, name: &str) -> Child {
+        self.spawn(name, &["work"])
+    }
+
+    /// The API, and where it answers.
+    pub(crate) async fn api(&self) -> (Child, String) {
+        let api = self.spawn("api", &["serve"]);
+        eventually("the API listens", secs(20), || async { api.address().is_some() }).await;
+        let address = api.address().unwrap();
+        (api, format!("http://{address}"))
+    }
+
+    pub(crate) async fn count(&self, query: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.app.db).await.unwrap_or(-1)
+    }
+
+    /// Waits until a query answers at least this.
+    pub(crate) async fn reach(&self, at_least: i64, query: &str, within: Duration) {
+        eventually(query, within, || async { self.count(query).await >= at_least }).await;
+    }
+
+    /// Waits until every order has ended and every message has left.
+    pub(crate) async fn at_rest(&self, within: Duration) {
+        let open = "SELECT (SELECT count(*) FROM orders WHERE closed_at IS NULL AND NOT held_for_review)
+                    + (SELECT count(*) FROM outbox WHERE state = 'pending')";
+        eventually("all orders have ended", within, || async { self.count(open).await == 0 }).await;
+    }
+}
+
+/// A process of ours. Dropping it kills it; if its test fails, the end of its log is printed.
+pub(crate) struct Child {
+    process: process::Child,
+    log: PathBuf,
+}
+
+impl Child {
+    /// Starts the binary in this directory, where its log goes too, with these settings alone.
+    pub(crate) fn spawn(dir: &Path, name: &str, args: &[&str], settings: &[(&str, &str)]) -> Self {
+        let log = dir.join(format!("{name}.log"));
+        let file = File::create(&log).unwrap();
+        let process = command(dir, args, settings)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .spawn()
+            .unwrap();
+        Self { process, log }
+    }
+
+    /// Like a crash.
+    pub(crate) fn kill(&mut self) -> ExitStatus {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap()
+    }
+
+    /// Asks it to end in good order.
+    pub(crate) fn terminate(&self) {
+        let kill = Command::new("/bin/sh").args(["-c", &format!("kill -TERM {}", self.process.id())]).status().unwrap();
+        assert!(kill.success());
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
+        let ended = async {
+            loop {
+                if let Some(status) = self.process.try_wait().unwrap() {
+                    return status;
+                }
+                tokio::time::sleep(millis(20)).await;
+            }
+        };
+        tokio::time::timeout(within, ended).await.unwrap_or_else(|_| panic!("still runs after {within:?}"))
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn address(&self) -> Option<String> {
+        let log = self.log();
+        let (_, rest) = log.lines().find(|line| line.contains("Serving the API"))?.split_once("address=")?;
+        Some(rest.trim().to_owned())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            eprintln!("{}:\n{}", self.log.display(), lines[lines.len().saturating_sub(TAIL)..].join("\n"));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The application under test and those who use it.
+//!
+//! * `app`: [`TestApp`]: dispatchq on its own Redis and Postgres, with a clock moved by hand.
+//! * `drive`: performs due jobs one by one, as a worker would, and shows what ran.
+//! * `orders`: makes orders and drivers, answers offers, reads what became of them.
+//! * `api`: the HTTP API in this process, and clients with keys.
+//! * `receiver`: a webhook receiver that can be told to fail.
+//! * `crowd`: drivers who answer by themselves.
+//! * `fleet`: real processes of the binary on servers of their own.
+
+mod api;
+mod app;
+mod crowd;
+mod drive;
+mod fleet;
+mod orders;
+mod receiver;
+
+use std::time::Duration;
+
+pub(crate) use api::{Answer, Api};
+pub(crate) use app::{TestApp, redis_command};
+pub(crate) use crowd::{Crowd, hire};
+pub(crate) use drive::{Ran, ids};
+pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
+pub(crate) use orders::id;
+pub(crate) use receiver::Receiver;
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Waits for something that others bring about; panics when it does not come within `within`.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, within: Duration, condition: impl Fn() -> F) {
+    let reached = async {
+        while !condition().await {
+            tokio::time::sleep(millis(20)).await;
+        }
+    };
+    tokio::time::timeout(within, reached).await.unwrap_or_else(|_| panic!("not within {within:?}: {what}"));
+}

@@ -1,0 +1,164 @@
+//! Makes orders and drivers, answers offers, reads what became of them.
+
+use std::collections::BTreeMap;
+
+use dispatchq::{
+    orders::{
+        Decision, Offer, OfferState, Snapshot, Status,
+        act::act,
+        actions,
+        create::{self, Location, NewOrder},
+        query,
+        store::{self, ChangeError, Changed},
+    },
+    people::{
+        api_keys::Role,
+        drivers::{self, NewDriver},
+        users::{self, User},
+    },
+};
+use jobs::OrderId;
+use uuid::Uuid;
+use workers::store::JobState;
+
+use super::TestApp;
+
+const PICKUP: Location = Location { latitude: -6.2088, longitude: 106.8456 };
+const METRES_PER_DEGREE: f64 = 111_195.0;
+
+pub(crate) fn id(text: &str) -> OrderId {
+    text.parse().unwrap()
+}
+
+impl TestApp {
+    /// Free drivers of every service type, each so many metres from every pickup.
+    pub(crate) async fn drivers(&self, drivers: &[(&str, f64)]) {
+        let new: Vec<_> = drivers
+            .iter()
+            .map(|(id, metres)| NewDriver {
+                id: (*id).to_owned(),
+                service_types: vec!["RIDE".to_owned(), "RENT".to_owned()],
+                latitude: PICKUP.latitude + metres / METRES_PER_DEGREE,
+                longitude: PICKUP.longitude,
+                available: true,
+            })
+            .collect();
+        drivers::import(&self.app.db, &new).await.unwrap();
+    }
+
+    /// Staff with this role, told over this channel.
+    pub(crate) async fn user(&self, id: &str, role: Role, channel: &str) {
+        let user = User { id: id.to_owned(), name: id.to_owned(), role, channel: channel.to_owned() };
+        users::import(&self.app.db, &[user]).await.unwrap();
+    }
+
+    /// An unpaid RIDE.
+    pub(crate) async fn order(&self, order: &str) -> Snapshot {
+        self.order_of(order, "RIDE", "UNPAID").await
+    }
+
+    pub(crate) async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
+        let new = NewOrder {
+            order_id: Some(id(order)),
+            service_type: service_type.to_owned(),
+            pickup: PICKUP,
+            payment_status: payment.to_owned().try_into().unwrap(),
+            amount_minor: Some(150_000),
+            currency: Some("IDR".to_owned()),
+            area_id: None,
+            customer_id: None,
+        };
+        create::create(&self.app, id(order), &new, "producer:test").await.unwrap()
+    }
+
+    pub(crate) async fn snapshot(&self, order: &str) -> Snapshot {
+        store::load(&self.app.db, &id(order)).await.unwrap().expect("the order exists")
+    }
+
+    pub(crate) async fn status(&self, order: &str) -> Status {
+        self.snapshot(order).await.order.status
+    }
+
+    /// The reasons of an order's events, in their order.
+    pub(crate) async fn reasons(&self, order: &str) -> Vec<String> {
+        query::timeline(&self.app.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
+    }
+
+    /// Driver and state of each offer, in their order.
+    pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
+        self.snapshot(order).await.offers.into_iter().map(|o| (o.driver_id, o.state)).collect()
+    }
+
+    pub(crate) async fn live_offer(&self, order: &str) -> Offer {
+        let s = self.snapshot(order).await;
+        s.live_offer().cloned().unwrap_or_else(|| panic!("{order} has no live offer: {:?}", s.offers))
+    }
+
+    /// The driver who is being asked.
+    pub(crate) async fn asked(&self, order: &str) -> String {
+        self.live_offer(order).await.driver_id
+    }
+
+    pub(crate) async fn act(
+        &self,
+        order: &str,
+        decide: impl FnMut(&Snapshot) -> Decision,
+    ) -> Result<Changed, ChangeError> {
+        act(&self.app, &id(order), decide).await
+    }
+
+    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
+        self.act(order, |s| actions::accept(s, driver, offer)).await
+    }
+
+    /// Whoever is asked accepts; returns the driver.
+    pub(crate) async fn accept_offer(&self, order: &str) -> String {
+        let offer = self.live_offer(order).await;
+        self.accept(order, &offer.driver_id, offer.id).await.unwrap();
+        offer.driver_id
+    }
+
+    /// Whoever is asked declines; returns the driver.
+    pub(crate) async fn decline_offer(&self, order: &str) -> String {
+        let offer = self.live_offer(order).await;
+        self.act(order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await.unwrap();
+        offer.driver_id
+    }
+
+    pub(crate) async fn cancel(&self, order: &str) -> Result<Changed, ChangeError> {
+        self.act(order, |s| actions::cancel(s, "producer:test", None)).await
+    }
+
+    /// Picks up and completes.
+    pub(crate) async fn carry_out(&self, order: &str, driver: &str) {
+        self.act(order, |s| actions::pickup(s, driver)).await.unwrap();
+        self.act(order, |s| actions::complete(s, driver)).await.unwrap();
+    }
+
+    /// Every job waiting or leased in Redis, with its due time (of a leased one: the end of its lease).
+    pub(crate) async fn timers(&self) -> BTreeMap<String, u64> {
+        let mut timers = BTreeMap::new();
+        for queue in jobs::queues::ALL {
+            for state in [JobState::Due, JobState::Leased] {
+                let page = self.app.store.list(queue, state, 0, 1000).await.unwrap();
+                assert!(page.len() < 1000, "more than one page");
+                timers.extend(page.into_iter().map(|job| (job.id, job.at_ms)));
+            }
+        }
+        timers
+    }
+
+    /// Kind, channel and state of an order's messages, in the order of their writing.
+    pub(crate) async fn messages(&self, order: &str) -> Vec<(String, String, String)> {
+        sqlx::query_as("SELECT kind, channel, state FROM outbox WHERE order_id = $1 ORDER BY id")
+            .bind(order)
+            .fetch_all(&self.app.db)
+            .await
+            .unwrap()
+    }
+
+    /// How many messages of this kind an order has.
+    pub(crate) async fn messages_of(&self, order: &str, kind: &str) -> usize {
+        self.messages(order).await.into_iter().filter(|(k, ..)| k == kind).count()
+    }
+}
