@@ -27,17 +27,19 @@ CREATE TABLE paused_queues (
     paused_at timestamptz(3) NOT NULL DEFAULT dispatchq_now()
 );
 
--- Drops the daily partitions of the history that end before a time; returns their names.
+-- Drops the daily partitions of the history that end before a time, and before every order that is still there; returns
+-- their names.
 CREATE FUNCTION dispatchq_drop_event_partitions(before timestamptz, dry_run boolean) RETURNS SETOF text
     LANGUAGE plpgsql AS $$
 DECLARE
     partition text;
+    oldest timestamptz := least(before, (SELECT min(created_at) FROM orders));
 BEGIN
     FOR partition IN
         SELECT c.relname FROM pg_inherits i
         JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'order_events'::regclass AND c.relname ~ '^order_events_[0-9]{8}$'
-          AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= before
+          AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= oldest
         ORDER BY c.relname
     LOOP
         IF NOT dry_run THEN

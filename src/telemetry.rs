@@ -1,10 +1,13 @@
 //! Logs and metrics of a process.
 
+use std::time::Duration;
+
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogConfig, LogFormat};
 
+const UPKEEP: Duration = Duration::from_secs(5);
 /// Seconds; from a timer on time to one that waited out an outage.
 const LATENESS_BUCKETS: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0];
@@ -26,10 +29,22 @@ pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs the process' metrics; the handle renders them for `/metrics`.
+/// Installs the process' metrics; the handle renders them for `/metrics`. Needs a tokio runtime.
 pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
-    Ok(PrometheusBuilder::new()
+    let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
         .set_buckets(&LATENESS_BUCKETS)?
-        .install_recorder()?)
+        .install_recorder()?;
+    // Without upkeep a process that nobody scrapes would keep every sample of its histograms.
+    tokio::spawn({
+        let handle = handle.clone();
+        async move {
+            let mut every = tokio::time::interval(UPKEEP);
+            loop {
+                every.tick().await;
+                handle.run_upkeep();
+            }
+        }
+    });
+    Ok(handle)
 }

@@ -19,7 +19,8 @@ impl Job for Tick {
     const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(600);
 
     fn id(&self) -> JobId {
-        JobId::parse(format!("{}:{}:{}", Self::KIND, self.schedule, self.slot)).expect("a schedule's name fits into a job id")
+        JobId::parse(format!("{}:{}:{}", Self::KIND, self.schedule, self.slot))
+            .expect("a schedule's name fits into a job id")
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {

@@ -1,6 +1,6 @@
 //! What commands print: a table for people, JSON for programs. Stdout is for results, stderr for everything else.
 
-use std::fmt::Display;
+use std::{fmt::Display, io::Write};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Prints one JSON value.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    print(&serde_json::to_string_pretty(value)?);
     Ok(())
 }
 
@@ -24,9 +24,16 @@ where
         table.add_row(row.into_iter().map(|cell| cell.to_string()));
     }
     if table.row_count() == 0 {
-        println!("{if_empty}");
+        print(if_empty);
     } else {
-        println!("{table}");
+        print(&table.to_string());
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) {
+    if writeln!(std::io::stdout(), "{text}").is_err() {
+        std::process::exit(0);
     }
 }
 

@@ -40,7 +40,6 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     if let Ok(seconds) = outbox_oldest_seconds(&app).await {
         gauge!("dispatchq_outbox_oldest_seconds").set(seconds);
     }
-    handle.run_upkeep();
     handle.render()
 }
 

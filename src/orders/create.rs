@@ -88,6 +88,9 @@ impl NewOrder {
         {
             return invalid(format!("currency '{currency}' is not an ISO 4217 code such as IDR"));
         }
+        if self.amount_minor.is_some_and(|amount| amount < 0) {
+            return invalid("amount_minor must not be negative".to_owned());
+        }
         for (name, value) in [("area_id", &self.area_id), ("customer_id", &self.customer_id)] {
             if value.as_ref().is_some_and(|v| v.is_empty() || v.len() > 64 || v.chars().any(char::is_control)) {
                 return invalid(format!("{name} must have 1 to 64 printable characters"));

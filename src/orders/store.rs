@@ -221,7 +221,10 @@ async fn insert_offer(tx: &mut PgConnection, change: &Change) -> Result<Option<(
         let inserted = sqlx::query(
             "-- insert offer
              INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, offered_at, expires_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8
+             WHERE NOT EXISTS (SELECT 1 FROM orders o
+                               WHERE o.driver_id = $5 AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
+             ON CONFLICT DO NOTHING",
         )
         .bind(new.id)
         .bind(change.order.id.as_str())

@@ -1,12 +1,17 @@
 //! What has served its time goes: in small transactions, so that nobody waits for them, and repeatable at any point.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use sqlx::PgPool;
+use workers::store::DeadFilter;
 
 use crate::{app::App, config::RetentionConfig};
 
 /// Rows of one transaction.
 const BATCH: i64 = 1000;
+/// Dead jobs of one script call.
+const DEAD_BATCH: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -44,6 +49,9 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     for table in records {
         report.records += sweep(db, table, keep.records, mode).await?;
     }
+    for queue in jobs::queues::ALL {
+        report.dead_jobs += dead_jobs(app, queue, keep.dead_jobs, mode).await?;
+    }
     // After the orders: no order outlives its history.
     report.event_partitions = sqlx::query_scalar(
         "-- drop event partitions
@@ -56,13 +64,36 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+async fn dead_jobs(app: &App, queue: &str, keep: Duration, mode: Mode) -> anyhow::Result<u64> {
+    let mut total = 0;
+    if mode == Mode::DryRun {
+        let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
+        let mut cursor = None;
+        loop {
+            let page = app.store.dead(queue, &filter, cursor.as_ref()).await?;
+            total += page.entries.len() as u64;
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(total);
+            }
+        }
+    }
+    loop {
+        let discarded = app.store.discard_dead_older_than(queue, keep, DEAD_BATCH).await?;
+        total += discarded as u64;
+        if discarded < DEAD_BATCH {
+            return Ok(total);
+        }
+    }
+}
+
 /// A table, how old rows of it are counted, and how a batch of them is removed.
 struct Sweep {
     count: &'static str,
     remove: &'static str,
 }
 
-async fn sweep(db: &PgPool, table: &Sweep, keep: std::time::Duration, mode: Mode) -> Result<u64, sqlx::Error> {
+async fn sweep(db: &PgPool, table: &Sweep, keep: Duration, mode: Mode) -> Result<u64, sqlx::Error> {
     let seconds = keep.as_secs_f64();
     if mode == Mode::DryRun {
         let count: i64 = sqlx::query_scalar(table.count).bind(seconds).fetch_one(db).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dispatchq::{
-    orders::Status,
+    orders::{Status, act::act, actions},
     periodic::{
         cleanup::{self, Mode},
         schedule::{Schedule, Task},
@@ -75,6 +75,10 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
 
     t.order("NEW").await;
     t.advance(DAY * 50).await;
+    let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    assert_eq!(report.event_partitions, Vec::<String>::new(), "an order that waits keeps its history");
+    act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    t.advance(DAY * 366).await;
     let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
     assert!(report.event_partitions.contains(&"order_events_20300101".to_owned()), "{report:?}");
     assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap(), cleanup::Report::default());
