@@ -19,6 +19,7 @@ mod checker;
 mod cli;
 mod decisions;
 mod http;
+mod layering;
 mod lifecycle;
 mod outbox;
 mod periodic;
