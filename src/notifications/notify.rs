@@ -56,7 +56,8 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
 
 async fn deliver(app: &App, row: &OutboxRow) -> Delivery {
     let is_offer = row.kind == messages::OFFER;
-    if is_offer && row.now >= row.expires_at {
+    // Nobody is asked by an offer that has lapsed or was taken back meanwhile.
+    if is_offer && (row.now >= row.expires_at || row.offer_is_live == Some(false)) {
         return Delivery::Expired;
     }
     let Err(error) = app.channels.deliver(&row.channel, row.id, &row.kind, &row.payload).await else {

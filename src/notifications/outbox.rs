@@ -75,6 +75,8 @@ pub struct OutboxRow {
     pub attempts: i32,
     pub next_attempt_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
+    /// Of offer messages: does the offer still wait for an answer?
+    pub offer_is_live: Option<bool>,
     pub now: DateTime<Utc>,
 }
 
@@ -82,8 +84,11 @@ pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error
     sqlx::query_as(
         "-- load outbox
          SELECT id, order_id, kind, channel, payload, state, attempts, next_attempt_at, expires_at,
+                CASE WHEN kind = 'OFFER'
+                     THEN EXISTS (SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered') END
+                     AS offer_is_live,
                 dispatchq_now() AS now
-         FROM outbox WHERE id = $1",
+         FROM outbox m WHERE id = $1",
     )
     .bind(id)
     .fetch_optional(db)
