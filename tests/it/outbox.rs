@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use dispatchq::{
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, MANUAL_REFUND_REQUIRED, OFFER},
+    orders::{act::act, actions},
     people::api_keys::Role,
 };
 use serde_json::json;
@@ -79,6 +80,22 @@ async fn an_offer_that_expired_is_not_sent() {
     assert_eq!(told, ["D2"]);
     let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();
     assert_eq!(states, ["expired", "delivered"]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_that_was_taken_back_is_not_sent() {
+    let (receiver, t) = with_receiver().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    let dispatch = t.take().await.remove(0);
+    let outcome = t.perform(&dispatch).await;
+    t.settle(&dispatch, outcome).await;
+    act(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    t.run_due().await;
+    assert_eq!(receiver.received().len(), 0);
+    let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();
+    assert_eq!(states, ["expired"]);
     t.assert_sound().await;
 }
 
