@@ -3,11 +3,11 @@
 CREATE TABLE orders (
     id               text PRIMARY KEY CHECK (id ~ '^[A-Za-z0-9_-]{1,64}$'),
     service_type     text NOT NULL,
-    area_id          text,
-    customer_id      text,
+    area_id          text CHECK (octet_length(area_id) BETWEEN 1 AND 64),
+    customer_id      text CHECK (octet_length(customer_id) BETWEEN 1 AND 64),
     pickup_lat       double precision NOT NULL CHECK (pickup_lat BETWEEN -90 AND 90),
     pickup_lng       double precision NOT NULL CHECK (pickup_lng BETWEEN -180 AND 180),
-    amount_minor     bigint,
+    amount_minor     bigint CHECK (amount_minor >= 0),
     currency         text CHECK (currency ~ '^[A-Z]{3}$'),
     payment_status   text NOT NULL DEFAULT 'UNPAID' CHECK (payment_status ~ '^[A-Z_]{1,32}$'),
     status           text NOT NULL CHECK (status IN (

@@ -137,6 +137,11 @@ async fn redis(config: &Config) -> Vec<Finding> {
         Err(e) => found.push(finding("workers", Verdict::Fail, e.to_string())),
     }
     if let Ok(stats) = store.stats(&jobs::queues::ALL).await {
+        for paused in stats.iter().filter(|s| s.paused) {
+            let detail =
+                format!("{} is paused; let it run again: dispatchq queue resume {}", paused.queue, paused.queue);
+            found.push(finding("queues", Verdict::Warn, detail));
+        }
         let dead: u64 = stats.iter().map(|s| s.dead).sum();
         if dead > 0 {
             let detail = format!("{dead} dead; look: dispatchq job list QUEUE --state dead");

@@ -23,6 +23,9 @@ use crate::{
 /// The shipped file: every setting with its default.
 pub const DEFAULTS: &str = include_str!("../../config.toml");
 
+/// A longer wait is a mistake in a unit.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 const ENV_PREFIX: &str = "DISPATCHQ_";
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -201,15 +204,27 @@ impl Config {
             let at = format!("service_types.{name}");
             ensure!(!policy.attempt.is_zero(), "{at}: attempt must be longer than 0");
             ensure!(!policy.lifetime.is_zero(), "{at}: lifetime must be longer than 0");
+            let longest = policy.retry.iter().copied().fold(policy.attempt.max(policy.lifetime), Duration::max);
+            ensure!(longest <= LONGEST, "{at}: no duration may be longer than 365 days");
             ensure!(!policy.retry.is_empty(), "{at}: retry needs at least one duration");
             ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
             ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
             ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
         }
         for queue in self.worker.concurrency.keys() {
+            ensure!(self.worker.concurrency[queue] > 0, "worker.concurrency.{queue} must be at least 1");
             if !jobs::queues::ALL.contains(&queue.as_str()) {
                 bail!("worker.concurrency: no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
             }
+        }
+        tracing_subscriber::EnvFilter::try_new(&self.log.filter)
+            .with_context(|| format!("log.filter '{}' is not valid", self.log.filter))?;
+        for (name, route) in [
+            ("driver", &self.notifications.driver),
+            ("support", &self.notifications.support),
+            ("dispatchers", &self.notifications.dispatchers),
+        ] {
+            ensure!(!route.is_empty(), "notifications.{name} is empty: nobody would be told; use [\"log\"] at least");
         }
         let routes = [&self.notifications.driver, &self.notifications.support, &self.notifications.dispatchers];
         for name in routes.into_iter().flatten() {

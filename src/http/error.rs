@@ -57,6 +57,11 @@ impl ApiError {
         }
     }
 
+    /// Is it certain that the request had no effect, and would have none if repeated?
+    pub(super) fn is_final(&self) -> bool {
+        !self.status().is_server_error()
+    }
+
     fn code(&self) -> &'static str {
         match self {
             Self::Unauthenticated => "UNAUTHENTICATED",

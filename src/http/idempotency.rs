@@ -74,8 +74,13 @@ pub async fn once(
             finish(db, caller, key, status, &body).await?;
             Ok((status, Json(body)).into_response())
         }
-        Err(error) => {
+        Err(error) if error.is_final() => {
             forget(db, caller, key).await?;
+            Err(error)
+        }
+        Err(error) => {
+            // Nobody knows how far the work came: the next request goes on with it, under the same work id.
+            release(db, caller, key).await?;
             Err(error)
         }
     }
@@ -134,6 +139,20 @@ async fn finish(db: &PgPool, caller: &Caller, key: &str, status: StatusCode, bod
     .bind(key)
     .bind(status.as_u16().cast_signed())
     .bind(body)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Lets the next request of this key resume the work at once, instead of after a minute.
+async fn release(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- release idempotency key
+         UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
+         WHERE api_key_id = $1 AND key = $2 AND status IS NULL",
+    )
+    .bind(caller.0.id)
+    .bind(key)
     .execute(db)
     .await?;
     Ok(())

@@ -59,7 +59,12 @@ impl Channels {
         match self.by_name.get(name) {
             None => Err(DeliveryError::NoSuchChannel(name.to_owned())),
             Some(Channel::Log) => {
-                tracing::info!(message.id = id, message.kind = kind, order.id = ?payload.get("order_id"), "Message for people.");
+                tracing::info!(
+                    message.id = id,
+                    message.kind = kind,
+                    order.id = payload["order_id"].as_str().unwrap_or_default(),
+                    "Message for people."
+                );
                 Ok(())
             }
             Some(Channel::Webhook { url }) => {

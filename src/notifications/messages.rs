@@ -81,17 +81,17 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
 
 /// To support: the customer paid for an order that will not be carried out.
 pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(MANUAL_REFUND_REQUIRED, order, why, now)
+    support(MANUAL_REFUND_REQUIRED, order, String::new(), why, now)
 }
 
 /// To support: the payment is in a state the rules do not know; nothing was decided.
 pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(UNEXPECTED_STATE, order, why, now)
+    support(UNEXPECTED_STATE, order, each_time(order), why, now)
 }
 
 /// To support: a timer of this order died, so nothing moves it on any more.
 pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(TIMER_DEAD, order, why, now)
+    support(TIMER_DEAD, order, each_time(order), why, now)
 }
 
 /// To support: an order that was to be compensated is not in the database.
@@ -112,11 +112,16 @@ pub fn order_missing(order: &OrderId, now: DateTime<Utc>) -> Message {
     }
 }
 
-fn support(kind: &'static str, order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+/// Told again whenever it happens again.
+fn each_time(order: &Order) -> String {
+    format!("version-{}", order.version)
+}
+
+fn support(kind: &'static str, order: &Order, dedupe_key: String, why: &str, now: DateTime<Utc>) -> Message {
     Message {
         kind,
         audience: Audience::Support,
-        dedupe_key: String::new(),
+        dedupe_key,
         payload: json!({
             "event": "support.manual_action_required",
             "order_id": order.id,

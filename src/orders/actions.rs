@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::{Change, Decision, Offer, OfferState, Reason, Refusal, Snapshot, Status};
+use super::{Change, Decision, Offer, OfferState, PaymentStatus, Reason, Refusal, Snapshot, Status};
 use crate::notifications::messages;
 
 /// Driver `driver` takes the order by answering `offer`.
@@ -111,9 +111,15 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
     change.release_hold();
     change.enter(Status::CancelledByUser, Reason::CancelledByUser, why);
-    if change.order.payment_status.is_paid() {
-        let refund = messages::refund_required(&change.order, "cancelled by the customer", s.now);
-        change.tell(refund);
+    match &s.order.payment_status {
+        PaymentStatus::Paid | PaymentStatus::Settlement => {
+            change.tell(messages::refund_required(&change.order, "cancelled by the customer", s.now));
+        }
+        PaymentStatus::Unpaid | PaymentStatus::Pending => {}
+        PaymentStatus::Other(word) => {
+            let why = format!("cancelled by the customer while the payment is {word}, which the rules do not know");
+            change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        }
     }
     change.into()
 }

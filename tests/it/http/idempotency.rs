@@ -160,3 +160,17 @@ async fn a_repeated_cancel_gets_the_same_answer() {
     assert_eq!(cancel().await, Answer { replayed: true, ..first });
     shop.t.assert_sound().await;
 }
+
+#[tokio::test]
+async fn a_request_that_failed_half_way_is_resumed_and_not_done_twice() {
+    let shop = Shop::open().await;
+    // The order is committed, then reading it back fails.
+    shop.t.sql("ALTER TABLE outbox RENAME TO outbox_away").await;
+    assert_eq!(shop.create("k1").await.status, 503);
+    shop.t.sql("ALTER TABLE outbox_away RENAME TO outbox").await;
+    assert_eq!(shop.orders().await, 1);
+    let again = shop.create("k1").await;
+    assert_eq!(again.status, 201);
+    assert_eq!(shop.orders().await, 1);
+    assert_eq!(shop.t.texts("SELECT id FROM orders").await, [again.text("order_id")]);
+}

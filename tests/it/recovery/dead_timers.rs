@@ -1,7 +1,7 @@
 //! Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
 
 use dispatchq::{
-    notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD},
+    notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},
     orders::{Status, actions},
     recovery::reconciler,
 };
@@ -103,5 +103,27 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_held_again_is_told_again() {
+    let t = held().await;
+    assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 1);
+    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    let leased = t.take().await;
+    let dispatch = leased.iter().find(|l| l.delivery.id.as_str() == "dispatch:ORD-1:1").unwrap();
+    t.settle(dispatch, Outcome::Dead("it still cannot work".to_owned())).await;
+    t.advance(secs(4)).await;
+    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 2);
+}
+
+#[tokio::test]
+async fn a_cancelled_order_with_an_unknown_payment_is_told() {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "CAPTURED").await;
+    t.act("ORD-1", |s| actions::cancel(s, "producer:test", None)).await.unwrap();
+    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
     t.assert_sound().await;
 }
