@@ -18,6 +18,8 @@ CREATE TABLE outbox (
 );
 COMMENT ON COLUMN outbox.dedupe_key IS 'what makes the message one: the offer, the person, or nothing';
 COMMENT ON COLUMN outbox.expires_at IS 'after this it is no longer worth sending (an offer) or is given up (an alert)';
+-- Small, for retention: rows lie in the order of their age.
+CREATE INDEX outbox_by_age ON outbox USING brin (created_at);
 CREATE INDEX outbox_pending ON outbox (order_id) WHERE state = 'pending';
 
 CREATE TABLE outbox_attempts (

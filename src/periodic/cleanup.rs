@@ -27,7 +27,7 @@ pub struct Report {
     pub orders: u64,
     /// Daily partitions of the history.
     pub event_partitions: Vec<String>,
-    /// Delivered, expired and given-up messages of orders that stay.
+    /// Offer messages that are done with, of orders that stay.
     pub messages: u64,
     pub idempotency_keys: u64,
     /// Runs of schedules, snapshots of queues, notes of the reconciler.
@@ -109,13 +109,16 @@ async fn sweep(db: &PgPool, table: &Sweep, keep: Duration, mode: Mode) -> Result
     }
 }
 
+// An order closes after it is created: the second condition adds nothing but the index by age.
 const ORDERS: Sweep = Sweep {
     count: "-- count old orders
             SELECT count(*) FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
+              AND created_at < dispatchq_now() - $1 * interval '1 second'
               AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')",
     remove: "-- remove old orders
              WITH old AS (
                  SELECT id FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
+                   AND created_at < dispatchq_now() - $1 * interval '1 second'
                    AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
                  LIMIT $2),
              f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
@@ -123,13 +126,16 @@ const ORDERS: Sweep = Sweep {
              DELETE FROM orders WHERE id IN (SELECT id FROM old)",
 };
 
+// Alerts stay as long as their order; alerts about an order that never was go with the offers.
 const MESSAGES: Sweep = Sweep {
     count: "-- count old messages
-            SELECT count(*) FROM outbox WHERE state <> 'pending' AND kind = 'OFFER'
+            SELECT count(*) FROM outbox m WHERE state <> 'pending'
+              AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
               AND created_at < dispatchq_now() - $1 * interval '1 second'",
     remove: "-- remove old messages
              DELETE FROM outbox WHERE id IN (
-                 SELECT id FROM outbox WHERE state <> 'pending' AND kind = 'OFFER'
+                 SELECT id FROM outbox m WHERE state <> 'pending'
+                   AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
                    AND created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 

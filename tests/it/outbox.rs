@@ -18,6 +18,14 @@ async fn with_receiver() -> (Receiver, TestApp) {
     (receiver, t)
 }
 
+/// An order whose first offer is made, and its message not yet sent.
+async fn offer_unsent(t: &TestApp) {
+    t.order("ORD-1").await;
+    let dispatch = t.take().await.remove(0);
+    let outcome = t.perform(&dispatch).await;
+    t.settle(&dispatch, outcome).await;
+}
+
 #[tokio::test]
 async fn an_offer_reaches_its_driver_by_webhook() {
     let (receiver, t) = with_receiver().await;
@@ -69,10 +77,7 @@ async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
 async fn an_offer_that_expired_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    t.order("ORD-1").await;
-    let dispatch = t.take().await.remove(0);
-    let outcome = t.perform(&dispatch).await;
-    t.settle(&dispatch, outcome).await;
+    offer_unsent(&t).await;
     // Workers were away until the offer had expired.
     t.advance(secs(120)).await;
     t.run_due().await;
@@ -87,10 +92,7 @@ async fn an_offer_that_expired_is_not_sent() {
 async fn an_offer_that_was_taken_back_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.order("ORD-1").await;
-    let dispatch = t.take().await.remove(0);
-    let outcome = t.perform(&dispatch).await;
-    t.settle(&dispatch, outcome).await;
+    offer_unsent(&t).await;
     act(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), 0);
@@ -165,10 +167,7 @@ async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
 async fn a_doubled_job_sends_nothing_after_the_delivery_and_the_same_id_before_it() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.order("ORD-1").await;
-    let dispatch = t.take().await.remove(0);
-    let outcome = t.perform(&dispatch).await;
-    t.settle(&dispatch, outcome).await;
+    offer_unsent(&t).await;
     let notify = t.take().await.remove(0);
     // Two workers have it at the same moment: the receiver can tell by the id, and the row knows one delivery.
     let both = tokio::join!(t.perform(&notify), t.perform(&notify));

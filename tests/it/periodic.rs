@@ -53,6 +53,12 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.accept_offer("OLD").await;
     t.carry_out("OLD", "D1").await;
     t.order_of("WAITING", "RIDE", "ODD").await;
+    // An alert about an order that never was has no order to go with.
+    t.sql(
+        "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+         SELECT 'NEVER', 'FAILED_TO_GET_ORDER', 'log', '', '{}', 'delivered', n, n, n FROM dispatchq_now() n",
+    )
+    .await;
     t.run_for(DAY * 31).await;
     assert!(t.snapshot("WAITING").await.order.held_for_review);
 
@@ -63,6 +69,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert!(t.count(offers).await > 0, "a dry run removes nothing");
     assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, would.messages);
     assert_eq!(t.count(offers).await, 0);
+    assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
     t.assert_sound().await;
 
     t.advance(DAY * 335).await;
