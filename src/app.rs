@@ -6,7 +6,7 @@ use anyhow::Context;
 use sqlx::PgPool;
 use workers::Store;
 
-use crate::{config::Config, db, notifications::Channels};
+use crate::{config::Config, db, notifications::Channels, partner::Partners};
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -15,6 +15,7 @@ pub struct App {
     pub store: Store,
     pub config: Arc<Config>,
     pub channels: Channels,
+    pub partners: Partners,
 }
 
 impl App {
@@ -28,6 +29,7 @@ impl App {
 
     pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
-        Ok(Self { db, store, config: Arc::new(config), channels })
+        let partners = Partners::new(&config.partners)?;
+        Ok(Self { db, store, config: Arc::new(config), channels, partners })
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! * [`orders`]: rows, states, timers, and the one way they change.
 //! * [`dispatch`]: own fleet: candidates, offers, attempts, lifetime.
+//! * [`partner`]: orders served by a partner: bookings, job ids, callbacks.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`notifications`]: outbox, channels, delivery.
 //! * [`periodic`]: schedules, cleanup, statistics.
@@ -31,6 +32,7 @@ pub mod http;
 pub mod notifications;
 pub mod orders;
 pub mod outbound;
+pub mod partner;
 pub mod people;
 pub mod periodic;
 pub mod recovery;

@@ -7,24 +7,33 @@
 //! |---|---|---|---|
 //! | [`dispatch`] | dispatch-queue | `dispatch:{order}:{n}` | when attempt n is to start |
 //! | [`timeout`] | dispatch-timeout-queue | `timeout:{order}:{n}` | when attempt n's deadline has passed |
+//! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner is to be asked for the job id |
+//! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback waits to be acted on |
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
+//! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
 //! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
 
+pub mod callback;
+pub mod cancel_booking;
 pub mod compensate;
 pub mod dispatch;
 pub mod lifetime;
 pub mod notify;
 pub mod order_id;
+pub mod poll;
 pub mod queues;
 pub mod tick;
 pub mod timeout;
 
+pub use callback::Callback;
+pub use cancel_booking::CancelBooking;
 pub use compensate::Compensate;
 pub use dispatch::Dispatch;
 pub use lifetime::Lifetime;
 pub use notify::Notify;
 pub use order_id::{InvalidOrderId, OrderId};
+pub use poll::Poll;
 pub use tick::Tick;
 pub use timeout::Timeout;

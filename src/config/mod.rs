@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dispatch::policy::{DispatchPolicy, Exhausted},
     notifications::{Channel, Channels, Routes, routes::LOG},
+    partner::{PartnerConfig, Partners},
     periodic::schedule::{Schedule, Task},
 };
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub notifications: Routes,
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
+    #[serde(default)]
+    pub partners: BTreeMap<String, PartnerConfig>,
     pub schedules: BTreeMap<Task, Schedule>,
     pub retention: RetentionConfig,
     pub log: LogConfig,
@@ -111,6 +114,9 @@ pub struct DispatchOverrides {
     pub exhausted: Option<Exhausted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_keeps_lifetime: Option<bool>,
+    /// Who finds the driver; without it the own fleet does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -210,6 +216,9 @@ impl Config {
             ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
             ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
             ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
+            if let Some(partner) = self.partner_of(name) {
+                ensure!(self.partners.contains_key(partner), "{at}: no partner '{partner}'; add [partners.{partner}]");
+            }
         }
         for queue in self.worker.concurrency.keys() {
             ensure!(self.worker.concurrency[queue] > 0, "worker.concurrency.{queue} must be at least 1");
@@ -241,7 +250,13 @@ impl Config {
             "retention.events must not be shorter than retention.orders: no order outlives its history"
         );
         ensure!(self.database.max_connections >= 2, "database.max_connections must be at least 2");
+        Partners::new(&self.partners)?;
         self.channels().map(drop)
+    }
+
+    /// Who finds the driver for this service type; `None`: the own fleet.
+    pub fn partner_of(&self, service_type: &str) -> Option<&str> {
+        self.service_types.get(service_type)?.partner.as_deref()
     }
 
     /// Is this a service type orders may have?
@@ -281,6 +296,14 @@ impl Config {
         let mut shown = self.clone();
         shown.redis.url = without_password(&shown.redis.url);
         shown.database.url = without_password(&shown.database.url);
+        for partner in shown.partners.values_mut() {
+            for secret in [&mut partner.api_key, &mut partner.callback_secret, &mut partner.callback_secret_previous] {
+                if !secret.is_empty() {
+                    "***".clone_into(secret);
+                }
+            }
+            partner.url = without_password(&partner.url);
+        }
         for ChannelConfig::Webhook { url } in shown.channels.values_mut() {
             // the path of a webhook is often its secret
             *url = url

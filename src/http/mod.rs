@@ -1,6 +1,7 @@
 //! The HTTP faces.
 //!
 //! * [`orders`]: what producers and drivers do with orders.
+//! * [`callbacks`]: what partners call.
 //! * [`auth`]: bearer keys and roles.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
 //! * [`view`]: an order as JSON.
@@ -11,6 +12,7 @@
 
 pub mod auth;
 pub mod body;
+pub mod callbacks;
 pub mod error;
 pub mod health;
 pub mod idempotency;
@@ -30,6 +32,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub fn api(app: App) -> Router {
     Router::new()
         .nest("/api/v1/orders", orders::routes())
+        .nest("/api/v1/callbacks", callbacks::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .fallback(error::no_such_path)

@@ -37,6 +37,7 @@ pub const DISPATCH_FAILED: &str = "DISPATCH_FAILED";
 pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
 pub const UNEXPECTED_STATE: &str = "UNEXPECTED_STATE";
 pub const TIMER_DEAD: &str = "TIMER_DEAD";
+pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
 pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
 
 /// To a driver: take this order? Worthless once the offer has expired.
@@ -106,6 +107,26 @@ pub fn order_missing(order: &OrderId, now: DateTime<Utc>) -> Message {
             "alert_type": FAILED_TO_GET_ORDER,
             "severity": "high",
             "team": "supporting_reservation",
+            "timestamp": now,
+        }),
+        expires_at: now + ALERT_PATIENCE,
+    }
+}
+
+/// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
+pub fn partner_refuses_key(partner: &str, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
+    Message {
+        kind: PARTNER_REFUSES_KEY,
+        audience: Audience::Support,
+        dedupe_key: format!("{partner}-{}", now.timestamp()),
+        payload: json!({
+            "event": "support.manual_action_required",
+            "order_id": order,
+            "alert_type": PARTNER_REFUSES_KEY,
+            "severity": "high",
+            "team": "supporting_reservation",
+            "partner": partner,
+            "error": error,
             "timestamp": now,
         }),
         expires_at: now + ALERT_PATIENCE,

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Compensate, Dispatch, Lifetime, Notify, OrderId, Timeout};
+use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, OrderId, Poll, Timeout};
 use workers::{JobId, NewJob};
 
-use super::{Order, Snapshot, Status};
+use super::{BookingState, Order, Snapshot, Status};
 
 /// A job that must exist, and the time of its row's deadline.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,13 +45,16 @@ pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
         return timers;
     }
     let id = || order.id.clone();
-    if order.status == Status::Dispatching {
+    if matches!(order.status, Status::Dispatching | Status::PendingJobId | Status::Assigned) {
         if let Some(due) = order.attempt_deadline {
             timers.push(Timer::new(&Timeout { order: id(), attempt: order.attempt() }, due, now));
         }
         if let Some(due) = order.next_attempt_at {
             timers.push(Timer::new(&Dispatch { order: id(), attempt: order.attempt() + 1 }, due, now));
         }
+    }
+    if let Some(due) = order.next_poll_at {
+        timers.push(Timer::new(&Poll { order: id(), number: order.poll_no.unsigned_abs() + 1 }, due, now));
     }
     if order.status.is_searching() && !order.lifetime_waived {
         timers.push(Timer::new(&Lifetime { order: id() }, order.lifetime_deadline, now));
@@ -62,17 +65,41 @@ pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
     timers
 }
 
+/// The timer of one booking: the partner is to be asked to book, or to cancel.
+pub fn booking_timer(
+    order: &OrderId,
+    attempt_no: i32,
+    state: BookingState,
+    due: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Timer {
+    let (order, attempt) = (order.clone(), attempt_no.unsigned_abs());
+    match state {
+        BookingState::CancelWanted => Timer::new(&CancelBooking { order, attempt }, due, now),
+        _ => Timer::new(&Dispatch { order, attempt }, due, now),
+    }
+}
+
+/// The timer of one callback that waits to be acted on.
+pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
+    Timer::new(&Callback { order: order.clone(), inbox_id }, received_at, now)
+}
+
 /// The timer of one outbox row.
 pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
     Timer::new(&Notify { order: order.clone(), outbox_id }, due, now)
 }
 
-/// Every job that must exist for this order: its own timers and its undelivered messages.
+/// Every job that must exist for this order: its own timers, its open bookings, the callbacks nobody has acted on, and
+/// its undelivered messages.
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
-    let mut all = timers(&snapshot.order, snapshot.now);
+    let (order, now) = (&snapshot.order.id, snapshot.now);
+    let mut all = timers(&snapshot.order, now);
     all.extend(
-        snapshot.messages.iter().map(|m| message_timer(&snapshot.order.id, m.id, m.next_attempt_at, snapshot.now)),
+        snapshot.bookings.iter().filter_map(|b| Some(booking_timer(order, b.attempt_no, b.state, b.next_try_at?, now))),
     );
+    all.extend(snapshot.callbacks.iter().map(|c| callback_timer(order, c.id, c.received_at, now)));
+    all.extend(snapshot.messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now)));
     all
 }
 

@@ -30,7 +30,7 @@ pub struct Report {
     /// Offer messages that are done with, of orders that stay.
     pub messages: u64,
     pub idempotency_keys: u64,
-    /// Runs of schedules, snapshots of queues, notes of the reconciler.
+    /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order.
     pub records: u64,
     pub dead_jobs: u64,
 }
@@ -39,7 +39,7 @@ pub struct Report {
 pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let keep = &app.config.retention;
     let db = &app.db;
-    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG];
+    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS];
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
         messages: sweep(db, &MESSAGES, keep.messages, mode).await?,
@@ -114,14 +114,19 @@ const ORDERS: Sweep = Sweep {
     count: "-- count old orders
             SELECT count(*) FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
               AND created_at < dispatchq_now() - $1 * interval '1 second'
-              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')",
+              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
+              AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')",
     remove: "-- remove old orders
              WITH old AS (
                  SELECT id FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
                    AND created_at < dispatchq_now() - $1 * interval '1 second'
                    AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
+                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')
                  LIMIT $2),
              f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
+             b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
+             p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
+             i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
              m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old))
              DELETE FROM orders WHERE id IN (SELECT id FROM old)",
 };
@@ -137,6 +142,19 @@ const MESSAGES: Sweep = Sweep {
                  SELECT id FROM outbox m WHERE state <> 'pending'
                    AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
                    AND created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+// Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.
+const CALLBACKS: Sweep = Sweep {
+    count: "-- count old callbacks
+            SELECT count(*) FROM inbox i WHERE state <> 'pending'
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+              AND received_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old callbacks
+             DELETE FROM inbox WHERE id IN (
+                 SELECT id FROM inbox i WHERE state <> 'pending'
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+                   AND received_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 
 const IDEMPOTENCY_KEYS: Sweep = Sweep {

@@ -14,7 +14,7 @@ use crate::{
     app::App,
     compensation, dispatch,
     notifications::messages,
-    orders::{Change, Decision, Order, Snapshot, Status, store, timers},
+    orders::{BookingState, Change, Decision, Order, Snapshot, Status, store, timers},
 };
 
 /// Rows read and timers compared at a time.
@@ -155,16 +155,32 @@ struct Page {
     far_overdue: Vec<OrderId>,
 }
 
-/// Walks the two sources of timers: open orders, then undelivered messages.
+impl Page {
+    /// Rows with one job each.
+    fn of(jobs: Vec<NewJob>) -> Self {
+        Self { rows: jobs.len() as u64, jobs, far_overdue: Vec::new() }
+    }
+}
+
+/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks nobody has acted on, and
+/// undelivered messages.
 struct Pages {
     scope: Scope,
     orders_after: Option<String>,
+    bookings_after: Option<(String, i32)>,
+    callbacks_after: Option<i64>,
     messages_after: i64,
 }
 
 impl Pages {
     fn new(scope: Scope) -> Self {
-        Self { scope, orders_after: Some(String::new()), messages_after: 0 }
+        Self {
+            scope,
+            orders_after: Some(String::new()),
+            bookings_after: Some((String::new(), 0)),
+            callbacks_after: Some(0),
+            messages_after: 0,
+        }
     }
 
     fn overdue_secs(&self) -> Option<f64> {
@@ -180,9 +196,11 @@ impl Pages {
                    AND ($2::float8 IS NULL
                         OR (status = 'COMPENSATING' AND updated_at < dispatchq_now() - $2 * interval '1 second')
                         OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
-                            AND least(attempt_deadline, next_attempt_at,
+                            AND least(attempt_deadline, next_attempt_at, next_poll_at,
                                       CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
-                                < dispatchq_now() - $2 * interval '1 second'))
+                                < dispatchq_now() - $2 * interval '1 second')
+                        OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                            AND next_poll_at < dispatchq_now() - $2 * interval '1 second'))
                  ORDER BY id LIMIT $3",
             )
             .bind(after)
@@ -193,6 +211,47 @@ impl Pages {
             if let Some(last) = rows.last() {
                 self.orders_after = Some(last.order.id.to_string());
                 return Ok(Some(page_of_orders(&rows)));
+            }
+        }
+        if let Some((order, attempt_no)) = self.bookings_after.take() {
+            let rows: Vec<BookingRow> = sqlx::query_as(
+                "-- bookings to reconcile
+                 SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
+                 WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
+                   AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                 ORDER BY order_id, attempt_no LIMIT $4",
+            )
+            .bind(order)
+            .bind(attempt_no)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
+                let timer = |b: &BookingRow| {
+                    timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
+                };
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+            }
+        }
+        if let Some(after) = self.callbacks_after.take() {
+            let rows: Vec<CallbackRow> = sqlx::query_as(
+                "-- callbacks to reconcile
+                 SELECT id, order_id, received_at, dispatchq_now() AS now FROM inbox
+                 WHERE state = 'pending' AND id > $1
+                   AND ($2::float8 IS NULL OR received_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.callbacks_after = Some(last.id);
+                let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
             }
         }
         let rows: Vec<MessageRow> = sqlx::query_as(
@@ -211,7 +270,7 @@ impl Pages {
         self.messages_after = last.id;
         let jobs =
             rows.iter().map(|m| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job).collect();
-        Ok(Some(Page { rows: rows.len() as u64, jobs, far_overdue: Vec::new() }))
+        Ok(Some(Page::of(jobs)))
     }
 }
 
@@ -219,6 +278,25 @@ impl Pages {
 struct OrderRow {
     #[sqlx(flatten)]
     order: Order,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct BookingRow {
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    attempt_no: i32,
+    state: BookingState,
+    next_try_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct CallbackRow {
+    id: i64,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    received_at: DateTime<Utc>,
     now: DateTime<Utc>,
 }
 
@@ -271,7 +349,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
     let why = format!("its timer {} is dead; see: dispatchq job show {}", job.id, job.id);
     let held = store::change(&app.db, &app.config.notifications, &id, |s: &Snapshot| {
-        if s.order.held_for_review || !timers::timers(&s.order, s.now).iter().any(|t| *t.id() == job.id) {
+        if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
         let mut change = Change::of(s, "reconciler");

@@ -2,14 +2,17 @@
 
 use workers::{Delivery, Job, Outcome, Registry};
 
-use crate::{app::App, compensation, dispatch, notifications, periodic};
+use crate::{app::App, compensation, dispatch, notifications, partner, periodic};
 
 pub fn registry(app: &App) -> Registry {
     let registry = Registry::new();
     let registry = on(registry, app, dispatch::dispatch::perform);
     let registry = on(registry, app, dispatch::timeout::perform);
+    let registry = on(registry, app, partner::poll::perform);
+    let registry = on(registry, app, partner::callback::perform);
     let registry = on(registry, app, dispatch::lifetime::perform);
     let registry = on(registry, app, compensation::compensate::perform);
+    let registry = on(registry, app, partner::cancel_booking::perform);
     let registry = on(registry, app, notifications::notify::perform);
     on(registry, app, periodic::tick::perform)
 }

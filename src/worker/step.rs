@@ -12,10 +12,10 @@ use workers::{JobId, Outcome, retry::jittered};
 
 use crate::{
     app::App,
-    dispatch::{candidates, decide, policy::DispatchPolicy},
+    dispatch::decide::lifetime,
     orders::{
-        Change, Snapshot,
-        store::{self, ApplyError},
+        Change, Decision, Snapshot,
+        store::{self, ApplyError, ChangeError},
         timers,
     },
 };
@@ -27,57 +27,33 @@ const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A step decided by the order alone.
 pub async fn alone(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
-    run(app, order, job, Search::No, |s, _, _| decide(s)).await
+    let decide = &decide;
+    run(app, order, job, |s| async move {
+        let change = decide(&s);
+        Ok((s, change))
+    })
+    .await
 }
 
-/// A step that also needs to know who could be asked.
-pub async fn with_candidates(
-    app: &App,
-    order: &OrderId,
-    job: &JobId,
-    decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
-) -> Outcome {
-    run(app, order, job, Search::Yes, decide).await
-}
-
-enum Search {
-    Yes,
-    No,
-}
-
-async fn run(
-    app: &App,
-    order: &OrderId,
-    job: &JobId,
-    search: Search,
-    decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
-) -> Outcome {
+/// A step: what `decide` makes of an order whose job this is, and due. Its error is the outcome instead.
+pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
     for _ in 0..MAX_CONFLICTS {
-        let s = match store::load(&app.db, order).await {
-            Ok(Some(s)) => s,
-            Ok(None) => {
-                tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
-                return Outcome::done();
-            }
-            Err(e) => return database_failed(&e),
+        let s = match due(app, order, job).await {
+            Ok(s) => s,
+            Err(outcome) => return outcome,
         };
-        let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
-            return Outcome::then(timers::derived_jobs(&s));
-        };
-        let change = if s.order.is_past_lifetime(s.now) {
-            decide::lifetime(&s)
-        } else if !timer.is_due(s.now) {
-            return Outcome::Snooze { delay: timers::until(timer.due, s.now) };
+        let (s, change) = if s.order.is_past_lifetime(s.now) {
+            // Whatever the job was to do: the order's time is over.
+            let change = lifetime(&s);
+            (s, change)
         } else {
-            let policy = app.config.policy(&s.order.service_type);
-            let ranked = match search {
-                Search::No => Vec::new(),
-                Search::Yes => match candidates::ranked(&app.db, &s.order, &policy).await {
-                    Ok(ranked) => ranked,
-                    Err(e) => return database_failed(&e),
-                },
-            };
-            decide(&s, ranked, &policy)
+            match decide(s).await {
+                Ok(decided) => decided,
+                Err(outcome) => return outcome,
+            }
         };
         match store::apply(&app.db, &app.config.notifications, &s, change).await {
             Ok(after) => return Outcome::then(timers::derived_jobs(&after)),
@@ -86,6 +62,41 @@ async fn run(
             Err(ApplyError::Database(e)) => return database_failed(&e),
         }
     }
+    busy(order, job)
+}
+
+/// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
+async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Snapshot, Outcome> {
+    let s = match store::load(&app.db, order).await {
+        Ok(Some(s)) => s,
+        Ok(None) => {
+            tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+            return Err(Outcome::done());
+        }
+        Err(e) => return Err(database_failed(&e)),
+    };
+    let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
+        return Err(Outcome::then(timers::derived_jobs(&s)));
+    };
+    if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+        Ok(s)
+    } else {
+        Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })
+    }
+}
+
+/// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
+pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
+    match store::change(&app.db, &app.config.notifications, order, decide).await {
+        Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => busy(order, job),
+        Err(ChangeError::Database(e)) => database_failed(&e),
+    }
+}
+
+fn busy(order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
     Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
 }

@@ -37,6 +37,9 @@ fn decisions_do_no_io() {
         "orders/actions.rs",
         "dispatch/decide.rs",
         "dispatch/policy.rs",
+        "partner/backoff.rs",
+        "partner/decide.rs",
+        "partner/observation.rs",
         "compensation/decide.rs",
         "periodic/schedule.rs",
     ];

@@ -13,7 +13,9 @@
 //! * `operate`: cancelling and rescheduling single jobs.
 //! * `dead`: listing, requeueing and discarding dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
+//! * `breaker`: circuit breakers shared by the fleet.
 
+mod breaker;
 mod client;
 mod connect;
 mod dead;
@@ -30,6 +32,7 @@ mod sentinel;
 mod settle;
 mod take;
 
+pub use breaker::{BreakerPolicy, BreakerState};
 pub use client::{Clock, Store};
 pub use connect::RedisConfig;
 pub use dead::{DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued};

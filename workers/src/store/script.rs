@@ -42,6 +42,7 @@ scripts! {
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";
+    BREAKER " flags=allow-oom": "breaker";
     HEARTBEAT " flags=allow-oom": "heartbeat";
     FINISH_REBUILD " flags=allow-oom": "finish_rebuild";
 }
