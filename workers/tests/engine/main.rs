@@ -9,6 +9,7 @@ mod healing;
 mod inspect;
 mod lease;
 mod limit;
+mod metrics;
 mod model;
 mod operate;
 mod outage;
