@@ -23,7 +23,8 @@ impl App {
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         let db = db::connect(&config.database).await?;
         db::check_schema(&db).await?;
-        let store = Store::connect(&config.redis.url).await.context("Redis is needed for the timers of orders")?;
+        let store = Store::with_config(config.redis.of_store()?)?;
+        store.ping().await.context("Redis is needed for the timers of orders")?;
         Self::new(config, db, store)
     }
 

@@ -32,6 +32,6 @@ mod watchdog;
 pub use error::ServerError;
 pub use postgres::Postgres;
 pub use redis::Redis;
-pub use sentinel::Sentinel;
+pub use sentinel::Sentinels;
 pub use server::Detached;
 pub use tls::Tls;

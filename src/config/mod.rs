@@ -52,6 +52,23 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
     pub url: String,
+    /// Empty: the public authorities are trusted.
+    pub root_certificate: PathBuf,
+}
+
+impl RedisConfig {
+    /// What the queue connects with. Reads the certificate; connects to nobody.
+    pub fn of_store(&self) -> anyhow::Result<workers::RedisConfig> {
+        let mut config = workers::RedisConfig::new(&self.url);
+        let file = &self.root_certificate;
+        if !file.as_os_str().is_empty() {
+            let pem = std::fs::read(file)
+                .with_context(|| format!("redis.root_certificate: cannot read the file {}", file.display()))?;
+            config.root_certificate = Some(pem);
+        }
+        config.check()?;
+        Ok(config)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -200,6 +217,7 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        self.redis.of_store()?;
         for name in self.service_types.keys() {
             let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
             ensure!(
@@ -316,6 +334,9 @@ impl Config {
 
 /// A URL fit for logs.
 pub fn without_password(url: &str) -> String {
+    if url.contains("+sentinel://") {
+        return without_sentinel_passwords(url);
+    }
     match url.parse::<reqwest::Url>() {
         Ok(mut parsed) => {
             if parsed.password().is_some() {
@@ -326,6 +347,20 @@ pub fn without_password(url: &str) -> String {
         }
         Err(_) => "(not a URL)".to_owned(),
     }
+}
+
+/// Such a URL names several hosts, which no parser of URLs accepts. Whoever logs in, and the sentinels' own login in the
+/// query, are left out.
+fn without_sentinel_passwords(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let shown = match servers.rsplit_once('@') {
+        // One of the passwords holds a '?' or an '@', and it is not for us to guess which.
+        _ if query.contains('@') => "***".to_owned(),
+        Some((_, hosts)) => format!("***@{hosts}"),
+        None => servers.to_owned(),
+    };
+    format!("{scheme}://{shown}")
 }
 
 #[cfg(test)]
@@ -382,6 +417,31 @@ mod tests {
         assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
         assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
         assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
+    }
+
+    #[test]
+    fn a_redis_address_is_checked_without_asking_redis() {
+        for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
+            with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
+        }
+        assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is no Redis address"));
+        assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
+        assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let certificate = |url: &str| error(&format!("[redis]\nurl = {url:?}\nroot_certificate = {:?}", file.path()));
+        assert!(certificate("rediss://h:1").contains("it holds no certificate"));
+        assert!(certificate("redis://h:1").contains("redis.url asks for no encryption"));
+    }
+
+    #[test]
+    fn a_sentinel_address_is_shown_without_its_passwords() {
+        for (url, shown) in [
+            ("redis+sentinel://a:1,b:2/main", "redis+sentinel://a:1,b:2/main"),
+            ("rediss+sentinel://u:hun@ter2@a:1/main/2?password=hunter2", "rediss+sentinel://***@a:1/main/2"),
+            ("redis+sentinel://a:1/main?password=hun@ter2", "redis+sentinel://***"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
     }
 
     #[test]

@@ -103,11 +103,12 @@ fn busy(order: &OrderId, job: &JobId) -> Outcome {
 
 /// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
 pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if is_unreachable(error) {
-        Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
-    } else {
-        Outcome::Retry(error.to_string())
-    }
+    if is_unreachable(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+}
+
+/// Until Postgres may be back.
+pub fn database_pause() -> Outcome {
+    Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
 }
 
 fn is_unreachable(error: &sqlx::Error) -> bool {

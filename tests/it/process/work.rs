@@ -40,9 +40,7 @@ async fn two_workers_and_an_api_share_the_work() {
         assert_eq!(child.ended(secs(10)).await.code(), Some(0));
     }
     for worker in &workers {
-        let log = worker.log();
-        let settled = log.lines().find(|l| l.contains("Drained")).and_then(|l| l.split_once("settled=")).unwrap().1;
-        let settled: u64 = settled.split(' ').next().unwrap().parse().unwrap();
+        let (settled, _) = worker.settled_and_refused();
         assert!(settled > 10, "one worker did it all: {settled} here");
     }
 }

@@ -4,6 +4,7 @@
 //! * `drive`: performs due jobs one by one, as a worker would, and shows what ran.
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys.
+//! * `proxy`: a way to a server on which everything can get stuck.
 //! * `receiver`: a webhook receiver that can be told to fail.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
@@ -14,6 +15,7 @@ mod crowd;
 mod drive;
 mod fleet;
 mod orders;
+mod proxy;
 mod receiver;
 
 use std::time::Duration;
@@ -24,6 +26,7 @@ pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
 pub(crate) use orders::id;
+pub(crate) use proxy::Proxy;
 pub(crate) use receiver::Receiver;
 
 pub(crate) fn secs(secs: u64) -> Duration {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use servers::Sentinel;
+use servers::Sentinels;
 use workers::{NewJob, RedisConfig, Runtime, Store, StoreError};
 
 use crate::{
@@ -16,17 +16,10 @@ use crate::{
     support::{QUEUE, Tick, eventually, millis, raw, rebuild},
 };
 
-/// Whether it knows the replica and the two other sentinels, and so could fail over.
-async fn is_ready(sentinel: &Sentinel) -> bool {
-    let ask = ["SENTINEL", "MASTER", Sentinel::PRIMARY];
-    let known: std::collections::HashMap<String, String> = raw(&sentinel.url(), &ask).await;
-    known.get("num-slaves").is_some_and(|n| n == "1") && known.get("num-other-sentinels").is_some_and(|n| n == "2")
-}
-
 struct Fleet {
     primary: servers::Redis,
     replica: servers::Redis,
-    sentinels: Vec<Sentinel>,
+    sentinels: Sentinels,
 }
 
 impl Fleet {
@@ -38,19 +31,8 @@ impl Fleet {
             raw::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
         })
         .await;
-        let mut sentinels = Vec::new();
-        for _ in 0..3 {
-            sentinels.push(Sentinel::start(&primary).await.unwrap());
-        }
-        for sentinel in &sentinels {
-            eventually("the sentinels know each other", || is_ready(sentinel)).await;
-        }
+        let sentinels = Sentinels::start(&primary).await.unwrap();
         Self { primary, replica, sentinels }
-    }
-
-    fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
-        format!("redis+sentinel://{}/main", hosts.join(","))
     }
 }
 
@@ -62,7 +44,7 @@ async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
 #[tokio::test]
 async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
     let mut fleet = Fleet::start().await;
-    let store = Store::connect(&fleet.url()).await.unwrap();
+    let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
@@ -107,9 +89,9 @@ async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
 #[tokio::test]
 async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
     let fleet = Fleet::start().await;
-    let store = Store::connect(&fleet.url()).await.unwrap();
+    let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;
-    let sentinel = fleet.sentinels[0].url();
+    let sentinel = fleet.sentinels.one();
     raw::<()>(&sentinel, &["SENTINEL", "FAILOVER", "main"]).await;
     eventually("switched", async || {
         raw::<Vec<String>>(&sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]).await[1]
