@@ -14,6 +14,9 @@
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
 //! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
+//!
+//! What follows is the crate's README.
+#![doc = include_str!("../README.md")]
 
 pub mod callback;
 pub mod cancel_booking;
@@ -37,3 +40,5 @@ pub use order_id::{InvalidOrderId, OrderId};
 pub use poll::Poll;
 pub use tick::Tick;
 pub use timeout::Timeout;
+/// What enqueueing takes, so that a producer depends on this crate alone.
+pub use workers::{Job, JobId, NewJob, RedisConfig, Store, StoreError, store::Enqueued};
