@@ -1,6 +1,7 @@
 //! Real processes of the binary: killed, frozen, drained, cut off from their servers, and used wrongly.
 
 mod bad_input;
+mod bench;
 mod clock;
 mod dev;
 mod faults;
