@@ -13,15 +13,17 @@
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
 //! * [`history`]: the invariants, checked on the audit views.
+//! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
 //! * [`replay`]: real rides against simulated drivers.
 //! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
-//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
-//!   metrics, HTTP requests of ours.
+//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
+//!   logs and metrics, HTTP requests of ours, choices of simulations.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
 pub mod app;
 pub mod bench;
+pub mod chance;
 pub mod cli;
 pub mod compensation;
 pub mod config;
@@ -33,6 +35,7 @@ pub mod notifications;
 pub mod orders;
 pub mod outbound;
 pub mod partner;
+pub mod partner_sim;
 pub mod people;
 pub mod periodic;
 pub mod recovery;

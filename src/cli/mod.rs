@@ -15,6 +15,7 @@ mod job;
 mod migrate;
 mod order;
 mod output;
+mod partner_sim;
 mod queue;
 mod reconcile;
 mod serve;
@@ -87,6 +88,8 @@ enum Command {
     Reconcile(reconcile::Command),
     /// Replay real rides against simulated drivers, and check the history
     Replay(replay::Options),
+    /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
+    PartnerSim(partner_sim::Args),
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::Command),
@@ -102,6 +105,10 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(options) => {
             telemetry::init_logs(&Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::PartnerSim(args) => {
+            telemetry::init_logs(&Config::defaults().log)?;
+            return args.run().await;
         }
         Command::Bench(command) => return command.run().await,
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
@@ -123,6 +130,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        Command::Config(_) | Command::Dev(_) | Command::Replay(_) | Command::Bench(_) => unreachable!("answered above"),
+        Command::Config(_) | Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::Bench(_) => {
+            unreachable!("answered above")
+        }
     }
 }
