@@ -46,6 +46,8 @@ async fn from_here_only(ConnectInfo(caller): ConnectInfo<Caller>, request: Reque
 pub struct Report {
     #[serde(flatten)]
     pub counters: Counters,
+    /// Requests of the partner API that run now.
+    pub running: u64,
     /// Bookings neither completed, cancelled nor left without a driver.
     pub open_bookings: usize,
     /// Their ids, at most a thousand.
@@ -61,6 +63,7 @@ pub(super) fn report(core: &Core) -> Report {
     let open = state.ledger.open();
     Report {
         counters: state.counters.clone(),
+        running: state.traffic.running(),
         open_bookings: open.len(),
         open: open.iter().take(MOST_NAMED).map(|number| booking_id(*number)).collect(),
         known_bookings: state.ledger.len(),

@@ -47,7 +47,7 @@ pub(super) struct State {
     pub(super) knobs: Arc<Knobs>,
     pub(super) ledger: Ledger,
     pub(super) counters: Counters,
-    traffic: Traffic,
+    pub(super) traffic: Traffic,
     bucket: Bucket,
 }
 
@@ -226,17 +226,20 @@ impl Core {
         }
     }
 
+    /// Are connections to be refused now?
+    pub(super) fn refuses(&self) -> bool {
+        self.knobs().outage(self.elapsed()) == Some(OutageKind::Refused)
+    }
+
     /// Has connections refused while an outage says so.
     pub(super) async fn watch_outages(&self, refuse: &watch::Sender<bool>) {
         loop {
-            let at = self.elapsed();
-            let knobs = self.knobs();
-            refuse.send_if_modified(|refused| {
-                let wanted = knobs.outage(at) == Some(OutageKind::Refused);
-                std::mem::replace(refused, wanted) != wanted
-            });
+            // Asked for before the state is looked at, so that no edge falls between.
+            let edge = self.knobs().next_outage_edge(self.elapsed());
+            let wanted = self.refuses();
+            refuse.send_if_modified(|refused| std::mem::replace(refused, wanted) != wanted);
             let edge = async {
-                match knobs.next_outage_edge(at) {
+                match edge {
                     Some(edge) => tokio::time::sleep(self.real(edge.saturating_sub(self.elapsed()))).await,
                     None => std::future::pending().await,
                 }

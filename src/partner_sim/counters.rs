@@ -89,6 +89,10 @@ impl Traffic {
     pub(super) fn end(&mut self) {
         self.running -= 1;
     }
+
+    pub(super) fn running(&self) -> u64 {
+        self.running
+    }
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl PartnerSim {
         let stop = CancellationToken::new();
         let (add, pending) = timers();
         let core = Arc::new(Core::new(options, add, stop.clone())?);
-        let (refuse, refused) = watch::channel(false);
+        let (refuse, refused) = watch::channel(core.refuses());
         let (never_refuse, never_refused) = watch::channel(false);
         let bind = |address, refused| {
             Lines::bind(address, refused, stop.clone())

@@ -42,6 +42,12 @@ fn decisions_do_no_io() {
         "partner/observation.rs",
         "compensation/decide.rs",
         "periodic/schedule.rs",
+        "partner_sim/values.rs",
+        "partner_sim/knobs.rs",
+        "partner_sim/fate.rs",
+        "partner_sim/faults.rs",
+        "partner_sim/ledger.rs",
+        "partner_sim/counters.rs",
     ];
     for file in pure {
         let text = code(&root().join("src").join(file));

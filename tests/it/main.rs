@@ -11,6 +11,7 @@
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
+//! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
@@ -22,6 +23,7 @@ mod http;
 mod layering;
 mod lifecycle;
 mod outbox;
+mod partner_sim;
 mod periodic;
 mod process;
 mod races;
