@@ -70,7 +70,7 @@ impl Body<'_> {
     }
 }
 
-/// The callbacks that one event leads to, with what they have to wait for in the order's time.
+/// The callbacks that one event leads to, in the order they are sent in.
 pub(super) fn about(
     seed: u64,
     booking_id: &str,
@@ -78,7 +78,7 @@ pub(super) fn about(
     event: Event,
     travel: &Travel,
     at: DateTime<Utc>,
-) -> Vec<(Duration, Callback)> {
+) -> Vec<Callback> {
     let reference = booking.reference.as_str();
     let body = Body {
         event_id: &travel.event_id,
@@ -110,7 +110,7 @@ pub(super) fn about(
         });
         callbacks.extend(body.callback(Kind::Genuine { doubled: travel.doubled, foreign }));
     }
-    callbacks.into_iter().map(|callback| (travel.delay, callback)).collect()
+    callbacks
 }
 
 /// The reference of the order's next booking, which is to get the job id this one is told about.
@@ -119,18 +119,25 @@ fn next_reference(reference: &str) -> String {
     next.map_or_else(|| format!("{reference}:2"), |(order, n)| format!("{order}:{n}"))
 }
 
-/// Sends one callback when its turn comes.
-pub(super) fn send(core: &Arc<Core>, callback: Callback) {
-    let sending = core.clone();
+/// Sends callbacks one after the other, when their turn comes.
+pub(super) fn send(core: &Arc<Core>, callbacks: Vec<Callback>) {
     if core.callbacks.len() >= MOST_WAITING {
-        core.state().counters.callbacks_given_up += 1;
+        core.state().counters.callbacks_given_up += callbacks.len() as u64;
         return;
     }
-    core.callbacks.spawn(async move { sending.stop.clone().run_until_cancelled(deliver(&sending, callback)).await });
+    let core = core.clone();
+    core.callbacks.clone().spawn(async move {
+        let deliveries = async {
+            let Ok(_turn) = core.callback_turns.acquire().await else { return };
+            for callback in callbacks {
+                deliver(&core, callback).await;
+            }
+        };
+        core.stop.run_until_cancelled(deliveries).await;
+    });
 }
 
 async fn deliver(core: &Core, mut callback: Callback) {
-    let Ok(_turn) = core.callback_turns.acquire().await else { return };
     let Some(url) = core.knobs().callback_url.clone() else { return };
     callback.tries += 1;
     let taken = match post(core, &url, &callback).await {
@@ -145,16 +152,16 @@ async fn deliver(core: &Core, mut callback: Callback) {
         (Kind::Genuine { doubled, foreign }, true) => {
             counters.callbacks_sent += 1;
             if let Some(later) = doubled {
-                core.after(*later, Due::Send(Box::new(Callback { kind: Kind::Doubled, ..callback.clone() })));
+                core.after(*later, Due::Send(vec![Callback { kind: Kind::Doubled, ..callback.clone() }]));
             }
             if let Some((later, foreign)) = foreign {
-                core.after(*later, Due::Send(foreign.clone()));
+                core.after(*later, Due::Send(vec![*foreign.clone()]));
             }
         }
         (Kind::Genuine { .. }, false) => {
             counters.callbacks_refused += 1;
             if callback.tries < TRIES {
-                core.after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), Due::Send(Box::new(callback)));
+                core.after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), Due::Send(vec![callback]));
             } else {
                 counters.callbacks_given_up += 1;
             }

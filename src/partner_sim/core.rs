@@ -200,13 +200,13 @@ impl Core {
                 let keep = self.real(self.keep_finished);
                 self.state().ledger.forget(number, Instant::now(), keep);
             }
-            Due::Send(callback) => callbacks::send(self, *callback),
+            Due::Send(callbacks) => callbacks::send(self, callbacks),
         }
     }
 
     /// What follows from an event that is in the ledger already.
     pub(super) fn happened(&self, number: u64, event: Event) {
-        let sending = {
+        let (delay, callbacks) = {
             let state = &mut *self.state();
             let Some(booking) = state.ledger.booking(number) else { return };
             if booking.over_since.is_some() {
@@ -219,10 +219,11 @@ impl Core {
             if !travel.sent {
                 state.counters.callbacks_withheld += 1;
             }
-            callbacks::about(self.seed, &booking_id(number), booking, event, &travel, Utc::now())
+            let callbacks = callbacks::about(self.seed, &booking_id(number), booking, event, &travel, Utc::now());
+            (travel.delay, callbacks)
         };
-        for (delay, callback) in sending {
-            self.after(delay, Due::Send(Box::new(callback)));
+        if !callbacks.is_empty() {
+            self.after(delay, Due::Send(callbacks));
         }
     }
 

@@ -65,11 +65,12 @@ impl fmt::Debug for Options {
     }
 }
 
+/// Slower than a tenth, a timer could outlast what the timers can hold (two years).
 fn speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
-        .filter(|x| (0.001..=1e6).contains(x))
-        .ok_or_else(|| "expected a number from 0.001 to 1000000".to_owned())
+        .filter(|x| (0.1..=1e6).contains(x))
+        .ok_or_else(|| "expected a number from 0.1 to 1000000".to_owned())
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ pub(super) enum Due {
     Step(u64),
     /// A booking or a wish that nobody asks about any more.
     Forget(u64),
-    Send(Box<Callback>),
+    /// One after the other.
+    Send(Vec<Callback>),
 }
 
 /// The side that adds. Its queue is drained at once, so it need not be bounded.

@@ -209,8 +209,8 @@ mod tests {
         assert!(draws("3s").iter().all(|d| *d == secs(3)));
         assert!(draws("500ms - 2s").iter().all(|d| (Duration::from_millis(500)..=secs(2)).contains(d)));
         let mixture = draws("25% 1s-2s, 75% 10m-15m");
-        let quick = mixture.iter().filter(|d| (secs(1)..=secs(2)).contains(d)).count();
-        let slow = mixture.iter().filter(|d| (secs(600)..=secs(900)).contains(d)).count();
+        let quick = mixture.iter().filter(|&d| (secs(1)..=secs(2)).contains(d)).count();
+        let slow = mixture.iter().filter(|&d| (secs(600)..=secs(900)).contains(d)).count();
         assert_eq!(quick + slow, 2000);
         assert!((400..600).contains(&quick), "{quick}");
     }

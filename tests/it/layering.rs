@@ -43,7 +43,6 @@ fn decisions_do_no_io() {
         "compensation/decide.rs",
         "periodic/schedule.rs",
         "partner_sim/values.rs",
-        "partner_sim/knobs.rs",
         "partner_sim/fate.rs",
         "partner_sim/faults.rs",
         "partner_sim/ledger.rs",

@@ -160,7 +160,7 @@ async fn the_same_seed_brings_the_same_fate_in_any_order() {
 #[tokio::test]
 async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
     let knobs = Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
-    let options = Options { speed: 1000.0, keep_finished: secs(300), knobs, ..Options::default() };
+    let options = Options { speed: 1000.0, keep_finished: secs(2000), knobs, ..Options::default() };
     let partner = Partner::start(&options).await;
     let (kept, gone) = (partner.booked("ORD-1:1").await, partner.booked("ORD-2:1").await);
     partner.cancel(&gone).await;

@@ -130,7 +130,7 @@ async fn an_outage_may_also_answer_503() {
 
 #[tokio::test]
 async fn an_outage_begins_and_ends_by_the_clock() {
-    let knobs = Knobs { outages: vec!["0s+10m".parse().unwrap()], ..smooth() };
+    let knobs = Knobs { outages: vec!["0s+30m".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert!(partner.try_book("ORD-1:1").await.unwrap_err().is_connect());
     eventually("the outage ends", secs(20), || async { partner.try_book("ORD-1:1").await.is_ok() }).await;
@@ -138,7 +138,7 @@ async fn an_outage_begins_and_ends_by_the_clock() {
 
 #[tokio::test]
 async fn keys_may_fail_for_a_while() {
-    let knobs = Knobs { auth_failures: vec!["0s+10m".parse().unwrap()], ..smooth() };
+    let knobs = Knobs { auth_failures: vec!["0s+30m".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert_eq!(partner.book("ORD-1:1").await.error(), (401, "UNAUTHORIZED"));
     eventually("keys are good again", secs(20), || async { partner.book("ORD-1:1").await.status != 401 }).await;
