@@ -11,7 +11,7 @@
 //! * `heartbeat`: which replicas live, and how late jobs start.
 //! * `inspect`: counting, listing and finding jobs; pausing queues.
 //! * `operate`: cancelling and rescheduling single jobs.
-//! * `dead`: listing, requeueing and discarding dead letters.
+//! * `dead`: listing, requeueing, discarding and restoring dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
 //! * `breaker`: circuit breakers shared by the fleet.
 
@@ -35,7 +35,9 @@ mod take;
 pub use breaker::{BreakerPolicy, BreakerState};
 pub use client::{Clock, Store};
 pub use connect::RedisConfig;
-pub use dead::{DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued};
+pub use dead::{
+    DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued, RestoredDead,
+};
 pub use enqueue::{Enqueued, Repaired};
 pub use epoch::{Epoch, RebuildMarker};
 pub use error::StoreError;
