@@ -9,6 +9,8 @@
 //! * [`notifications`]: outbox, channels, delivery.
 //! * [`periodic`]: schedules, cleanup, statistics.
 //! * [`recovery`]: the reconciler, which puts back what Redis lost.
+//! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and another life for them.
+//! * [`operator`]: what operators may do with single jobs.
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
@@ -28,10 +30,12 @@ pub mod cli;
 pub mod compensation;
 pub mod config;
 pub mod db;
+pub mod dead_letters;
 pub mod dispatch;
 pub mod history;
 pub mod http;
 pub mod notifications;
+pub mod operator;
 pub mod orders;
 pub mod outbound;
 pub mod partner;

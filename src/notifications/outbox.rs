@@ -133,3 +133,40 @@ pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result
     .await?;
     Ok(())
 }
+
+/// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
+/// outlive its offer.
+pub async fn revive(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- revive message
+         UPDATE outbox SET state = 'pending', next_attempt_at = dispatchq_now(),
+                expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
+                                  ELSE greatest(expires_at, dispatchq_now() + (expires_at - created_at)) END
+         WHERE id = $1 AND state IN ('dead', 'pending')",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// One try to deliver a message.
+#[derive(Debug, Clone, serde::Serialize, sqlx::FromRow)]
+pub struct Try {
+    pub attempt_no: i32,
+    pub at: DateTime<Utc>,
+    /// `None`: it was delivered.
+    pub error: Option<String>,
+}
+
+/// The latest tries to deliver a message, at most 10, in their order.
+pub async fn tries(db: &PgPool, id: i64) -> Result<Vec<Try>, sqlx::Error> {
+    sqlx::query_as(
+        "-- tries of a message
+         SELECT * FROM (SELECT attempt_no, at, error FROM outbox_attempts WHERE outbox_id = $1
+                        ORDER BY attempt_no DESC LIMIT 10) t ORDER BY attempt_no",
+    )
+    .bind(id)
+    .fetch_all(db)
+    .await
+}

@@ -74,6 +74,8 @@ pub enum Reason {
     HeldForReview,
     /// A person ended a held order.
     ReleasedByHand,
+    /// A person gave a dead job of the order another life.
+    RequeuedByHand,
 }
 
 impl Reason {
@@ -130,6 +132,7 @@ impl Reason {
             Self::CompensatedAfterPayment => "COMPENSATED_AFTER_PAYMENT",
             Self::HeldForReview => "HELD_FOR_REVIEW",
             Self::ReleasedByHand => "RELEASED_BY_HAND",
+            Self::RequeuedByHand => "REQUEUED_BY_HAND",
         }
     }
 }

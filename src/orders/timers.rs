@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, OrderId, Poll, Timeout};
-use workers::{JobId, NewJob};
+use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, OrderId, Poll, Tick, Timeout};
+use workers::{Job, JobId, NewJob};
 
 use super::{BookingState, Order, Snapshot, Status};
 
@@ -20,7 +20,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    fn new<J: workers::Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+    fn new<J: Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         Self { job: NewJob::after(job, until(due, now)), due }
     }
 
@@ -31,6 +31,14 @@ impl Timer {
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         self.due <= now
     }
+}
+
+/// The order a job is about; `None` for periodic work, and for what is no job of ours.
+pub fn order_of(job: &JobId) -> Option<OrderId> {
+    if job.kind() == Tick::KIND {
+        return None;
+    }
+    job.key().split(':').next()?.parse().ok()
 }
 
 /// Time left until `due`; zero when it has passed.

@@ -30,7 +30,8 @@ pub struct Report {
     /// Offer messages that are done with, of orders that stay.
     pub messages: u64,
     pub idempotency_keys: u64,
-    /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order.
+    /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order, dead letters decided
+    /// on.
     pub records: u64,
     pub dead_jobs: u64,
 }
@@ -39,7 +40,7 @@ pub struct Report {
 pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let keep = &app.config.retention;
     let db = &app.db;
-    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS];
+    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
         messages: sweep(db, &MESSAGES, keep.messages, mode).await?,
@@ -48,6 +49,10 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     };
     for table in records {
         report.records += sweep(db, table, keep.records, mode).await?;
+    }
+    if mode == Mode::Remove {
+        // First: a flush in between must not bring back what is about to go.
+        sweep(db, &EXPIRED_DEAD_LETTERS, keep.dead_jobs, mode).await?;
     }
     for queue in jobs::queues::ALL {
         report.dead_jobs += dead_jobs(app, queue, keep.dead_jobs, mode).await?;
@@ -190,4 +195,26 @@ const RECONCILE_LOG: Sweep = Sweep {
     remove: "-- remove old reconciliations
              DELETE FROM reconcile_log WHERE at IN (
                  SELECT at FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const DEAD_LETTERS: Sweep = Sweep {
+    count: "-- count old dead letters
+            SELECT count(*) FROM dead_letters WHERE resolved_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old dead letters
+             DELETE FROM dead_letters WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters
+                 WHERE resolved_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+/// The copies of dead jobs that nobody decided on; they stay as records for a while.
+const EXPIRED_DEAD_LETTERS: Sweep = Sweep {
+    count: "-- count expired dead letters
+            SELECT count(*) FROM dead_letters
+            WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- expire dead letters
+             UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = 'cleanup', resolved_how = 'expired',
+                    resolved_why = 'nobody decided on it in time'
+             WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters
+                 WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };

@@ -12,7 +12,9 @@ use workers::{Job, JobId, NewJob, store::Repaired};
 use super::pauses;
 use crate::{
     app::App,
-    compensation, dispatch,
+    compensation,
+    dead_letters::judge,
+    dispatch,
     notifications::messages,
     orders::{BookingState, Change, Decision, Order, Snapshot, Status, store, timers},
 };
@@ -347,7 +349,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
-    let why = format!("its timer {} is dead; see: dispatchq job show {}", job.id, job.id);
+    let why = judge::hold_reason(&job.id);
     let held = store::change(&app.db, &app.config.notifications, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
@@ -364,7 +366,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
 /// A message whose job is dead will not be sent by itself any more: its row says so.
 async fn give_up_message(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
     let Ok(Notify { outbox_id, .. }) = Notify::decode(job, None) else { return Ok(()) };
-    tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq job show {job}");
+    tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq dead show {job}");
     sqlx::query(
         "-- give up message
          UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",

@@ -47,6 +47,7 @@ fn decisions_do_no_io() {
         "partner_sim/faults.rs",
         "partner_sim/ledger.rs",
         "partner_sim/counters.rs",
+        "dead_letters/judge.rs",
     ];
     for file in pure {
         let text = code(&root().join("src").join(file));

@@ -39,6 +39,22 @@ impl DeadRecord {
         record.envelope = (envelope != "null").then(|| envelope.to_owned());
         Some(record)
     }
+
+    /// As [`read`](Self::read); a record nobody can read is stood in for, so that its job can be seen and decided on.
+    pub(super) fn read_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
+        let record = text.and_then(Self::read).unwrap_or_else(|| Self {
+            queue: queue.to_owned(),
+            error: "the record of this job cannot be read".to_owned(),
+            failed: 0,
+            lost: 0,
+            due_ms: died_ms,
+            died_ms,
+            payload: serde_json::Value::Null,
+            envelope: None,
+        });
+        // The list goes by this time of death, so cursors must too.
+        Self { died_ms, ..record }
+    }
 }
 
 /// A dead job.
@@ -154,10 +170,7 @@ impl Store {
             let (id, died_ms, record): (String, u64, Option<String>) =
                 redis::from_redis_value(value).map_err(unknown)?;
             page.next = more.then(|| DeadCursor { died_ms, id: id.clone() });
-            let record = record.as_deref().and_then(DeadRecord::read);
-            let mut record = record.unwrap_or_else(|| unreadable(queue, died_ms));
-            // The list goes by this one, so cursors must too.
-            record.died_ms = died_ms;
+            let record = DeadRecord::read_or_unreadable(record.as_deref(), queue, died_ms);
             if filter.error.as_ref().is_none_or(|wanted| record.error.contains(wanted)) {
                 page.entries.push(DeadEntry { id, record });
             }
@@ -245,20 +258,6 @@ impl Store {
             codes.extend(answer);
         }
         Ok(codes)
-    }
-}
-
-/// Stands for a record nobody can read, so that its job can still be seen and decided on.
-fn unreadable(queue: &str, died_ms: u64) -> DeadRecord {
-    DeadRecord {
-        queue: queue.to_owned(),
-        error: "the record of this job cannot be read".to_owned(),
-        failed: 0,
-        lost: 0,
-        due_ms: died_ms,
-        died_ms,
-        payload: serde_json::Value::Null,
-        envelope: None,
     }
 }
 
