@@ -6,7 +6,9 @@ mod apikey;
 mod bench;
 mod check;
 mod cleanup;
+mod completions;
 mod config;
+mod dead;
 mod dev;
 mod doctor;
 mod driver;
@@ -74,6 +76,9 @@ enum Command {
     /// Single jobs
     #[command(subcommand)]
     Job(job::Command),
+    /// Jobs that were given up: look at them, give them another life, forget them
+    #[command(subcommand)]
+    Dead(dead::Command),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -93,6 +98,8 @@ enum Command {
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Print what a shell needs to complete these commands
+    Completions(completions::Args),
 }
 
 /// Runs one command to its end.
@@ -111,6 +118,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return args.run().await;
         }
         Command::Bench(command) => return command.run().await,
+        Command::Completions(args) => return Ok(args.run()),
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
         _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
@@ -126,12 +134,16 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Order(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
+        Command::Dead(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        Command::Config(_) | Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::Bench(_) => {
-            unreachable!("answered above")
-        }
+        Command::Config(_)
+        | Command::Dev(_)
+        | Command::Replay(_)
+        | Command::PartnerSim(_)
+        | Command::Bench(_)
+        | Command::Completions(_) => unreachable!("answered above"),
     }
 }

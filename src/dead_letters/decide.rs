@@ -45,7 +45,10 @@ pub enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
     Timer(OrderId),
-    Message { order: OrderId, outbox_id: i64 },
+    Message {
+        order: OrderId,
+        outbox_id: i64,
+    },
     /// Periodic work, or nothing we know.
     Other,
 }
@@ -89,14 +92,17 @@ pub async fn preview(app: &App, job: &JobId) -> anyhow::Result<Answer> {
     })
 }
 
+/// What [`discard`] would answer now.
+pub async fn preview_discard(app: &App, job: &JobId) -> anyhow::Result<Answer> {
+    Ok(if find_dead(app, job).await?.is_some() { Answer::Done } else { Answer::NotDead })
+}
+
 /// Gives a dead job another life, if its order or message still waits for it.
 pub async fn requeue(app: &App, job: &JobId, by: &Decider) -> anyhow::Result<Answer> {
     let dead = find_dead(app, job).await?;
     match subject(job) {
         Subject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
-        Subject::Message { order, outbox_id } => {
-            requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await
-        }
+        Subject::Message { order, outbox_id } => requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await,
         Subject::Other => {
             let Some(dead) = &dead else { return Ok(Answer::NotDead) };
             note_down(app, dead, How::Requeued, by).await?;

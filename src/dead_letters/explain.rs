@@ -50,15 +50,8 @@ pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>
     let deaths = table::deaths(&app.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
-    let mut explained = Explained {
-        entry,
-        earlier,
-        tries: Vec::new(),
-        order: None,
-        message: None,
-        can_requeue: true,
-        note: None,
-    };
+    let mut explained =
+        Explained { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
     if let Subject::Timer(order) | Subject::Message { order, .. } = decide::subject(job) {
         let now = store::now(&app.db).await?;
         let order_row = store::load(&app.db, &order).await?.map(|s| s.order);
@@ -70,7 +63,10 @@ pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>
     if let Subject::Message { outbox_id, .. } = decide::subject(job) {
         explained.message = outbox::load(&app.db, outbox_id).await?.map(|row| {
             let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
-            format!("{} over {}: {} after {} tries, expires at {expires}", row.kind, row.channel, row.state, row.attempts)
+            format!(
+                "{} over {}: {} after {} tries, expires at {expires}",
+                row.kind, row.channel, row.state, row.attempts
+            )
         });
         explained.tries = outbox::tries(&app.db, outbox_id).await?;
     }

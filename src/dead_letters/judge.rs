@@ -169,10 +169,7 @@ mod tests {
         let mut other = fixture::snapshot();
         other.order.held_for_review = true;
         other.order.held_reason = Some("the payment is odd".to_owned());
-        assert!(matches!(
-            timer(&other, &job("dispatch:ORD-1:1")),
-            Verdict::Refused(Refused::UnderReview { .. })
-        ));
+        assert!(matches!(timer(&other, &job("dispatch:ORD-1:1")), Verdict::Refused(Refused::UnderReview { .. })));
     }
 
     #[test]

@@ -114,13 +114,7 @@ async fn restore(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> 
 }
 
 /// Copies from the place on. Was there an end?
-async fn copy(
-    app: &App,
-    queue: &str,
-    place: &mut Place,
-    pages: &mut usize,
-    turn: &mut Turn,
-) -> anyhow::Result<bool> {
+async fn copy(app: &App, queue: &str, place: &mut Place, pages: &mut usize, turn: &mut Turn) -> anyhow::Result<bool> {
     let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
     let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
     while *pages > 0 {

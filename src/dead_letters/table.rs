@@ -199,12 +199,7 @@ pub async fn resolve_jobs(db: &PgPool, ids: &[String], resolution: &Resolution) 
 }
 
 /// A page of what is open in a queue, the longest dead first, behind the last of the page before.
-pub async fn open(
-    db: &PgPool,
-    queue: &str,
-    after: Option<&Letter>,
-    limit: usize,
-) -> Result<Vec<Letter>, sqlx::Error> {
+pub async fn open(db: &PgPool, queue: &str, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>, sqlx::Error> {
     sqlx::query_as(
         "-- open dead letters
          SELECT * FROM dead_letters

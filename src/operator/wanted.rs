@@ -14,9 +14,15 @@ use crate::{
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asker {
-    Order { id: OrderId, status: Status },
+    Order {
+        id: OrderId,
+        status: Status,
+    },
     /// A message of this order that is not delivered yet.
-    Message { order: OrderId, expires_at: DateTime<Utc> },
+    Message {
+        order: OrderId,
+        expires_at: DateTime<Utc>,
+    },
     Schedule(&'static str),
 }
 
@@ -34,10 +40,8 @@ pub async fn wanted(app: &App, job: &JobId) -> anyhow::Result<Option<Wanted>> {
         && job.kind() == Notify::KIND
     {
         let row = outbox::load(&app.db, outbox_id).await?.filter(|row| row.state == "pending");
-        return Ok(row.map(|row| Wanted {
-            by: Asker::Message { order, expires_at: row.expires_at },
-            due: row.next_attempt_at,
-        }));
+        return Ok(row
+            .map(|row| Wanted { by: Asker::Message { order, expires_at: row.expires_at }, due: row.next_attempt_at }));
     }
     if job.kind() == Tick::KIND {
         return next_run(app, job).await;

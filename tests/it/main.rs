@@ -8,6 +8,7 @@
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
+//! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
@@ -22,6 +23,7 @@ mod decisions;
 mod http;
 mod layering;
 mod lifecycle;
+mod operator;
 mod outbox;
 mod partner_sim;
 mod periodic;
