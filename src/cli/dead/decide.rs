@@ -29,7 +29,7 @@ const REASON_BYTES: usize = 500;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq dead requeue dispatch:ORD-1:1 --reason \"routing is back\"\n  \
     dispatchq dead requeue --queue notify-queue --error \"status 503\" --dry-run\n  \
-    dispatchq dead requeue --queue notify-queue --error \"status 503\" --reason \"INC-42\" --yes")]
+    dispatchq dead requeue --queue notify-queue --error \"status 503\" --reason \"they are back\" --yes")]
 pub(in crate::cli) struct Requeue {
     #[command(flatten)]
     which: Which,
@@ -167,7 +167,8 @@ impl Which {
         }
         let not_dead = summary.not_dead.iter().filter(|_| named);
         let left = not_dead.map(|id| (id, format!("it is not dead; see: dispatchq job show {id}")));
-        let left: Vec<_> = left.chain(summary.refused.iter().map(|(id, why)| (id, why.to_string()))).collect();
+        let mut left: Vec<_> = left.chain(summary.refused.iter().map(|(id, why)| (id, why.to_string()))).collect();
+        left.sort();
         if !left.is_empty() {
             println!("{} left as {}:", jobs(left.len() as u64), if left.len() == 1 { "it is" } else { "they are" });
         }

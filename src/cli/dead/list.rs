@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Characters of an error that fit beside the rest.
-const ERROR_WIDTH: usize = 80;
+const ERROR_WIDTH: usize = 120;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq dead list\n  \

@@ -6,6 +6,8 @@ mod show;
 
 use std::{process::ExitCode, time::Duration};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use crate::{app::App, dead_letters::walk::Selection};
 
 #[derive(Debug, clap::Subcommand)]
@@ -31,7 +33,7 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Default, clap::Args)]
 struct Filter {
     /// Only those of this queue
-    #[arg(long, value_parser = queue)]
+    #[arg(long, value_parser = queue())]
     queue: Option<&'static str>,
     /// Only those whose error contains this text
     #[arg(long, value_name = "TEXT")]
@@ -51,9 +53,10 @@ impl Filter {
     }
 }
 
-fn queue(text: &str) -> Result<&'static str, String> {
-    let known = jobs::queues::ALL.into_iter().find(|queue| *queue == text);
-    known.ok_or_else(|| format!("queues are {}", jobs::queues::ALL.join(", ")))
+/// One of ours; shells complete it.
+fn queue() -> impl TypedValueParser<Value = &'static str> {
+    let known = PossibleValuesParser::new(jobs::queues::ALL);
+    known.map(|text| jobs::queues::ALL.into_iter().find(|queue| *queue == text).unwrap_or_default())
 }
 
 impl Command {

@@ -224,7 +224,7 @@ async fn a_message_given_up_is_sent_after_all_though_its_order_is_closed() {
     // It is tried for another day, not once.
     t.run_for(secs(3600)).await;
     assert_eq!(t.messages("ORD-1").await[0].2, "pending");
-    receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 0);
+    receiver.recover();
     t.run_for(secs(3600)).await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
     assert!(t.reasons("ORD-1").await.contains(&"REQUEUED_BY_HAND".to_owned()));
@@ -321,7 +321,7 @@ async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
     let t = TestApp::with(|config| receiver.configure(config)).await;
     let notify = given_up(&t, &receiver).await;
     t.app.store.discard(&[&notify], &jobs::queues::ALL).await.unwrap();
-    receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 0);
+    receiver.recover();
     is_requeued(&t, &notify).await;
     t.run_due().await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");

@@ -60,6 +60,11 @@ impl Receiver {
         self.inner.lock().unwrap().failures.extend(std::iter::repeat_n(status, times));
     }
 
+    /// Takes every message again.
+    pub(crate) fn recover(&self) {
+        self.inner.lock().unwrap().failures.clear();
+    }
+
     pub(crate) fn received(&self) -> Vec<Received> {
         self.inner.lock().unwrap().received.clone()
     }
