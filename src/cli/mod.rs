@@ -94,7 +94,7 @@ enum Command {
     /// Replay real rides against simulated drivers, and check the history
     Replay(replay::Options),
     /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
-    PartnerSim(partner_sim::Args),
+    PartnerSim(Box<partner_sim::Args>),
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::Command),

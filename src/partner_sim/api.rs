@@ -122,7 +122,9 @@ async fn book(
     let asked = core.state().ledger.ask_to_book(number);
     let (nth, first) = match asked {
         Ok(asked) => asked,
-        Err(Full) => return error(StatusCode::SERVICE_UNAVAILABLE, "FULL", "a million bookings are open"),
+        Err(Full) => {
+            return error(StatusCode::SERVICE_UNAVAILABLE, "FULL", "too many bookings are open or not forgotten yet");
+        }
     };
     if first {
         core.forget_later(number);

@@ -28,6 +28,7 @@ pub mod server;
 mod timers;
 pub mod values;
 
+pub use control::Report;
 pub use knobs::{Knobs, OutageKind};
 pub use options::Options;
 pub use server::PartnerSim;

@@ -18,7 +18,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "KEY",
-        env = "DISPATCHQ_PARTNER_SIM_API_KEY",
+        env = "PARTNER_SIM_API_KEY",
         hide_env_values = true,
         default_value = "partner-sim-key"
     )]
@@ -27,7 +27,7 @@ pub struct Options {
     #[arg(
         long,
         value_name = "WHSEC",
-        env = "DISPATCHQ_PARTNER_SIM_CALLBACK_SECRET",
+        env = "PARTNER_SIM_CALLBACK_SECRET",
         hide_env_values = true,
         default_value = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y"
     )]

@@ -2,6 +2,7 @@
 
 mod bookings;
 mod callbacks;
+mod contract;
 mod faults;
 mod process;
 

@@ -104,7 +104,7 @@ async fn without_a_job_id_a_booking_stays_open_until_it_is_cancelled() {
     partner.reaches(&other, "completed").await;
     // The knob was turned after its fate was sealed.
     assert_eq!(partner.poll(&stuck).await.body["job_id"], Value::Null);
-    assert_eq!(partner.sim.report().open, [stuck.clone()]);
+    assert_eq!(partner.sim.report().open, std::slice::from_ref(&stuck));
     assert_eq!(partner.cancel(&stuck).await.status, 200);
     assert_eq!(partner.sim.report().open_bookings, 0);
 }
