@@ -214,6 +214,6 @@ fn progress(total: usize) -> ProgressBar {
     let visible = total > 1 && io::stderr().is_terminal();
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total as u64), target);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} ({per_sec}, {eta} left)");
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} ({eta} left)");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

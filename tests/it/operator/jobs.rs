@@ -73,7 +73,7 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
     // Another time of the same schedule, or a schedule that is no more, is nobody's.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
         let stray = NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None };
-        t.app.store.enqueue(&[stray.clone()]).await.unwrap();
+        t.app.store.enqueue(std::slice::from_ref(&stray)).await.unwrap();
         cancel(&t.app, &stray.id).await.unwrap().unwrap();
     }
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), [id]);
