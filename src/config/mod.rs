@@ -387,6 +387,36 @@ mod tests {
     }
 
     #[test]
+    fn every_queue_is_served() {
+        let concurrency = Config::defaults().worker.concurrency;
+        for queue in jobs::queues::ALL {
+            assert!(concurrency.contains_key(queue), "{queue}");
+        }
+    }
+
+    #[test]
+    fn the_partner_in_the_shipped_file_shows_the_defaults() {
+        let (_, example) = DEFAULTS.split_once("# [partners.bbd]\n").unwrap();
+        let lines =
+            example.lines().map_while(|line| line.strip_prefix('#')).map(|line| line.strip_prefix(' ').unwrap_or(line));
+        let text = format!("[partners.bbd]\n{}", lines.collect::<Vec<_>>().join("\n"));
+        let read = |text: &str| {
+            let source = config::File::from_str(text, config::FileFormat::Toml);
+            let config = config::Config::builder().add_source(source).build().unwrap();
+            config.get::<BTreeMap<String, PartnerConfig>>("partners").unwrap().remove("bbd").unwrap()
+        };
+        let shown = read(&text);
+        let bare = format!(
+            "[partners.bbd]\nurl = {:?}\napi_key = {:?}\ncallback_secret = {:?}",
+            shown.url, shown.api_key, shown.callback_secret
+        );
+        assert_eq!(serde_json::to_value(&shown).unwrap(), serde_json::to_value(read(&bare)).unwrap());
+        for setting in ["percent", "not_found_grace", "follow", "ramp_up", "max_concurrent_per_process"] {
+            assert!(text.contains(&format!("\n{setting} = ")), "{setting} is not shown");
+        }
+    }
+
+    #[test]
     fn a_service_type_overrides_the_defaults() {
         let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
         assert_eq!(config.policy("TOW").attempt.as_secs(), 300);
