@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
+mod alert;
 mod apikey;
 mod bench;
 mod check;
@@ -14,6 +15,7 @@ mod import;
 mod job;
 mod migrate;
 mod order;
+mod outbox;
 mod output;
 mod queue;
 mod reconcile;
@@ -67,6 +69,12 @@ enum Command {
     /// Orders: look at them, and help those that need a person
     #[command(subcommand)]
     Order(order::Command),
+    /// Alerts: who must act, since when, and who has
+    #[command(subcommand)]
+    Alert(alert::Command),
+    /// Messages: what was delivered, and what is dead and can be sent again
+    #[command(subcommand)]
+    Outbox(outbox::Command),
     /// Queues
     #[command(subcommand)]
     Queue(queue::Command),
@@ -117,6 +125,8 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Driver(command) => command.run(App::connect(config).await?).await,
         Command::User(command) => command.run(App::connect(config).await?).await,
         Command::Order(command) => command.run(App::connect(config).await?).await,
+        Command::Alert(command) => command.run(App::connect(config).await?).await,
+        Command::Outbox(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,

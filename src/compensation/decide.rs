@@ -1,4 +1,4 @@
-//! Final status and alert of an order the system ended, by its payment. Pure.
+//! Final status of an order the system ended, and who is told, by its payment. Pure.
 //!
 //! Source: the compensation decision logic of the job id retrieval design. A payment status that the rules do not know
 //! is decided by a person: the order is held, its status not guessed.
@@ -15,10 +15,11 @@ pub fn compensate(s: &Snapshot) -> Change {
     match &s.order.payment_status {
         PaymentStatus::Paid | PaymentStatus::Settlement => {
             change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
-            change.tell(messages::refund_required(&change.order, WHY, s.now));
+            told(&mut change);
         }
         PaymentStatus::Pending | PaymentStatus::Unpaid => {
             change.enter(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
+            told(&mut change);
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
@@ -27,6 +28,12 @@ pub fn compensate(s: &Snapshot) -> Change {
         }
     }
     change
+}
+
+fn told(change: &mut Change) {
+    for message in messages::cancelled_by_system(&change.order, WHY, change.at) {
+        change.tell(message);
+    }
 }
 
 #[cfg(test)]
@@ -49,16 +56,18 @@ mod tests {
             assert_eq!(change.order.status, Status::CancelledBySystemAfterPayment);
             assert_eq!(change.order.closed_at, Some(change.at));
             let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
-            assert_eq!(kinds, [messages::MANUAL_REFUND_REQUIRED]);
+            let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
+            assert_eq!(kinds, told);
         }
     }
 
     #[test]
-    fn an_unpaid_order_needs_nobody() {
+    fn an_unpaid_order_needs_nobody_and_its_customer_is_told() {
         for payment in ["PENDING", "UNPAID"] {
             let change = compensated(payment);
             assert_eq!(change.order.status, Status::CancelledBySystem);
-            assert_eq!(change.messages, []);
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            assert_eq!(kinds, [messages::ORDER_CANCELLED]);
         }
     }
 

@@ -19,6 +19,8 @@ pub enum ApiError {
     Forbidden(String),
     #[error("no order of this id")]
     NoSuchOrder,
+    #[error("no alert of this id")]
+    NoSuchAlert,
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
@@ -46,7 +48,7 @@ impl ApiError {
         match self {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder => StatusCode::NOT_FOUND,
+            Self::NoSuchOrder | Self::NoSuchAlert => StatusCode::NOT_FOUND,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -67,6 +69,7 @@ impl ApiError {
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
+            Self::NoSuchAlert => "ALERT_NOT_FOUND",
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) => "INVALID",
             Self::TooLarge => "TOO_LARGE",

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{Offer, OfferState, Order, Reason, Snapshot, Status};
-use crate::notifications::Message;
+use crate::notifications::{Message, messages};
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +43,8 @@ pub struct Change {
     pub offers: Vec<(Offer, OfferState)>,
     pub new_offer: Option<NewOffer>,
     pub messages: Vec<Message>,
+    /// Kinds of alerts whose matter this settles, and why: those of them that are open are acknowledged.
+    pub settles: Vec<(&'static str, String)>,
 }
 
 impl Change {
@@ -57,6 +59,7 @@ impl Change {
             offers: Vec::new(),
             new_offer: None,
             messages: Vec::new(),
+            settles: Vec::new(),
         }
     }
 
@@ -70,6 +73,9 @@ impl Change {
         if !to.is_searching() {
             self.order.attempt_deadline = None;
             self.order.next_attempt_at = None;
+        }
+        for kind in settled_by(from, to) {
+            self.settle(kind, format!("the order became {to}"));
         }
         self.event(from, reason, detail);
     }
@@ -110,6 +116,11 @@ impl Change {
         self.messages.push(message);
     }
 
+    /// Acknowledges the open alerts of this kind.
+    pub fn settle(&mut self, kind: &'static str, note: String) {
+        self.settles.push((kind, note));
+    }
+
     /// Stops the order's timers until a person has decided. Whoever was asked is asked no more.
     pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
         let why = why.into();
@@ -121,8 +132,23 @@ impl Change {
     }
 
     pub fn release_hold(&mut self) {
+        if self.order.held_for_review {
+            self.settle(messages::UNEXPECTED_STATE, "the review ended".to_owned());
+            self.settle(messages::TIMER_DEAD, "the review ended".to_owned());
+        }
         self.order.held_for_review = false;
         self.order.held_reason = None;
+    }
+}
+
+/// Alerts that need nobody any more once an order goes from one state to another.
+fn settled_by(from: Status, to: Status) -> &'static [&'static str] {
+    match (from, to) {
+        (Status::Pending, Status::Pending) => &[],
+        (Status::Pending, _) => &[messages::DISPATCH_FAILED],
+        (Status::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
+        (_, Status::RefundPending | Status::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
+        _ => &[],
     }
 }
 

@@ -29,7 +29,7 @@ pub mod store;
 pub mod timers;
 
 pub use change::{Change, Decision, Refusal};
-pub use order::{Offer, OfferState, Order, PendingMessage, Snapshot};
+pub use order::{Offer, OfferState, Order, PendingAlert, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
 pub use reason::Reason;
 pub use status::Status;

@@ -101,12 +101,21 @@ pub struct PendingMessage {
     pub next_attempt_at: DateTime<Utc>,
 }
 
+/// An alert that escalates, or reminds, unless somebody acknowledges it first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct PendingAlert {
+    pub id: i64,
+    pub kind: String,
+    pub next_escalation_at: DateTime<Utc>,
+}
+
 /// An order with all that hangs on it, and the time of reading: everything a decision may look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     pub order: Order,
     pub offers: Vec<Offer>,
     pub messages: Vec<PendingMessage>,
+    pub alerts: Vec<PendingAlert>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
     pub now: DateTime<Utc>,
 }
@@ -153,7 +162,7 @@ pub(crate) mod fixture {
             updated_at: now,
             closed_at: None,
         };
-        Snapshot { order, offers: Vec::new(), messages: Vec::new(), now }
+        Snapshot { order, offers: Vec::new(), messages: Vec::new(), alerts: Vec::new(), now }
     }
 
     /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.

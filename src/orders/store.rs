@@ -9,8 +9,10 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
 
-use super::{Change, Decision, Offer, OfferState, Order, PendingMessage, Refusal, Snapshot, metrics, state};
-use crate::notifications::{Routes, messages, outbox};
+use super::{
+    Change, Decision, Offer, OfferState, Order, PendingAlert, PendingMessage, Refusal, Snapshot, metrics, state,
+};
+use crate::notifications::{Routes, alerts, messages, outbox};
 
 /// Attempts at a change before its maker is told to come back later.
 const MAX_CONFLICTS: usize = 5;
@@ -66,7 +68,7 @@ pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> 
     .await
 }
 
-/// The order, its offers, its undelivered messages and the time, read in one statement.
+/// The order, its offers, its undelivered messages, its alerts and the time, read in one statement.
 pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
     let row = sqlx::query(
         "-- load order
@@ -74,7 +76,10 @@ pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::E
                 (SELECT coalesce(json_agg(f ORDER BY f.attempt_no, f.offered_at), '[]') FROM offers f
                  WHERE f.order_id = o.id) AS offers,
                 (SELECT coalesce(json_agg(m ORDER BY m.id), '[]') FROM outbox m
-                 WHERE m.order_id = o.id AND m.state = 'pending') AS messages
+                 WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
+                (SELECT coalesce(json_agg(a), '[]') FROM (
+                     SELECT id, kind, next_escalation_at FROM alerts
+                     WHERE order_id = o.id AND next_escalation_at IS NOT NULL ORDER BY id) a) AS alerts
          FROM orders o WHERE o.id = $1",
     )
     .bind(id.as_str())
@@ -89,6 +94,7 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
         order: Order::from_row(row)?,
         offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
         messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
+        alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
         now: row.try_get("now")?,
     })
 }
@@ -152,19 +158,25 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
         .execute(&mut *tx)
         .await?;
     }
-    let mut pending = before.messages.clone();
+    let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
+    for (kind, note) in &change.settles {
+        alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note, change.at).await?;
+        alerts.retain(|a| a.kind != *kind);
+    }
     let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));
     for message in change.messages.iter().chain(&offer_message) {
-        pending.extend(outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?);
+        let written = outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?;
+        messages.extend(written.messages);
+        alerts.extend(written.alert);
     }
     tx.commit().await?;
 
     metrics::record(before, &change);
-    Ok(after(before, change, offered.map(|(offer, _)| offer), pending))
+    Ok(Snapshot { messages, alerts, ..after(before, change, offered.map(|(offer, _)| offer)) })
 }
 
 /// The order as the change has left it.
-fn after(before: &Snapshot, change: Change, offered: Option<Offer>, messages: Vec<PendingMessage>) -> Snapshot {
+fn after(before: &Snapshot, change: Change, offered: Option<Offer>) -> Snapshot {
     let mut order = change.order;
     order.version = change.version + 1;
     order.updated_at = change.at;
@@ -175,7 +187,7 @@ fn after(before: &Snapshot, change: Change, offered: Option<Offer>, messages: Ve
         }
     }
     offers.extend(offered);
-    Snapshot { order, offers, messages, now: before.now }
+    Snapshot { order, offers, messages: Vec::new(), alerts: Vec::new(), now: before.now }
 }
 
 async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {

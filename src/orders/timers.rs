@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Compensate, Dispatch, Lifetime, Notify, OrderId, Timeout};
+use jobs::{Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Remind, Timeout};
 use workers::{JobId, NewJob};
 
-use super::{Order, Snapshot, Status};
+use super::{Order, PendingAlert, PendingMessage, Snapshot, Status};
+use crate::notifications::messages;
 
 /// A job that must exist, and the time of its row's deadline.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,12 +68,31 @@ pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: D
     Timer::new(&Notify { order: order.clone(), outbox_id }, due, now)
 }
 
-/// Every job that must exist for this order: its own timers and its undelivered messages.
+/// The timer of one alert.
+pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> Timer {
+    let (order, alert_id, due) = (order.clone(), alert.id, alert.next_escalation_at);
+    if messages::is_for_dispatchers(&alert.kind) {
+        Timer::new(&Remind { order, alert_id }, due, now)
+    } else {
+        Timer::new(&Escalate { order, alert_id }, due, now)
+    }
+}
+
+/// The timers of what people and programs are still to be told.
+pub fn of_messages(
+    order: &OrderId,
+    messages: &[PendingMessage],
+    alerts: &[PendingAlert],
+    now: DateTime<Utc>,
+) -> Vec<Timer> {
+    let messages = messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now));
+    messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
+}
+
+/// Every job that must exist for this order: its own timers, its undelivered messages, its unacknowledged alerts.
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
     let mut all = timers(&snapshot.order, snapshot.now);
-    all.extend(
-        snapshot.messages.iter().map(|m| message_timer(&snapshot.order.id, m.id, m.next_attempt_at, snapshot.now)),
-    );
+    all.extend(of_messages(&snapshot.order.id, &snapshot.messages, &snapshot.alerts, snapshot.now));
     all
 }
 
@@ -134,5 +154,12 @@ mod tests {
         }
     }
 
-    use crate::orders::PendingMessage;
+    #[test]
+    fn an_alert_escalates_or_reminds_whatever_the_order_does() {
+        let mut s = fixture::snapshot();
+        s.order.held_for_review = true;
+        let alert = |id, kind: &str| PendingAlert { id, kind: kind.to_owned(), next_escalation_at: s.now };
+        s.alerts = vec![alert(7, messages::TIMER_DEAD), alert(8, messages::DISPATCH_FAILED)];
+        assert_eq!(ids(&s), ["escalate:ORD-1:7", "remind:ORD-1:8"]);
+    }
 }

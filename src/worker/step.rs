@@ -27,6 +27,16 @@ const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A step decided by the order alone.
 pub async fn alone(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
+    settled(try_alone(app, order, job, decide).await)
+}
+
+/// As [`alone`], for a step that has more to do when the database fails.
+pub async fn try_alone(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(&Snapshot) -> Change,
+) -> Result<Outcome, sqlx::Error> {
     run(app, order, job, Search::No, |s, _, _| decide(s)).await
 }
 
@@ -37,7 +47,11 @@ pub async fn with_candidates(
     job: &JobId,
     decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
 ) -> Outcome {
-    run(app, order, job, Search::Yes, decide).await
+    settled(run(app, order, job, Search::Yes, decide).await)
+}
+
+fn settled(result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&error))
 }
 
 enum Search {
@@ -51,43 +65,36 @@ async fn run(
     job: &JobId,
     search: Search,
     decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
-) -> Outcome {
+) -> Result<Outcome, sqlx::Error> {
     for _ in 0..MAX_CONFLICTS {
-        let s = match store::load(&app.db, order).await {
-            Ok(Some(s)) => s,
-            Ok(None) => {
-                tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
-                return Outcome::done();
-            }
-            Err(e) => return database_failed(&e),
+        let Some(s) = store::load(&app.db, order).await? else {
+            tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+            return Ok(Outcome::done());
         };
         let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
-            return Outcome::then(timers::derived_jobs(&s));
+            return Ok(Outcome::then(timers::derived_jobs(&s)));
         };
         let change = if s.order.is_past_lifetime(s.now) {
             decide::lifetime(&s)
         } else if !timer.is_due(s.now) {
-            return Outcome::Snooze { delay: timers::until(timer.due, s.now) };
+            return Ok(Outcome::Snooze { delay: timers::until(timer.due, s.now) });
         } else {
             let policy = app.config.policy(&s.order.service_type);
             let ranked = match search {
                 Search::No => Vec::new(),
-                Search::Yes => match candidates::ranked(&app.db, &s.order, &policy).await {
-                    Ok(ranked) => ranked,
-                    Err(e) => return database_failed(&e),
-                },
+                Search::Yes => candidates::ranked(&app.db, &s.order, &policy).await?,
             };
             decide(&s, ranked, &policy)
         };
         match store::apply(&app.db, &app.config.notifications, &s, change).await {
-            Ok(after) => return Outcome::then(timers::derived_jobs(&after)),
+            Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
             Err(ApplyError::Conflict) => {}
-            Err(ApplyError::Refused(refusal)) => return Outcome::Retry(refusal.to_string()),
-            Err(ApplyError::Database(e)) => return database_failed(&e),
+            Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
+            Err(ApplyError::Database(e)) => return Err(e),
         }
     }
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
+    Ok(Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) })
 }
 
 /// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
@@ -99,7 +106,8 @@ pub fn database_failed(error: &sqlx::Error) -> Outcome {
     }
 }
 
-fn is_unreachable(error: &sqlx::Error) -> bool {
+/// May it pass by itself?
+pub fn is_unreachable(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(e) => e.code().is_some_and(|code| {
             // connection, resources, operator intervention (restart, timeout), serialization and locks

@@ -83,7 +83,7 @@ impl Model {
             exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },
             pending_keeps_lifetime: keeps_lifetime,
         };
-        let s = Snapshot { order, offers: Vec::new(), messages: Vec::new(), now };
+        let s = Snapshot { order, offers: Vec::new(), messages: Vec::new(), alerts: Vec::new(), now };
         Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
     }
 

@@ -26,7 +26,7 @@ async fn an_unpaid_order_is_cancelled_at_its_lifetime_and_not_a_moment_earlier()
 async fn a_paid_order_raises_one_refund_alert_on_each_channel() {
     for payment in ["PAID", "SETTLEMENT"] {
         let t = TestApp::with(|config| {
-            config.channels.insert("desk".to_owned(), ChannelConfig::Webhook { url: "http://127.0.0.1:9/".to_owned() });
+            config.channels.insert("desk".to_owned(), ChannelConfig::webhook("http://127.0.0.1:9/"));
             config.notifications.support = vec!["log".to_owned(), "desk".to_owned()];
         })
         .await;
