@@ -14,6 +14,7 @@ use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
 use super::{
+    alerts,
     channel::{DeliveryError, Parcel},
     messages::{self, Message, STATUS_UPDATE_FAILED},
     outbox,
@@ -50,12 +51,14 @@ pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
 pub async fn perform(app: App, mut job: Alarm) -> Outcome {
     let id = message_id(&job.order, &job.channel);
     if !job.content.told {
+        // The log remembers what this job forgot when it was last done.
         match compensate::write(&app, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if step::is_unreachable(&error) => {}
-            Err(_) if outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false) => return Outcome::done(),
-            Err(_) => {}
+            Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
         }
+    }
+    if !job.content.told {
         let payload = &job.content.message;
         let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload };
         match app.channels.deliver(&job.channel, &parcel).await {
@@ -66,9 +69,13 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
         }
     }
     let message = message(&job.order, job.content.message.clone());
-    let routes = &app.config.notifications;
-    match outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await {
-        Ok(()) => Outcome::done(),
+    let logged = async {
+        let routes = &app.config.notifications;
+        outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await?;
+        alerts::derived_jobs(&app.db, &job.order).await
+    };
+    match logged.await {
+        Ok(jobs) => Outcome::then(jobs),
         Err(error) => {
             tracing::debug!(order.id = %job.order, %error, "The delivery log cannot be written yet.");
             Outcome::then(vec![NewJob::after(&job, LOG_PAUSE)])

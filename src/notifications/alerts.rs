@@ -9,13 +9,14 @@ use jobs::OrderId;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
+use workers::NewJob;
 
 use super::{
     Message, Routes,
     messages::{self, Repeated},
     outbox,
 };
-use crate::orders::{PendingAlert, PendingMessage};
+use crate::orders::{PendingAlert, PendingMessage, timers};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -193,15 +194,8 @@ async fn due(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<U
     row.map(|row| Ok((Alert::from_row(&row)?, row.try_get("now")?))).transpose()
 }
 
-/// What an order's messages and alerts still wait for; of an order that is not in the database too.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub messages: Vec<PendingMessage>,
-    pub alerts: Vec<PendingAlert>,
-    pub now: DateTime<Utc>,
-}
-
-pub(super) async fn waiting(db: &PgPool, order: &OrderId) -> Result<Waiting, sqlx::Error> {
+/// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
+pub(super) async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
     use sqlx::{Row, types::Json};
     let row = sqlx::query(
         "-- messages and alerts that wait
@@ -214,9 +208,8 @@ pub(super) async fn waiting(db: &PgPool, order: &OrderId) -> Result<Waiting, sql
     .bind(order.as_str())
     .fetch_one(db)
     .await?;
-    Ok(Waiting {
-        messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
-        alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
-        now: row.try_get("now")?,
-    })
+    let messages: Json<Vec<PendingMessage>> = row.try_get("messages")?;
+    let alerts: Json<Vec<PendingAlert>> = row.try_get("alerts")?;
+    let timers = timers::of_messages(order, &messages, &alerts, row.try_get("now")?);
+    Ok(timers.into_iter().map(|t| t.job).collect())
 }

@@ -7,7 +7,7 @@ use jobs::{Escalate, OrderId, Remind};
 use workers::Outcome;
 
 use super::alerts;
-use crate::{app::App, orders::timers, worker::step};
+use crate::{app::App, worker::step};
 
 pub async fn perform(app: App, job: Escalate) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await
@@ -20,13 +20,7 @@ pub async fn remind(app: App, job: Remind) -> Outcome {
 async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
     let told = async {
         alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
-        alerts::waiting(&app.db, order).await
+        alerts::derived_jobs(&app.db, order).await
     };
-    match told.await {
-        Ok(waiting) => {
-            let timers = timers::of_messages(order, &waiting.messages, &waiting.alerts, waiting.now);
-            Outcome::then(timers.into_iter().map(|t| t.job).collect())
-        }
-        Err(e) => step::database_failed(&e),
-    }
+    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then)
 }

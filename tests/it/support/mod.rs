@@ -4,7 +4,7 @@
 //! * `drive`: performs due jobs one by one, as a worker would, and shows what ran.
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys.
-//! * `receiver`: a webhook receiver that can be told to fail.
+//! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
 
@@ -13,6 +13,7 @@ mod app;
 mod crowd;
 mod drive;
 mod fleet;
+mod mail;
 mod orders;
 mod receiver;
 
@@ -23,6 +24,7 @@ pub(crate) use app::{TestApp, redis_command};
 pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
+pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
 pub(crate) use receiver::Receiver;
 
