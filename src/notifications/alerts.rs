@@ -70,18 +70,17 @@ pub async fn settle(
     kinds: &[&str],
     actor: &str,
     note: &str,
-    at: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
+    // The time of this statement, not of the decision: it may have escalated in between.
     sqlx::query(
         "-- settle alerts
-         UPDATE alerts SET acked_at = $5, acked_by = $3, ack_note = $4, next_escalation_at = NULL
+         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
          WHERE order_id = $1 AND kind = ANY($2) AND acked_at IS NULL",
     )
     .bind(order.as_str())
     .bind(kinds)
     .bind(actor)
     .bind(note)
-    .bind(at)
     .execute(tx)
     .await?;
     Ok(())

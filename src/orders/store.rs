@@ -160,7 +160,7 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     }
     let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
     for (kind, note) in &change.settles {
-        alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note, change.at).await?;
+        alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note).await?;
         alerts.retain(|a| a.kind != *kind);
     }
     let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));

@@ -38,6 +38,10 @@ fn decisions_do_no_io() {
         "dispatch/decide.rs",
         "dispatch/policy.rs",
         "compensation/decide.rs",
+        "notifications/messages.rs",
+        "notifications/money.rs",
+        "notifications/routes.rs",
+        "notifications/text.rs",
         "periodic/schedule.rs",
     ];
     for file in pure {

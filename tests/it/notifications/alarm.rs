@@ -20,9 +20,10 @@ async fn compensating(receiver: &Receiver) -> TestApp {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1799)).await;
     t.advance(secs(1)).await;
-    let lifetime = t.take().await.into_iter().find(|j| j.delivery.id.kind() == "lifetime").unwrap();
-    let outcome = t.perform(&lifetime).await;
-    t.settle(&lifetime, outcome).await;
+    for leased in t.take().await {
+        let outcome = t.perform(&leased).await;
+        t.settle(&leased, outcome).await;
+    }
     assert_eq!(t.status("ORD-1").await, Status::Compensating);
     t
 }
