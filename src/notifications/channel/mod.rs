@@ -99,7 +99,7 @@ impl Channels {
         match channel {
             Channel::Log => {
                 tracing::info!(
-                    message.id = %parcel.id,
+                    message.uuid = %parcel.id,
                     message.kind = parcel.kind,
                     order.id = parcel.order_id,
                     "Message for people."
