@@ -6,7 +6,7 @@ use anyhow::Context;
 use sqlx::PgPool;
 use workers::Store;
 
-use crate::{config::Config, db, notifications::Channels};
+use crate::{config::Config, db, notifications::Channels, partner::Partners};
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -15,6 +15,7 @@ pub struct App {
     pub store: Store,
     pub config: Arc<Config>,
     pub channels: Channels,
+    pub partners: Partners,
 }
 
 impl App {
@@ -22,12 +23,14 @@ impl App {
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
         let db = db::connect(&config.database).await?;
         db::check_schema(&db).await?;
-        let store = Store::connect(&config.redis.url).await.context("Redis is needed for the timers of orders")?;
+        let store = Store::with_config(config.redis.of_store()?)?;
+        store.ping().await.context("Redis is needed for the timers of orders")?;
         Self::new(config, db, store)
     }
 
     pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
-        Ok(Self { db, store, config: Arc::new(config), channels })
+        let partners = Partners::new(&config.partners)?;
+        Ok(Self { db, store, config: Arc::new(config), channels, partners })
     }
 }

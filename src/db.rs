@@ -117,12 +117,16 @@ pub async fn publish_service_types(db: &PgPool, config: &Config) -> Result<(), s
         let lifetime_ms = config.policy(service_type).lifetime.as_secs_f64() * 1000.0;
         sqlx::query(
             "-- publish service type
-             INSERT INTO service_types (service_type, lifetime) VALUES ($1, $2 * interval '1 millisecond')
-             ON CONFLICT (service_type) DO UPDATE SET lifetime = excluded.lifetime, updated_at = dispatchq_now()
-             WHERE service_types.lifetime <> excluded.lifetime",
+             INSERT INTO service_types (service_type, lifetime, partner)
+             VALUES ($1, $2 * interval '1 millisecond', $3)
+             ON CONFLICT (service_type) DO UPDATE
+                SET lifetime = excluded.lifetime, partner = excluded.partner, updated_at = dispatchq_now()
+             WHERE (service_types.lifetime, service_types.partner)
+                   IS DISTINCT FROM (excluded.lifetime, excluded.partner)",
         )
         .bind(service_type)
         .bind(lifetime_ms)
+        .bind(config.partner_of(service_type))
         .execute(db)
         .await?;
     }

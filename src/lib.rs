@@ -4,33 +4,42 @@
 //!
 //! * [`orders`]: rows, states, timers, and the one way they change.
 //! * [`dispatch`]: own fleet: candidates, offers, attempts, lifetime.
+//! * [`partner`]: orders served by a partner: bookings, job ids, callbacks.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`notifications`]: outbox, channels, delivery.
 //! * [`periodic`]: schedules, cleanup, statistics.
 //! * [`recovery`]: the reconciler, which puts back what Redis lost.
+//! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and another life for them.
+//! * [`operator`]: what operators may do with single jobs.
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
 //! * [`history`]: the invariants, checked on the audit views.
+//! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
 //! * [`replay`]: real rides against simulated drivers.
 //! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
-//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
-//!   metrics, HTTP requests of ours.
+//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
+//!   logs and metrics, HTTP requests of ours, choices of simulations.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
 pub mod app;
 pub mod bench;
+pub mod chance;
 pub mod cli;
 pub mod compensation;
 pub mod config;
 pub mod db;
+pub mod dead_letters;
 pub mod dispatch;
 pub mod history;
 pub mod http;
 pub mod notifications;
+pub mod operator;
 pub mod orders;
 pub mod outbound;
+pub mod partner;
+pub mod partner_sim;
 pub mod people;
 pub mod periodic;
 pub mod recovery;

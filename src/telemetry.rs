@@ -14,6 +14,9 @@ const LATENESS_BUCKETS: [f64; 14] =
 /// Seconds of an order's life: attempts and lifetimes.
 const ORDER_BUCKETS: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 90.0, 120.0, 300.0, 600.0, 1200.0, 1800.0];
 
+/// Questions until the partner named the job id; about 34 at worst.
+const POLL_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0];
+
 /// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
 pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
     let filter = match std::env::var("RUST_LOG") {
@@ -33,6 +36,8 @@ pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
 pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full("job_id_retrieval_duration_seconds".to_owned()), &ORDER_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full("job_id_retrieval_attempts".to_owned()), &POLL_BUCKETS)?
         .set_buckets(&LATENESS_BUCKETS)?
         .install_recorder()?;
     // Without upkeep a process that nobody scrapes would keep every sample of its histograms.

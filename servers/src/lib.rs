@@ -7,6 +7,7 @@
 //!
 //! Layout:
 //! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean;
+//! - [`sentinel`], [`tls`]: what else a Redis of production has: sentinels that fail over, and encryption;
 //! - `server`: the life both share, from a free port to the last log lines of one that would not start;
 //! - `process`: one child process, ended by pid and always reaped;
 //! - `watchdog`: ends the server when this process is killed and can no longer do it;
@@ -23,10 +24,14 @@ pub mod postgres;
 mod process;
 mod programs;
 pub mod redis;
+pub mod sentinel;
 mod server;
+pub mod tls;
 mod watchdog;
 
 pub use error::ServerError;
 pub use postgres::Postgres;
 pub use redis::Redis;
+pub use sentinel::Sentinels;
 pub use server::Detached;
+pub use tls::Tls;

@@ -11,13 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::ServerError;
 use crate::home::Home;
 use crate::programs;
 use crate::server::{Detached, Kind, Server};
+use crate::tls::{self, Tls};
 
 /// How long an answer may take before the server counts as not ready yet.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
@@ -80,6 +81,11 @@ impl Redis {
         self.0.restart().await
     }
 
+    /// Lets it speak TLS, too, with a certificate of an authority made for it; until it is restarted. Needs `openssl`.
+    pub async fn serve_tls(&self) -> Result<Tls, ServerError> {
+        tls::serve(self).await
+    }
+
     /// Leaves it running with its data, also after this process has ended.
     pub fn detach(self) -> Detached {
         let url = self.url();
@@ -113,16 +119,27 @@ impl Kind for Setup {
     }
 
     async fn is_ready(&self, port: u16, pid: u32) -> bool {
-        matches!(tokio::time::timeout(ANSWER_WAIT, answers(port, pid)).await, Ok(Ok(true)))
+        is_ready(port, pid).await
     }
+}
+
+/// Whether this process answers, be it a server or a sentinel.
+pub(crate) async fn is_ready(port: u16, pid: u32) -> bool {
+    matches!(tokio::time::timeout(ANSWER_WAIT, answers(port, pid)).await, Ok(Ok(true)))
 }
 
 /// PING answers an error while the data is still being loaded, and INFO tells whose answer it is.
 async fn answers(port: u16, pid: u32) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    stream.write_all(b"INFO server\r\nPING\r\nQUIT\r\n").await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    let ours = format!("process_id:{pid}");
-    Ok(answer.lines().any(|line| line == ours) && answer.lines().any(|line| line == "+PONG"))
+    let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
+    stream.write_all(b"INFO server\r\nPING\r\n").await?;
+    let mut lines = stream.lines();
+    let (info, mut ours) = (format!("process_id:{pid}"), false);
+    while let Some(line) = lines.next_line().await? {
+        match line.as_str() {
+            "+PONG" => return Ok(ours),
+            line if line.starts_with('-') => return Ok(false),
+            line => ours |= line == info,
+        }
+    }
+    Ok(false)
 }

@@ -2,7 +2,7 @@
 
 use std::{env, process::Stdio, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -26,9 +26,20 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts one that performs timers 0..`jobs`; with 0 of them, one that idles.
     pub(super) fn start(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
+        Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
+    }
+
+    /// Starts one that says what it has seen each time `every` has passed; see `soak`.
+    pub(super) fn soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
+        let (places, every_ms) = (places.to_string(), every.as_millis().to_string());
+        Self::spawn(&["soak-worker", "--redis", redis_url, "--places", &places, "--every-ms", &every_ms])
+    }
+
+    fn spawn(args: &[&str]) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program's own file")?;
         let mut child = Command::new(&program)
-            .args(["bench", "worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
+            .arg("bench")
+            .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -38,6 +49,29 @@ impl Worker {
             bail!("a worker process has no pipes");
         };
         Ok(Self { child, input, output: BufReader::new(output).lines() })
+    }
+
+    /// The next line it says. May be dropped before it ends.
+    pub(super) async fn line(&mut self) -> anyhow::Result<String> {
+        match self.output.next_line().await? {
+            Some(line) => Ok(line),
+            None => bail!("a worker process ended before its time ({})", self.child.wait().await?),
+        }
+    }
+
+    /// Tells it to end. Answers what it says until then.
+    pub(super) async fn last_lines(mut self) -> anyhow::Result<Vec<String>> {
+        drop(self.input);
+        let said = async {
+            let mut lines = Vec::new();
+            while let Some(line) = self.output.next_line().await? {
+                lines.push(line);
+            }
+            let status = self.child.wait().await?;
+            ensure!(status.success(), "a worker process failed ({status})");
+            Ok(lines)
+        };
+        timeout(END_WITHIN, said).await.context("a worker process does not end")?
     }
 
     /// What it saw: once all its timers have run, or after `within`.

@@ -68,6 +68,16 @@ pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
+/// Memory of this process that is in RAM.
+pub(super) fn rss_bytes() -> Option<u64> {
+    fs::read_to_string("/proc/self/status").ok().and_then(|status| rss_bytes_of(&status))
+}
+
+fn rss_bytes_of(status: &str) -> Option<u64> {
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(kib.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
 /// Linux counts it in hundredths of a second, whatever the kernel's own clock. The program's name stands in parentheses
 /// and may hold anything; user and system time are the 12th and 13th word behind it.
 fn cpu_ms_of(stat: &str) -> Option<u64> {
@@ -105,6 +115,12 @@ mod tests {
     fn memory_is_read_as_people_name_it() {
         assert_eq!(memory_gib("MemTotal:       24689764 kB\nMemFree: 1 kB\n"), Some(24));
         assert_eq!(memory_gib("nothing"), None);
+    }
+
+    #[test]
+    fn memory_in_ram_is_read_in_bytes() {
+        assert_eq!(rss_bytes_of("Name:\tx\nVmRSS:\t    7104 kB\nRssAnon:\t 1 kB\n"), Some(7104 * 1024));
+        assert_eq!(rss_bytes_of("Name:\tx\n"), None);
     }
 
     #[test]

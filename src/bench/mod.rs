@@ -1,4 +1,4 @@
-//! `dispatchq bench queue`: what the queue engine does on this machine, beside what it is meant to do.
+//! `dispatchq bench`: what the queue engine does on this machine, beside what it is meant to do.
 //!
 //! Redis is a private server with the settings of production (append-only file, fsynced every second), jobs are those of
 //! `jobs`, and workers are processes of this very binary that run the real `workers::Runtime` with a handler that does
@@ -10,6 +10,7 @@
 //! * [`worker`]: the worker process that is measured. `child`: starts one and reads what it saw. `runs`: what it notes.
 //! * `stage`: the private Redis. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
+//! * [`soak`]: the same worker for half an hour: does anything grow?
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
 mod child;
@@ -25,11 +26,12 @@ mod progress;
 mod report;
 mod run;
 mod runs;
+pub mod soak;
 mod spread;
 mod stage;
 mod throughput;
 mod timers;
 pub mod worker;
 
-pub use options::{QueueOptions, WorkerOptions};
+pub use options::{QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions};
 pub use run::run;

@@ -61,7 +61,7 @@ async fn settled(runs: &Runs, store: &Store) -> anyhow::Result<i64> {
 
 /// Cancelled when standard input ends. A thread and not a task: nothing can interrupt a read, so the process must be able
 /// to end in the middle of it.
-fn input_closed() -> CancellationToken {
+pub(super) fn input_closed() -> CancellationToken {
     let closed = CancellationToken::new();
     let token = closed.clone();
     std::thread::spawn(move || {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::{
-    bench::{self, QueueOptions, WorkerOptions},
+    bench::{self, QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions},
     config::{Config, LogConfig},
     telemetry,
 };
@@ -12,8 +12,12 @@ use crate::{
 pub(super) enum Command {
     /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
     Queue(QueueOptions),
+    /// Let one worker run for long, with a Redis of its own: does memory grow, is a job ever lost, early or run twice?
+    Soak(SoakOptions),
     #[command(hide = true)]
     Worker(WorkerOptions),
+    #[command(hide = true)]
+    SoakWorker(SoakWorkerOptions),
 }
 
 impl Command {
@@ -21,8 +25,13 @@ impl Command {
         telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..Config::defaults().log })?;
         let good = match self {
             Self::Queue(options) => bench::run(options).await?,
+            Self::Soak(options) => bench::soak::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
+                true
+            }
+            Self::SoakWorker(options) => {
+                bench::soak::worker::run(options).await?;
                 true
             }
         };

@@ -33,7 +33,7 @@ impl Command {
             (report.orders, "closed orders"),
             (report.messages, "offer messages"),
             (report.idempotency_keys, "idempotency keys"),
-            (report.records, "records of runs, snapshots and repairs"),
+            (report.records, "records of runs, snapshots, repairs and dead letters"),
             (report.dead_jobs, "dead jobs"),
         ] {
             println!("{count:>10} {what}");

@@ -128,10 +128,16 @@ async fn postgres(config: &Config) -> Vec<Finding> {
     found
 }
 
+async fn reach(config: &Config) -> anyhow::Result<Store> {
+    let store = Store::with_config(config.redis.of_store()?)?;
+    store.ping().await?;
+    Ok(store)
+}
+
 async fn redis(config: &Config) -> Vec<Finding> {
-    let store = match Store::connect(&config.redis.url).await {
+    let store = match reach(config).await {
         Ok(store) => store,
-        Err(e) => return vec![finding("redis", Verdict::Fail, e.to_string())],
+        Err(e) => return vec![finding("redis", Verdict::Fail, format!("{e:#}"))],
     };
     let mut found = vec![finding("redis", Verdict::Ok, without_password(&config.redis.url))];
     found.push(match store.epoch().await {

@@ -1,16 +1,21 @@
-//! `dispatchq job list|show`.
+//! `dispatchq job list|show|cancel|run-now|reschedule`.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::Context;
-use clap::ValueEnum;
-use workers::{JobId, store::JobState};
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::{ArgGroup, ValueEnum};
+use serde_json::json;
+use workers::{InvalidJobId, JobId, store::JobState};
 
 use super::{
     output::{self, or_dash, time_ms},
     queue::known,
 };
-use crate::app::App;
+use crate::{
+    app::App,
+    operator::job::{self, Refused, When},
+};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -31,10 +36,63 @@ pub(super) enum Command {
     /// Where one job is, and why
     Show {
         /// For example timeout:ORD-1:3
-        id: String,
+        #[arg(value_parser = job_id)]
+        id: JobId,
         #[arg(long)]
         json: bool,
     },
+    /// Remove a waiting job that nobody asks for; exit 1 if it stays
+    #[command(
+        after_help = "A job that its order, message or schedule asks for would be put back: end that instead.\n\n\
+        Example:\n  dispatchq job cancel timeout:ORD-1:3"
+    )]
+    Cancel {
+        /// For example timeout:ORD-1:3
+        #[arg(value_parser = job_id)]
+        id: JobId,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a waiting job run now; exit 1 if it cannot
+    #[command(after_help = "The order's row decides: a timer that is not due by its row does nothing but wait on.\n\n\
+        Example:\n  dispatchq job run-now notify:ORD-1:7")]
+    RunNow {
+        /// For example notify:ORD-1:7
+        #[arg(value_parser = job_id)]
+        id: JobId,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let a waiting job run at another time; exit 1 if it cannot
+    #[command(
+        group = ArgGroup::new("when").required(true),
+        after_help = "A timer may lie up to 60 s behind its row's deadline; later, the reconciler would move it back.\n\n\
+            Examples:\n  dispatchq job reschedule notify:ORD-1:7 --in 90s\n  \
+            dispatchq job reschedule notify:ORD-1:7 --at 2030-01-01T08:00:00Z"
+    )]
+    Reschedule {
+        /// For example notify:ORD-1:7
+        #[arg(value_parser = job_id)]
+        id: JobId,
+        /// So long from now, as in 90s or "1h 30m"
+        #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
+        delay: Option<Duration>,
+        /// At this time, by the clock of Postgres
+        #[arg(long, value_name = "RFC3339", value_parser = rfc3339, group = "when")]
+        at: Option<DateTime<Utc>>,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// For `value_parser`: what is no job id is wrong usage.
+pub(super) fn job_id(text: &str) -> Result<JobId, InvalidJobId> {
+    JobId::parse(text)
+}
+
+fn rfc3339(text: &str) -> Result<DateTime<Utc>, String> {
+    let at = DateTime::parse_from_rfc3339(text).map_err(|e| format!("{e}; write 2030-01-01T08:00:00Z"))?;
+    Ok(at.to_utc())
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -78,7 +136,6 @@ impl Command {
                 }
             }
             Self::Show { id, json } => {
-                let id = JobId::parse(id)?;
                 let job = app.store.find(&id, &jobs::queues::ALL).await?.with_context(|| {
                     format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
                 })?;
@@ -93,11 +150,63 @@ impl Command {
                     };
                     println!("{:<10} {state}\n{:<10} {} failed, {} lost", "state", "tries", job.failed, job.lost);
                     if let Some(dead) = job.dead {
-                        println!("{:<10} {}", "error", dead.error);
+                        println!("{:<10} {}\n{:<10} dispatchq dead show {}", "error", dead.error, "see", job.id);
                     }
                 }
+            }
+            Self::Cancel { id, json } => {
+                return match job::cancel(&app, &id).await? {
+                    Ok(()) => done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
+                    Err(refused) => refuse(&id, &refused, json),
+                };
+            }
+            Self::RunNow { id, json } => return reschedule(&app, &id, When::In(Duration::ZERO), json).await,
+            Self::Reschedule { id, delay, at, json } => {
+                let when = at.map_or(When::In(delay.unwrap_or_default()), When::At);
+                return reschedule(&app, &id, when, json).await;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn reschedule(app: &App, id: &JobId, when: When, json: bool) -> anyhow::Result<ExitCode> {
+    let moved = match job::reschedule(app, id, when).await? {
+        Ok(moved) => moved,
+        Err(refused) => return refuse(id, &refused, json),
+    };
+    let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    if json {
+        let not_before = moved.not_before.map(time);
+        output::json(
+            &json!({ "id": id.as_str(), "result": "MOVED", "due": time(moved.due), "not_before": not_before }),
+        )?;
+    } else if when == When::In(Duration::ZERO) {
+        println!("{id} is due now.");
+    } else {
+        println!("{id} is due at {}.", time(moved.due));
+    }
+    if let Some(not_before) = moved.not_before.filter(|_| !json) {
+        eprintln!("Its row says {}: until then it will do nothing but wait on.", time(not_before));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::json(&json!({ "id": id.as_str(), "result": result }))?;
+    } else {
+        println!("{text}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The job stays as it is: programs read why on stdout, people on stderr.
+fn refuse(id: &JobId, refused: &Refused, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::json(&json!({ "id": id.as_str(), "result": refused.code(), "message": refused.to_string() }))?;
+    } else {
+        eprintln!("error: {refused}");
+    }
+    Ok(ExitCode::FAILURE)
 }

@@ -7,7 +7,9 @@ mod apikey;
 mod bench;
 mod check;
 mod cleanup;
+mod completions;
 mod config;
+mod dead;
 mod dev;
 mod doctor;
 mod driver;
@@ -17,6 +19,7 @@ mod migrate;
 mod order;
 mod outbox;
 mod output;
+mod partner_sim;
 mod queue;
 mod reconcile;
 mod serve;
@@ -81,6 +84,9 @@ enum Command {
     /// Single jobs
     #[command(subcommand)]
     Job(job::Command),
+    /// Jobs that were given up: look at them, give them another life, forget them
+    #[command(subcommand)]
+    Dead(dead::Command),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -95,9 +101,13 @@ enum Command {
     Reconcile(reconcile::Command),
     /// Replay real rides against simulated drivers, and check the history
     Replay(replay::Options),
+    /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
+    PartnerSim(Box<partner_sim::Args>),
     /// Measure what this machine can do
     #[command(subcommand)]
     Bench(bench::Command),
+    /// Print what a shell needs to complete these commands
+    Completions(completions::Args),
 }
 
 /// Runs one command to its end.
@@ -111,7 +121,12 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             telemetry::init_logs(&Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        Command::PartnerSim(args) => {
+            telemetry::init_logs(&Config::defaults().log)?;
+            return args.run().await;
+        }
         Command::Bench(command) => return command.run().await,
+        Command::Completions(args) => return Ok(args.run()),
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
         _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
@@ -129,10 +144,16 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Outbox(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
+        Command::Dead(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        Command::Config(_) | Command::Dev(_) | Command::Replay(_) | Command::Bench(_) => unreachable!("answered above"),
+        Command::Config(_)
+        | Command::Dev(_)
+        | Command::Replay(_)
+        | Command::PartnerSim(_)
+        | Command::Bench(_)
+        | Command::Completions(_) => unreachable!("answered above"),
     }
 }

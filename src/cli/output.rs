@@ -31,7 +31,7 @@ where
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-fn print(text: &str) {
+pub(super) fn print(text: &str) {
     if writeln!(std::io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
@@ -51,4 +51,39 @@ pub(super) fn time_ms(ms: u64) -> String {
 /// A value or a dash.
 pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |v| v.to_string())
+}
+
+/// One line of at most so many characters, for tables.
+pub(super) fn short(text: &str, most: usize) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most + 1).collect();
+    if line.chars().count() <= most { line } else { line.chars().take(most - 3).chain("...".chars()).collect() }
+}
+
+/// A word of a command to copy: quoted if a shell would read it otherwise.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_shortened_to_one_line() {
+        assert_eq!(short("a\nb", 10), "a b");
+        assert_eq!(short("0123456789", 10), "0123456789");
+        assert_eq!(short("0123456789ä", 10), "0123456...");
+    }
+
+    #[test]
+    fn a_command_can_be_copied() {
+        assert_eq!(quoted("notify-queue:1:notify:ORD-1:3"), "notify-queue:1:notify:ORD-1:3");
+        assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
+        assert_eq!(quoted(""), "''");
+    }
 }

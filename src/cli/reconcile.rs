@@ -8,6 +8,7 @@ use serde_json::json;
 use super::output;
 use crate::{
     app::App,
+    dead_letters::mirror,
     recovery::{reconciler, repair},
 };
 
@@ -43,6 +44,9 @@ impl Command {
         let report = reconciler::once_in_full(&app)
             .await?
             .context("another process is reconciling right now; try again in a moment")?;
+        if let Err(error) = mirror::once(&app).await {
+            eprintln!("warning: the dead letters could not be compared: {error:#}");
+        }
         if json {
             output::json(&report)?;
         } else {

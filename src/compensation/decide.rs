@@ -8,18 +8,26 @@ use crate::{
     orders::{Change, PaymentStatus, Reason, Snapshot, Status},
 };
 
-const WHY: &str = "no driver within the lifetime of the order";
+/// Why the order ends, in the words of the requirement where they fit.
+fn why(s: &Snapshot) -> String {
+    if s.order.partner.is_some() && s.bookings.iter().all(|b| b.job_id.is_none()) {
+        let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
+        format!("Job ID retrieval timeout after {minutes} minutes")
+    } else {
+        "no driver within the lifetime of the order".to_owned()
+    }
+}
 
 pub fn compensate(s: &Snapshot) -> Change {
     let mut change = Change::of(s, "system");
     match &s.order.payment_status {
         PaymentStatus::Paid | PaymentStatus::Settlement => {
             change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
-            told(&mut change);
+            told(&mut change, &why(s));
         }
         PaymentStatus::Pending | PaymentStatus::Unpaid => {
             change.enter(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
-            told(&mut change);
+            told(&mut change, &why(s));
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
@@ -30,8 +38,8 @@ pub fn compensate(s: &Snapshot) -> Change {
     change
 }
 
-fn told(change: &mut Change) {
-    for message in messages::cancelled_by_system(&change.order, WHY, change.at) {
+fn told(change: &mut Change, why: &str) {
+    for message in messages::cancelled_by_system(&change.order, why, change.at) {
         change.tell(message);
     }
 }
@@ -69,6 +77,18 @@ mod tests {
             let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
             assert_eq!(kinds, [messages::ORDER_CANCELLED]);
         }
+    }
+
+    #[test]
+    fn an_order_without_a_job_id_ends_for_want_of_it() {
+        let mut s = fixture::at_partner();
+        s.order.status = Status::Compensating;
+        s.order.next_attempt_at = None;
+        s.order.payment_status = PaymentStatus::Paid;
+        s.order.poll_no = 30;
+        let change = compensate(&s);
+        assert_eq!(change.messages[0].payload["reason"], "Job ID retrieval timeout after 30 minutes");
+        assert_eq!(change.messages[1].payload["total_attempts"], 30);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     dispatch::policy::{DispatchPolicy, Exhausted},
     notifications::{Channels, Routes, routes::LOG},
+    partner::{PartnerConfig, Partners},
     periodic::schedule::{Schedule, Task},
 };
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub notifications: Routes,
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
+    #[serde(default)]
+    pub partners: BTreeMap<String, PartnerConfig>,
     pub schedules: BTreeMap<Task, Schedule>,
     pub retention: RetentionConfig,
     pub log: LogConfig,
@@ -52,6 +55,23 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
     pub url: String,
+    /// Empty: the public authorities are trusted.
+    pub root_certificate: PathBuf,
+}
+
+impl RedisConfig {
+    /// What the queue connects with. Reads the certificate; connects to nobody.
+    pub fn of_store(&self) -> anyhow::Result<workers::RedisConfig> {
+        let mut config = workers::RedisConfig::new(&self.url);
+        let file = &self.root_certificate;
+        if !file.as_os_str().is_empty() {
+            let pem = std::fs::read(file)
+                .with_context(|| format!("redis.root_certificate: cannot read the file {}", file.display()))?;
+            config.root_certificate = Some(pem);
+        }
+        config.check()?;
+        Ok(config)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -114,6 +134,9 @@ pub struct DispatchOverrides {
     pub exhausted: Option<Exhausted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_keeps_lifetime: Option<bool>,
+    /// Who finds the driver; without it the own fleet does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -191,6 +214,7 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        self.redis.of_store()?;
         for name in self.service_types.keys() {
             let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
             ensure!(
@@ -207,6 +231,9 @@ impl Config {
             ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
             ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
             ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
+            if let Some(partner) = self.partner_of(name) {
+                ensure!(self.partners.contains_key(partner), "{at}: no partner '{partner}'; add [partners.{partner}]");
+            }
         }
         for queue in self.worker.concurrency.keys() {
             ensure!(self.worker.concurrency[queue] > 0, "worker.concurrency.{queue} must be at least 1");
@@ -246,7 +273,13 @@ impl Config {
             "retention.events must not be shorter than retention.orders: no order outlives its history"
         );
         ensure!(self.database.max_connections >= 2, "database.max_connections must be at least 2");
+        Partners::new(&self.partners)?;
         self.channels().map(drop)
+    }
+
+    /// Who finds the driver for this service type; `None`: the own fleet.
+    pub fn partner_of(&self, service_type: &str) -> Option<&str> {
+        self.service_types.get(service_type)?.partner.as_deref()
     }
 
     /// Is this a service type orders may have?
@@ -282,6 +315,14 @@ impl Config {
         let mut shown = self.clone();
         shown.redis.url = without_password(&shown.redis.url);
         shown.database.url = without_password(&shown.database.url);
+        for partner in shown.partners.values_mut() {
+            for secret in [&mut partner.api_key, &mut partner.callback_secret, &mut partner.callback_secret_previous] {
+                if !secret.is_empty() {
+                    "***".clone_into(secret);
+                }
+            }
+            partner.url = without_password(&partner.url);
+        }
         shown.channels.values_mut().for_each(ChannelConfig::redact);
         shown
     }
@@ -289,6 +330,9 @@ impl Config {
 
 /// A URL fit for logs.
 pub fn without_password(url: &str) -> String {
+    if url.contains("+sentinel://") {
+        return without_sentinel_passwords(url);
+    }
     match url.parse::<reqwest::Url>() {
         Ok(mut parsed) => {
             if parsed.password().is_some() {
@@ -299,6 +343,20 @@ pub fn without_password(url: &str) -> String {
         }
         Err(_) => "(not a URL)".to_owned(),
     }
+}
+
+/// Such a URL names several hosts, which no parser of URLs accepts. Whoever logs in, and the sentinels' own login in the
+/// query, are left out.
+fn without_sentinel_passwords(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let (servers, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let shown = match servers.rsplit_once('@') {
+        // One of the passwords holds a '?' or an '@', and it is not for us to guess which.
+        _ if query.contains('@') => "***".to_owned(),
+        Some((_, hosts)) => format!("***@{hosts}"),
+        None => servers.to_owned(),
+    };
+    format!("{scheme}://{shown}")
 }
 
 #[cfg(test)]
@@ -381,6 +439,31 @@ mod tests {
         [notifications]
         support = [\"slack\", \"mail\", \"desk\", \"lines\"]
         producer = [\"app\"]";
+
+    #[test]
+    fn a_redis_address_is_checked_without_asking_redis() {
+        for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
+            with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
+        }
+        assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is no Redis address"));
+        assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
+        assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let certificate = |url: &str| error(&format!("[redis]\nurl = {url:?}\nroot_certificate = {:?}", file.path()));
+        assert!(certificate("rediss://h:1").contains("it holds no certificate"));
+        assert!(certificate("redis://h:1").contains("redis.url asks for no encryption"));
+    }
+
+    #[test]
+    fn a_sentinel_address_is_shown_without_its_passwords() {
+        for (url, shown) in [
+            ("redis+sentinel://a:1,b:2/main", "redis+sentinel://a:1,b:2/main"),
+            ("rediss+sentinel://u:hun@ter2@a:1/main/2?password=hunter2", "rediss+sentinel://***@a:1/main/2"),
+            ("redis+sentinel://a:1/main?password=hun@ter2", "redis+sentinel://***"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
 
     #[test]
     fn secrets_are_not_shown() {

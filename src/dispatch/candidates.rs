@@ -5,15 +5,27 @@
 //! index on live offers, and the next one is asked.
 
 use sqlx::PgPool;
+use workers::Outcome;
 
 use super::{
     policy::DispatchPolicy,
     ranking::{Candidate, rank},
 };
-use crate::orders::Order;
+use crate::{
+    app::App,
+    orders::{Order, Snapshot},
+    worker::step,
+};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
+
+/// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
+pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Vec<(String, f64)>, DispatchPolicy), Outcome> {
+    let policy = app.config.policy(&s.order.service_type);
+    let ranked = ranked(&app.db, &s.order, &policy).await.map_err(|e| step::database_failed(&e))?;
+    Ok((ranked, policy))
+}
 
 /// Ids and distances in metres, best first; at most `policy.candidates` are looked at.
 pub async fn ranked(db: &PgPool, order: &Order, policy: &DispatchPolicy) -> Result<Vec<(String, f64)>, sqlx::Error> {

@@ -7,9 +7,20 @@
 use jobs::Dispatch;
 use workers::{Job, Outcome};
 
-use super::decide;
-use crate::{app::App, worker::step};
+use super::{candidates, decide};
+use crate::{app::App, partner::book, worker::step};
 
 pub async fn perform(app: App, job: Dispatch) -> Outcome {
-    step::with_candidates(&app, &job.order, &job.id(), decide::start).await
+    let (app, job) = (&app, &job);
+    step::run(app, &job.order, &job.id(), |s| async move {
+        match &s.order.partner {
+            Some(partner) => Err(book::perform(app, job, &s, partner).await),
+            None => {
+                let (ranked, policy) = candidates::of(app, &s).await?;
+                let change = decide::start(&s, ranked, &policy);
+                Ok((s, change))
+            }
+        }
+    })
+    .await
 }

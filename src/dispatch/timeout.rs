@@ -6,9 +6,23 @@
 use jobs::Timeout;
 use workers::{Job, Outcome};
 
-use super::decide;
-use crate::{app::App, worker::step};
+use super::{candidates, decide};
+use crate::{app::App, partner, worker::step};
 
 pub async fn perform(app: App, job: Timeout) -> Outcome {
-    step::with_candidates(&app, &job.order, &job.id(), decide::timeout).await
+    let (app, job) = (&app, &job);
+    step::run(app, &job.order, &job.id(), |s| async move {
+        match &s.order.partner {
+            Some(partner) => {
+                let change = partner::timeout::perform(app, job, &s, partner).await?;
+                Ok((s, change))
+            }
+            None => {
+                let (ranked, policy) = candidates::of(app, &s).await?;
+                let change = decide::timeout(&s, ranked, &policy);
+                Ok((s, change))
+            }
+        }
+    })
+    .await
 }

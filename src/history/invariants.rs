@@ -16,7 +16,7 @@ pub struct Invariant {
 /// Violations shown per invariant; a broken rule tends to be broken often.
 const MOST: usize = 100;
 
-pub const INVARIANTS: [Invariant; 14] = [
+pub const INVARIANTS: [Invariant; 16] = [
     Invariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state the one before ended in; the last is the order's state",
@@ -47,13 +47,14 @@ pub const INVARIANTS: [Invariant; 14] = [
                   AND NOT EXISTS (SELECT 1 FROM audit_offers f WHERE f.order_id = o.order_id
                                   AND f.driver_id = o.driver_id AND f.state = 'accepted')
                   AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
-                                  AND e.reason = 'ASSIGNED_BY_HAND')",
+                                  AND e.reason IN ('ASSIGNED_BY_HAND', 'DRIVER_FOUND'))",
     },
     Invariant {
         name: "one_active_order_per_driver",
-        meaning: "no driver has two orders at a time",
+        meaning: "no driver of ours has two orders at a time",
         query: "SELECT driver_id, string_agg(order_id, ', ') FROM audit_orders
-                WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') GROUP BY driver_id HAVING count(*) > 1",
+                WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND driver_id NOT LIKE '%:%'  -- a partner's are not ours
+                GROUP BY driver_id HAVING count(*) > 1",
     },
     Invariant {
         name: "accepted_in_time",
@@ -75,33 +76,53 @@ pub const INVARIANTS: [Invariant; 14] = [
                 WHERE f.state = 'offered' AND (o.status <> 'DISPATCHING' OR o.held_for_review)",
     },
     Invariant {
+        name: "one_live_booking_per_order",
+        meaning: "a partner holds at most one booking of an order that is still wanted",
+        query: "SELECT order_id, count(*) || ' live bookings' FROM audit_bookings
+                WHERE state IN ('intent', 'unknown', 'booked') GROUP BY order_id HAVING count(*) > 1",
+    },
+    Invariant {
+        name: "live_bookings_only_while_wanted",
+        meaning: "nothing is booked any more for an order that has ended or searches no longer",
+        query: "SELECT b.order_id, 'the booking of attempt ' || b.attempt_no || ' is ' || b.state || ' while the order is '
+                       || o.status
+                FROM audit_bookings b JOIN audit_orders o USING (order_id)
+                WHERE b.state IN ('intent', 'unknown', 'booked')
+                  AND o.status NOT IN ('PENDING_JOB_ID', 'ASSIGNED', 'DRIVER_ASSIGNED', 'PICKED_UP')",
+    },
+    Invariant {
         name: "attempts_without_gap",
-        meaning: "attempts are numbered 1, 2, 3, ... and each has an offer",
+        meaning: "attempts are numbered 1, 2, 3, ... and each has an offer or a booking",
         query: "SELECT order_id, 'attempt ' || coalesce(attempt_no::text, '?') || ' is the ' || n || '. to start'
                 FROM (SELECT order_id, attempt_no, row_number() OVER (PARTITION BY order_id ORDER BY seq) AS n
                       FROM audit_events WHERE reason = 'ATTEMPT_STARTED') s
                 WHERE attempt_no IS DISTINCT FROM n
                 UNION ALL
-                SELECT e.order_id, 'attempt ' || e.attempt_no || ' made no offer' FROM audit_events e
+                SELECT e.order_id, 'attempt ' || e.attempt_no || ' made neither offer nor booking'
+                FROM audit_events e
                 JOIN audit_orders o USING (order_id)  -- the history outlives its order
                 WHERE e.reason = 'ATTEMPT_STARTED'
                   AND NOT EXISTS (SELECT 1 FROM audit_offers f
-                                  WHERE f.order_id = e.order_id AND f.attempt_no = e.attempt_no)",
+                                  WHERE f.order_id = e.order_id AND f.attempt_no = e.attempt_no)
+                  AND NOT EXISTS (SELECT 1 FROM audit_bookings b
+                                  WHERE b.order_id = e.order_id AND b.attempt_no = e.attempt_no)",
     },
     Invariant {
         name: "one_outcome_per_attempt",
-        meaning: "every attempt ends once; only the latest of a dispatching order may still run",
+        meaning: "every attempt ends once; only the latest of a searching order may still run",
         query: "WITH started AS (SELECT order_id, attempt_no,
                                         attempt_no = max(attempt_no) OVER (PARTITION BY order_id) AS is_latest
                                  FROM audit_events WHERE reason = 'ATTEMPT_STARTED'),
                      ended AS (SELECT order_id, attempt_no, count(*) AS times FROM audit_events
                                WHERE reason IN ('OFFER_ACCEPTED', 'OFFER_DECLINED', 'ATTEMPT_TIMEOUT',
-                                                'ATTEMPT_WITHDRAWN')
+                                                'ATTEMPT_WITHDRAWN', 'DRIVER_FOUND', 'NO_DRIVER', 'BOOKING_REFUSED')
+                                  OR (reason = 'BOOKING_NOT_FOUND' AND to_status <> 'COMPENSATING')
                                GROUP BY order_id, attempt_no)
                 SELECT s.order_id, 'attempt ' || s.attempt_no || ' has ' || coalesce(e.times, 0) || ' outcomes'
                 FROM started s JOIN audit_orders o USING (order_id)
                 LEFT JOIN ended e ON e.order_id = s.order_id AND e.attempt_no = s.attempt_no
-                WHERE e.times > 1 OR (e.times IS NULL AND NOT (o.status = 'DISPATCHING' AND s.is_latest))",
+                WHERE e.times > 1 OR (e.times IS NULL AND NOT (o.status IN ('DISPATCHING', 'PENDING_JOB_ID', 'ASSIGNED')
+                                                       AND s.is_latest))",
     },
     Invariant {
         name: "ended_within_lifetime",

@@ -21,6 +21,10 @@ pub enum ApiError {
     NoSuchOrder,
     #[error("no alert of this id")]
     NoSuchAlert,
+    #[error("no partner of this name; add it under [partners] in config.toml")]
+    NoSuchPartner,
+    #[error("the callback is not signed by this partner, or too long ago; see partners.*.callback_secret")]
+    BadSignature,
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
@@ -46,9 +50,9 @@ pub enum ApiError {
 impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated | Self::BadSignature => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder | Self::NoSuchAlert => StatusCode::NOT_FOUND,
+            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchPartner => StatusCode::NOT_FOUND,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -70,6 +74,8 @@ impl ApiError {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
             Self::NoSuchAlert => "ALERT_NOT_FOUND",
+            Self::NoSuchPartner => "PARTNER_NOT_FOUND",
+            Self::BadSignature => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) => "INVALID",
             Self::TooLarge => "TOO_LARGE",
@@ -90,7 +96,9 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         Refusal::NoSuchOffer | Refusal::NoSuchDriver => StatusCode::NOT_FOUND,
         Refusal::NotYourOrder => StatusCode::FORBIDDEN,
         Refusal::OfferExpired | Refusal::OfferDeclined | Refusal::OfferGone(_) => StatusCode::GONE,
-        Refusal::OrderFinished(_)
+        Refusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::NothingPaid
+        | Refusal::OrderFinished(_)
         | Refusal::WrongState { .. }
         | Refusal::AlreadyAssigned
         | Refusal::DriverBusy

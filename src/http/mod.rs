@@ -2,6 +2,7 @@
 //!
 //! * [`orders`]: what producers and drivers do with orders.
 //! * [`alerts`]: what support has to do, and that it is done.
+//! * [`callbacks`]: what partners call.
 //! * [`auth`]: bearer keys and roles.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
 //! * [`view`]: an order as JSON.
@@ -13,6 +14,7 @@
 pub mod alerts;
 pub mod auth;
 pub mod body;
+pub mod callbacks;
 pub mod error;
 pub mod health;
 pub mod idempotency;
@@ -33,6 +35,7 @@ pub fn api(app: App) -> Router {
     Router::new()
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
+        .nest("/api/v1/callbacks", callbacks::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .fallback(error::no_such_path)

@@ -2,7 +2,7 @@
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode},
     response::Response,
     routing::{get, post},
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     app::App,
     orders::{
-        Decision, Snapshot,
+        Decision, PaymentStatus, Snapshot,
         act::act,
         actions,
         create::{self, CreateError, NewOrder},
@@ -36,10 +36,12 @@ const READERS: [Role; 4] = [Role::Producer, Role::Dispatcher, Role::Support, Rol
 
 pub fn routes() -> Router<App> {
     Router::new()
-        .route("/", post(create_order))
+        .route("/", post(create_order).get(find_order))
         .route("/{id}", get(get_order))
         .route("/{id}/timeline", get(get_timeline))
         .route("/{id}/cancel", post(cancel))
+        .route("/{id}/payment", post(pay))
+        .route("/{id}/refund", post(refund))
         .route("/{id}/accept", post(accept))
         .route("/{id}/decline", post(decline))
         .route("/{id}/pickup", post(pickup))
@@ -70,6 +72,27 @@ async fn create_order(
         Ok((StatusCode::CREATED, json(&snapshot)))
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+struct Lookup {
+    job_id: String,
+}
+
+/// The orders that have this partner's job id, the newest first; usually one.
+async fn find_order(
+    State(app): State<App>,
+    caller: Caller,
+    lookup: Result<Query<Lookup>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.must_be(&READERS)?;
+    let Query(Lookup { job_id }) =
+        lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
+    let mut found = Vec::new();
+    for id in query::with_job_id(&app.db, &job_id).await? {
+        found.push(json(&load(&app, &id).await?));
+    }
+    Ok(Json(json!({ "orders": found })))
 }
 
 async fn get_order(State(app): State<App>, caller: Caller, OrderPath(id): OrderPath) -> Result<Json<Value>, ApiError> {
@@ -110,6 +133,64 @@ async fn cancel(
         change(&app, &id, |s| actions::cancel(s, &actor, reason.clone())).await
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PaymentEvent {
+    /// The producer's own id of the event: the same again changes nothing.
+    event_id: String,
+    payment_status: PaymentStatus,
+}
+
+async fn pay(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: event }: RawBody<PaymentEvent>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer])?;
+    let event_id = &event.event_id;
+    if event_id.is_empty() || event_id.len() > 128 || event_id.chars().any(char::is_control) {
+        return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
+    }
+    let key = idempotency::key(&headers)?;
+    let work = async |_| {
+        let actor = caller.actor();
+        change(&app, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefundStep {
+    action: RefundAction,
+    note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RefundAction {
+    Start,
+    Done,
+}
+
+async fn refund(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    Body(step): Body<RefundStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    caller.must_be(&[Role::Support])?;
+    let note = text("note", step.note)?;
+    let actor = caller.actor();
+    let changed = match step.action {
+        RefundAction::Start => change(&app, &id, |s| actions::start_refund(s, &actor, note.clone())).await,
+        RefundAction::Done => change(&app, &id, |s| actions::finish_refund(s, &actor, note.clone())).await,
+    };
+    respond(changed)
 }
 
 #[derive(Debug, Deserialize)]

@@ -64,6 +64,7 @@ pub const REMINDER: &str = "REMINDER";
 pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
 pub const UNEXPECTED_STATE: &str = "UNEXPECTED_STATE";
 pub const TIMER_DEAD: &str = "TIMER_DEAD";
+pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
 pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
 pub const STATUS_UPDATE_FAILED: &str = "STATUS_UPDATE_FAILED";
 pub const ESCALATION: &str = "ESCALATION";
@@ -216,7 +217,8 @@ pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
         "order_id": order.id,
         "status": order.status,
         "payment_status": order.payment_status,
-        "total_attempts": order.attempt_no,
+        // Without a job id: how often the partner was asked for it.
+        "total_attempts": if order.partner.is_some() && order.job_id.is_none() { order.poll_no } else { order.attempt_no },
         "action": MANUAL_REFUND_REQUIRED,
         "timestamp": now,
     });
@@ -255,6 +257,14 @@ pub fn customer_cancelled(order: &Order, why: &str, now: DateTime<Utc>) -> Messa
         "timestamp": now,
     });
     Message::new(ORDER_CANCELLED, Audience::Customer, order.status.as_str().to_owned(), payload, now)
+}
+
+/// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
+pub fn partner_refuses_key(partner: &str, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
+    let mut payload = manual_action(PARTNER_REFUSES_KEY, order, now);
+    payload["partner"] = json!(partner);
+    payload["error"] = json!(error);
+    Message::new(PARTNER_REFUSES_KEY, Audience::Support, format!("{partner}-{}", now.timestamp()), payload, now)
 }
 
 /// Told again whenever it happens again.

@@ -5,7 +5,7 @@ use jobs::OrderId;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::{Audience, Message, Routes, alerts};
+use super::{Audience, Message, Routes, alerts, messages};
 use crate::orders::{PendingAlert, PendingMessage};
 
 /// The rows that were new.
@@ -189,4 +189,45 @@ pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
+/// outlive its offer. The delivery log says who had it done.
+pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- revive message
+         WITH revived AS (
+             UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now(),
+                    expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
+                                      ELSE greatest(expires_at, dispatchq_now() + $3 * interval '1 second') END
+             WHERE id = $1 AND state IN ('dead', 'pending') RETURNING id)
+         INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, dispatchq_now(), $2 FROM revived",
+    )
+    .bind(id)
+    .bind(actor)
+    .bind(messages::PATIENCE.as_seconds_f64())
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// One try to deliver a message.
+#[derive(Debug, Clone, serde::Serialize, sqlx::FromRow)]
+pub struct Try {
+    pub attempt_no: i32,
+    pub at: DateTime<Utc>,
+    /// `None`: it was delivered.
+    pub error: Option<String>,
+}
+
+/// The latest tries to deliver a message, at most 10, in their order.
+pub async fn tries(db: &PgPool, id: i64) -> Result<Vec<Try>, sqlx::Error> {
+    sqlx::query_as(
+        "-- tries of a message
+         SELECT * FROM (SELECT attempt_no, at, error FROM outbox_attempts WHERE outbox_id = $1
+                        ORDER BY attempt_no DESC LIMIT 10) t ORDER BY attempt_no",
+    )
+    .bind(id)
+    .fetch_all(db)
+    .await
 }

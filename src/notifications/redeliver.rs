@@ -7,10 +7,12 @@ use jobs::{Notify, OrderId};
 use serde::Serialize;
 use sqlx::PgPool;
 use uuid::Uuid;
-use workers::{Job, NewJob};
+use workers::Job;
 
-use super::messages::PATIENCE;
-use crate::app::App;
+use crate::{
+    app::App,
+    dead_letters::decide::{self, Answer, Decider},
+};
 
 /// An outbox row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -88,30 +90,14 @@ pub async fn log(db: &PgPool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
     .await
 }
 
-/// Has a dead message sent again, for as long as a new one would be. False: it is not dead.
-///
-/// Its dead job goes first: were it there still when the row waits again, the row would be given up anew. If the process
-/// dies after that, the row is dead still; if it dies after the row's update, the reconciler enqueues the job.
+/// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
 pub async fn replay(app: &App, row: &Row, actor: &str) -> anyhow::Result<bool> {
     let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
     let job = Notify { order, outbox_id: row.id };
-    app.store.discard(&[job.id()], &[Notify::QUEUE]).await?;
-    let replayed = sqlx::query(
-        "-- replay message
-         WITH again AS (
-             UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now(),
-                    expires_at = dispatchq_now() + $3 * interval '1 second'
-             WHERE id = $1 AND state = 'dead' RETURNING id)
-         INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, dispatchq_now(), $2 FROM again",
-    )
-    .bind(row.id)
-    .bind(actor)
-    .bind(PATIENCE.as_seconds_f64())
-    .execute(&app.db)
-    .await?;
-    if replayed.rows_affected() == 0 {
-        return Ok(false);
+    let by = Decider { who: actor.to_owned(), why: None };
+    match decide::requeue(app, &job.id(), &by).await? {
+        Answer::Done => Ok(true),
+        Answer::NotDead => Ok(false),
+        Answer::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),
     }
-    app.store.enqueue(&[NewJob::now(&job)]).await?;
-    Ok(true)
 }

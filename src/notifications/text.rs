@@ -56,6 +56,7 @@ fn heading(kind: &str, payload: &Value) -> String {
         TIMER_DEAD => "🚨 Order Stuck",
         FAILED_TO_GET_ORDER => "🚨 Failed To Get Order",
         STATUS_UPDATE_FAILED => "🚨 Status Update Failed",
+        PARTNER_REFUSES_KEY => "🚨 Partner Refuses Our Key",
         DISPATCH_FAILED => "🚨 Dispatcher Needed",
         ORDER_CANCELLED => "Order Cancelled",
         REMINDER => return format!("🚨 Reminder {}: Dispatcher Needed", payload["number"]),
@@ -96,6 +97,7 @@ fn actions(kind: &str) -> &'static [&'static str] {
             "Report the error to the engineers; the update is tried again by itself",
             "Contact customer if needed",
         ],
+        PARTNER_REFUSES_KEY => &["Ask the partner for a valid key and put it into the configuration"],
         DISPATCH_FAILED => &["Assign a driver, redispatch or cancel the order"],
         _ => &[],
     }
@@ -107,6 +109,7 @@ fn alert(payload: &Value, actions: &[&str], sla: Duration) -> String {
         ("Order ID", "order_id"),
         ("Service Type", "service_type"),
         ("Area", "area_id"),
+        ("Partner", "partner"),
         ("Attempts", "attempts"),
         ("Lifetime Ends", "lifetime_deadline"),
         ("Status", "status"),

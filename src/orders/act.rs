@@ -7,7 +7,10 @@ use super::{
     store::{self, ChangeError, Changed},
     timers,
 };
-use crate::app::App;
+use crate::{
+    app::App,
+    dead_letters::table::{self, Resolution},
+};
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
 pub async fn act(
@@ -33,7 +36,13 @@ pub async fn act(
 /// A person has decided that a held order goes on: a timer that is dead must not hold it again.
 async fn revive(app: &App, snapshot: &Snapshot) {
     let ids: Vec<_> = timers::derived_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
-    if let Err(error) = app.store.discard(&ids, &jobs::queues::ALL).await {
+    let revived = Resolution::revived("its order was taken out of review");
+    let done = async {
+        table::resolve_jobs(&app.db, &ids, &revived).await?;
+        app.store.discard(&ids, &jobs::queues::ALL).await?;
+        anyhow::Ok(())
+    };
+    if let Err(error) = done.await {
         tracing::warn!(order.id = %snapshot.order.id, %error, "The dead timers of an order could not be removed.");
     }
 }

@@ -126,6 +126,77 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
     change.into()
 }
 
+/// What the producer says of the money, under an id of its own: the same event again changes nothing, and a late PENDING
+/// never undoes PAID.
+pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) -> Decision {
+    if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
+        return if known.payment_status == *status {
+            Decision::Unchanged
+        } else {
+            Decision::Refuse(Refusal::PaymentEventReused)
+        };
+    }
+    let mut change = Change::of(s, actor);
+    change.payment_event = Some((event_id.to_owned(), status.clone()));
+    if !status.supersedes(&s.order.payment_status) {
+        // It came late; that it came is kept.
+        return change.into();
+    }
+    let was_paid = s.order.payment_status.is_paid();
+    change.order.payment_status = status.clone();
+    match s.order.status {
+        Status::CancelledBySystem if status.is_paid() => {
+            change.enter(Status::CancelledBySystemAfterPayment, Reason::PaidAfterCancel, Some(status.to_string()));
+            for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
+                change.tell(message);
+            }
+        }
+        Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
+            change.note(Reason::PaidAfterCancel, Some(status.to_string()));
+            change.tell(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
+        }
+        Status::Compensating if s.order.held_for_review => {
+            // What nobody knew what to do with is answered: its compensation goes on.
+            change.release_hold();
+            change.note(Reason::PaymentChanged, Some(status.to_string()));
+        }
+        _ => change.note(Reason::PaymentChanged, Some(status.to_string())),
+    }
+    change.into()
+}
+
+/// Support begins the refund.
+pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
+    match s.order.status {
+        Status::RefundPending | Status::Refunded => Decision::Unchanged,
+        Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver
+            if s.order.payment_status.is_paid() =>
+        {
+            let mut change = Change::of(s, actor);
+            change.enter(Status::RefundPending, Reason::RefundStarted, note);
+            change.into()
+        }
+        Status::CancelledByUser | Status::CancelledByDriver => Decision::Refuse(Refusal::NothingPaid),
+        status => Decision::Refuse(Refusal::WrongState {
+            status,
+            allowed: "CANCELLED_BY_SYSTEM_AFTER_PAYMENT, CANCELLED_BY_USER, CANCELLED_BY_DRIVER",
+        }),
+    }
+}
+
+/// The money is back.
+pub fn finish_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
+    match s.order.status {
+        Status::Refunded => Decision::Unchanged,
+        Status::RefundPending => {
+            let mut change = Change::of(s, actor);
+            change.enter(Status::Refunded, Reason::Refunded, note);
+            change.into()
+        }
+        status => Decision::Refuse(Refusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
+    }
+}
+
 /// A dispatcher names the driver.
 pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
     match s.order.status {
@@ -146,9 +217,9 @@ pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
 pub fn redispatch(s: &Snapshot, actor: &str) -> Decision {
     match s.order.status {
         Status::Pending => {}
-        Status::Dispatching if s.order.held_for_review => {}
-        Status::Dispatching => return Decision::Unchanged,
-        _ => return Decision::Refuse(refusal(s, "PENDING, or DISPATCHING under review")),
+        Status::Dispatching | Status::PendingJobId | Status::Assigned if s.order.held_for_review => {}
+        Status::Dispatching | Status::PendingJobId | Status::Assigned => return Decision::Unchanged,
+        _ => return Decision::Refuse(refusal(s, "PENDING, or searching under review")),
     }
     if s.now >= s.order.lifetime_deadline {
         return Decision::Refuse(Refusal::LifetimeOver);
@@ -158,7 +229,9 @@ pub fn redispatch(s: &Snapshot, actor: &str) -> Decision {
     change.order.lifetime_waived = false;
     change.order.round += 1;
     change.order.next_attempt_at = Some(s.now);
-    change.enter(Status::Dispatching, Reason::Redispatched, None);
+    change.order.job_id = None;
+    let search = if s.order.partner.is_some() { Status::PendingJobId } else { Status::Dispatching };
+    change.enter(search, Reason::Redispatched, None);
     change.into()
 }
 

@@ -7,7 +7,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Offer, OfferState, Order, Reason, Snapshot, Status};
+use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, Status};
 use crate::notifications::{Message, messages};
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
@@ -42,6 +42,12 @@ pub struct Change {
     /// Offers that leave the state they are in, and must still be in it.
     pub offers: Vec<(Offer, OfferState)>,
     pub new_offer: Option<NewOffer>,
+    /// Bookings as they shall be; one that is not there yet is made.
+    pub bookings: Vec<Booking>,
+    /// The callback this change comes of: acted on, with what came of it.
+    pub callback: Option<(i64, &'static str)>,
+    /// What the producer said of the money: event id and status.
+    pub payment_event: Option<(String, PaymentStatus)>,
     pub messages: Vec<Message>,
     /// Kinds of alerts whose matter this settles, and why: those of them that are open are acknowledged.
     pub settles: Vec<(&'static str, String)>,
@@ -58,9 +64,24 @@ impl Change {
             events: Vec::new(),
             offers: Vec::new(),
             new_offer: None,
+            bookings: Vec::new(),
+            callback: None,
+            payment_event: None,
             messages: Vec::new(),
             settles: Vec::new(),
         }
+    }
+
+    /// Does it write nothing but the order's row?
+    pub fn is_row_only(&self) -> bool {
+        self.events.is_empty()
+            && self.offers.is_empty()
+            && self.new_offer.is_none()
+            && self.bookings.is_empty()
+            && self.callback.is_none()
+            && self.payment_event.is_none()
+            && self.messages.is_empty()
+            && self.settles.is_empty()
     }
 
     /// Goes to another state.
@@ -77,6 +98,9 @@ impl Change {
         for kind in settled_by(from, to) {
             self.settle(kind, format!("the order became {to}"));
         }
+        if !to.is_searching() && !to.occupies_driver() {
+            self.order.next_poll_at = None;
+        }
         self.event(from, reason, detail);
     }
 
@@ -90,11 +114,13 @@ impl Change {
         self.events.push(Event { from, to: self.order.status, reason, attempt_no, detail });
     }
 
-    /// Ends the running attempt, if any, with this outcome; its live offers take `state`.
+    /// Ends the running attempt, if any, with this outcome; its live offers take `state`, its booking is to be cancelled.
     pub fn end_attempt(&mut self, snapshot: &Snapshot, state: OfferState, reason: Reason) {
         debug_assert!(reason.ends_attempt());
         self.close_offers(snapshot, state);
-        if self.order.attempt_deadline.take().is_some() {
+        let awaits_job_id = self.order.status == Status::PendingJobId && snapshot.live_booking().is_some();
+        self.withdraw_bookings(snapshot);
+        if self.order.attempt_deadline.take().is_some() || awaits_job_id {
             // A declined attempt has its outcome already: the decline.
             let declined = snapshot
                 .offers
@@ -106,10 +132,29 @@ impl Change {
         }
     }
 
+    /// Has every live booking cancelled at its partner.
+    pub fn withdraw_bookings(&mut self, snapshot: &Snapshot) {
+        let at = self.at;
+        for booking in snapshot.bookings.iter().filter(|b| b.state.is_live()) {
+            self.booking(booking).want_cancel(at);
+        }
+        self.order.next_poll_at = None;
+    }
+
     /// Gives every live offer its end.
     pub fn close_offers(&mut self, snapshot: &Snapshot, state: OfferState) {
         let live = snapshot.offers.iter().filter(|o| o.state == OfferState::Offered);
         self.offers.extend(live.map(|o| (o.clone(), state)));
+    }
+
+    /// A booking of the snapshot, to be changed.
+    pub fn booking(&mut self, before: &Booking) -> &mut Booking {
+        let known = self.bookings.iter().position(|b| b.attempt_no == before.attempt_no);
+        let index = known.unwrap_or_else(|| {
+            self.bookings.push(before.clone());
+            self.bookings.len() - 1
+        });
+        &mut self.bookings[index]
     }
 
     pub fn tell(&mut self, message: Message) {
@@ -124,8 +169,12 @@ impl Change {
     /// Stops the order's timers until a person has decided. Whoever was asked is asked no more.
     pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
         let why = why.into();
-        self.end_attempt(snapshot, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+        // A driver who is under way is not called back for it.
+        if self.order.status.is_searching() {
+            self.end_attempt(snapshot, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+        }
         self.order.next_attempt_at = None;
+        self.order.next_poll_at = None;
         self.order.held_for_review = true;
         self.order.held_reason = Some(why.clone());
         self.note(Reason::HeldForReview, Some(why));
@@ -190,6 +239,10 @@ pub enum Refusal {
     NotYourOrder,
     #[error("no driver of this id; add it with: dispatchq driver import")]
     NoSuchDriver,
+    #[error("this event id was used with another payment status; use a new id for a new event")]
+    PaymentEventReused,
+    #[error("nothing was paid for this order, so there is nothing to refund")]
+    NothingPaid,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
     LifetimeOver,
 }
@@ -208,6 +261,8 @@ impl Refusal {
             Self::DriverBusy => "DRIVER_BUSY",
             Self::NotYourOrder => "NOT_YOUR_ORDER",
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
+            Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
+            Self::NothingPaid => "NOTHING_PAID",
             Self::LifetimeOver => "LIFETIME_OVER",
         }
     }

@@ -4,6 +4,7 @@
 //! * [`state`]: which state may follow which. Pure; drawn in docs/STATES.md.
 //! * [`payment`]: what the producer says of the money.
 //! * [`order`]: the row, and the snapshot every decision is made on.
+//! * [`booking`]: what we asked of a partner.
 //! * [`timers`]: the jobs an order must have, derived from its row. Pure.
 //! * [`change`]: what a decision wants done, as a value. Pure.
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch. Pure.
@@ -16,6 +17,7 @@
 
 pub mod act;
 pub mod actions;
+pub mod booking;
 pub mod change;
 pub mod create;
 pub mod metrics;
@@ -28,8 +30,9 @@ pub mod status;
 pub mod store;
 pub mod timers;
 
+pub use booking::{Booking, BookingState};
 pub use change::{Change, Decision, Refusal};
-pub use order::{Offer, OfferState, Order, PendingAlert, PendingMessage, Snapshot};
+pub use order::{Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
 pub use reason::Reason;
 pub use status::Status;

@@ -5,7 +5,7 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{PaymentStatus, Status};
+use super::{Booking, PaymentStatus, Status};
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
@@ -22,8 +22,13 @@ pub struct Order {
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
     pub status: Status,
+    /// Who finds the driver; `None` for the own fleet.
+    pub partner: Option<String>,
+    /// The partner's job id of the running attempt.
+    pub job_id: Option<String>,
+    /// A partner's driver is `{partner}:{its id}`.
     pub driver_id: Option<String>,
-    /// Offers made so far; the running attempt while `attempt_deadline` is set.
+    /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
     pub attempt_no: i32,
     /// Searches begun anew: a driver whose offer lapsed is asked again in the next round.
     pub round: i32,
@@ -31,6 +36,10 @@ pub struct Order {
     pub attempt_deadline: Option<DateTime<Utc>>,
     /// When the next attempt is to start; `None` while one runs or none is wanted.
     pub next_attempt_at: Option<DateTime<Utc>>,
+    /// Times the partner was asked about the running attempt's booking.
+    pub poll_no: i32,
+    /// When the partner is asked again; `None` when nothing is asked.
+    pub next_poll_at: Option<DateTime<Utc>>,
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_waived: bool,
     pub held_for_review: bool,
@@ -109,21 +118,62 @@ pub struct PendingAlert {
     pub next_escalation_at: DateTime<Utc>,
 }
 
+/// A partner's callback that waits to be acted on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PendingCallback {
+    pub id: i64,
+    pub received_at: DateTime<Utc>,
+}
+
+/// What the producer once said of the money.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentEvent {
+    pub event_id: String,
+    pub payment_status: PaymentStatus,
+}
+
 /// An order with all that hangs on it, and the time of reading: everything a decision may look at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     pub order: Order,
     pub offers: Vec<Offer>,
+    pub bookings: Vec<Booking>,
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
+    pub callbacks: Vec<PendingCallback>,
+    pub payments: Vec<PaymentEvent>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
     pub now: DateTime<Utc>,
 }
 
 impl Snapshot {
+    /// An order on which nothing hangs yet.
+    pub fn bare(order: Order, now: DateTime<Utc>) -> Self {
+        Self {
+            order,
+            offers: Vec::new(),
+            bookings: Vec::new(),
+            messages: Vec::new(),
+            alerts: Vec::new(),
+            callbacks: Vec::new(),
+            payments: Vec::new(),
+            now,
+        }
+    }
+
     /// The offer of this attempt that still waits for an answer.
     pub fn live_offer(&self) -> Option<&Offer> {
         self.offers.iter().find(|o| o.state == OfferState::Offered)
+    }
+
+    /// Attempt `attempt_no`'s booking.
+    pub fn booking(&self, attempt_no: i32) -> Option<&Booking> {
+        self.bookings.iter().find(|b| b.attempt_no == attempt_no)
+    }
+
+    /// The running attempt's booking, while it stands.
+    pub fn live_booking(&self) -> Option<&Booking> {
+        self.booking(self.order.attempt_no).filter(|b| b.state.is_live())
     }
 }
 
@@ -148,11 +198,15 @@ pub(crate) mod fixture {
             currency: Some("IDR".to_owned()),
             payment_status: PaymentStatus::Unpaid,
             status: Status::Dispatching,
+            partner: None,
+            job_id: None,
             driver_id: None,
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,
             next_attempt_at: Some(now),
+            poll_no: 0,
+            next_poll_at: None,
             lifetime_deadline: now + TimeDelta::seconds(1800),
             lifetime_waived: false,
             held_for_review: false,
@@ -162,7 +216,15 @@ pub(crate) mod fixture {
             updated_at: now,
             closed_at: None,
         };
-        Snapshot { order, offers: Vec::new(), messages: Vec::new(), alerts: Vec::new(), now }
+        Snapshot::bare(order, now)
+    }
+
+    /// The same order, served by the partner `bbd`.
+    pub(crate) fn at_partner() -> Snapshot {
+        let mut s = snapshot();
+        s.order.partner = Some("bbd".to_owned());
+        s.order.status = Status::PendingJobId;
+        s
     }
 
     /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.

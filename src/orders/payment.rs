@@ -30,6 +30,25 @@ impl PaymentStatus {
         }
     }
 
+    /// Is this news after `before`? Between the words we know money only moves forward; a word we do not know is taken as it
+    /// comes, for a person will decide.
+    pub fn supersedes(&self, before: &Self) -> bool {
+        match (self.rank(), before.rank()) {
+            (Some(new), Some(old)) => new > old,
+            _ => self != before,
+        }
+    }
+
+    fn rank(&self) -> Option<u8> {
+        match self {
+            Self::Unpaid => Some(0),
+            Self::Pending => Some(1),
+            Self::Paid => Some(2),
+            Self::Settlement => Some(3),
+            Self::Other(_) => None,
+        }
+    }
+
     /// Money has moved: a cancelled order needs a refund.
     pub fn is_paid(&self) -> bool {
         matches!(self, Self::Paid | Self::Settlement)

@@ -31,6 +31,18 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Order>, sqlx::Erro
     .await
 }
 
+/// Orders whose running attempt has this partner's job id; the newest first.
+pub async fn with_job_id(db: &PgPool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {
+    let ids: Vec<String> = sqlx::query_scalar(
+        "-- orders with job id
+         SELECT id FROM orders WHERE job_id = $1 ORDER BY created_at DESC LIMIT 10",
+    )
+    .bind(job_id)
+    .fetch_all(db)
+    .await?;
+    Ok(ids.into_iter().filter_map(|id| id.parse().ok()).collect())
+}
+
 /// One line of an order's history.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct TimelineEvent {

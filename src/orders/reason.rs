@@ -17,6 +17,42 @@ pub enum Reason {
     OfferDeclined,
     /// An attempt's outcome: the order left while it ran.
     AttemptWithdrawn,
+    /// An attempt's outcome: the partner found a driver.
+    DriverFound,
+    /// An attempt's outcome: the partner found none, or gave the booking back.
+    NoDriver,
+    /// An attempt's outcome: the partner will not take the booking.
+    BookingRefused,
+    /// An attempt's outcome: the partner knows nothing of the booking any more.
+    BookingNotFound,
+    /// The partner has the booking.
+    Booked,
+    /// The partner's job id is known: it called back.
+    JobIdViaCallback,
+    /// The partner's job id is known: we asked.
+    JobIdViaProactive,
+    /// The partner named another job id; it is asked which holds.
+    JobIdConflict,
+    /// The partner said which job id holds.
+    JobIdChanged,
+    /// The partner confirmed that the booking is cancelled.
+    BookingCancelled,
+    /// The partner would not cancel: its trip is under way.
+    BookingNotCancelled,
+    /// The partner was asked for a job id for as long as is worth it.
+    PollingEnded,
+    /// The driver gave the order back.
+    DriverCancelled,
+    /// The partner sent another driver.
+    DriverChanged,
+    /// The producer said something new of the money.
+    PaymentChanged,
+    /// Money came for an order that had ended without.
+    PaidAfterCancel,
+    /// Support has begun the refund.
+    RefundStarted,
+    /// The money is back.
+    Refunded,
     /// Nobody near the pickup is free, and the service type says to tell a dispatcher.
     NoCandidates,
     /// Nobody near the pickup is free, and the service type says to search again later.
@@ -38,12 +74,24 @@ pub enum Reason {
     HeldForReview,
     /// A person ended a held order.
     ReleasedByHand,
+    /// A person gave a dead job of the order another life.
+    RequeuedByHand,
 }
 
 impl Reason {
     /// Does this event end an attempt?
     pub fn ends_attempt(self) -> bool {
-        matches!(self, Self::OfferAccepted | Self::AttemptTimeout | Self::OfferDeclined | Self::AttemptWithdrawn)
+        matches!(
+            self,
+            Self::OfferAccepted
+                | Self::AttemptTimeout
+                | Self::OfferDeclined
+                | Self::AttemptWithdrawn
+                | Self::DriverFound
+                | Self::NoDriver
+                | Self::BookingRefused
+                | Self::BookingNotFound
+        )
     }
 
     pub fn as_str(self) -> &'static str {
@@ -54,6 +102,24 @@ impl Reason {
             Self::AttemptTimeout => "ATTEMPT_TIMEOUT",
             Self::OfferDeclined => "OFFER_DECLINED",
             Self::AttemptWithdrawn => "ATTEMPT_WITHDRAWN",
+            Self::DriverFound => "DRIVER_FOUND",
+            Self::NoDriver => "NO_DRIVER",
+            Self::BookingRefused => "BOOKING_REFUSED",
+            Self::BookingNotFound => "BOOKING_NOT_FOUND",
+            Self::Booked => "BOOKED",
+            Self::JobIdViaCallback => "JOB_ID_VIA_CALLBACK",
+            Self::JobIdViaProactive => "JOB_ID_VIA_PROACTIVE",
+            Self::JobIdConflict => "JOB_ID_CONFLICT",
+            Self::JobIdChanged => "JOB_ID_CHANGED",
+            Self::BookingCancelled => "BOOKING_CANCELLED",
+            Self::BookingNotCancelled => "BOOKING_NOT_CANCELLED",
+            Self::PollingEnded => "POLLING_ENDED",
+            Self::DriverCancelled => "DRIVER_CANCELLED",
+            Self::DriverChanged => "DRIVER_CHANGED",
+            Self::PaymentChanged => "PAYMENT_CHANGED",
+            Self::PaidAfterCancel => "PAID_AFTER_CANCEL",
+            Self::RefundStarted => "REFUND_STARTED",
+            Self::Refunded => "REFUNDED",
             Self::NoCandidates => "NO_CANDIDATES",
             Self::SearchAgain => "SEARCH_AGAIN",
             Self::AssignedByHand => "ASSIGNED_BY_HAND",
@@ -66,6 +132,7 @@ impl Reason {
             Self::CompensatedAfterPayment => "COMPENSATED_AFTER_PAYMENT",
             Self::HeldForReview => "HELD_FOR_REVIEW",
             Self::ReleasedByHand => "RELEASED_BY_HAND",
+            Self::RequeuedByHand => "REQUEUED_BY_HAND",
         }
     }
 }

@@ -10,7 +10,8 @@ use jobs::OrderId;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
 
 use super::{
-    Change, Decision, Offer, OfferState, Order, PendingAlert, PendingMessage, Refusal, Snapshot, metrics, state,
+    Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
+    Refusal, Snapshot, metrics, state,
 };
 use crate::notifications::{Routes, alerts, messages, outbox};
 
@@ -68,18 +69,27 @@ pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> 
     .await
 }
 
-/// The order, its offers, its undelivered messages, its alerts and the time, read in one statement.
+/// The order with all that hangs on it and the time, read in one statement.
 pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
     let row = sqlx::query(
         "-- load order
          SELECT o.*, dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(f ORDER BY f.attempt_no, f.offered_at), '[]') FROM offers f
                  WHERE f.order_id = o.id) AS offers,
-                (SELECT coalesce(json_agg(m ORDER BY m.id), '[]') FROM outbox m
-                 WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
-                (SELECT coalesce(json_agg(a), '[]') FROM (
-                     SELECT id, kind, next_escalation_at FROM alerts
-                     WHERE order_id = o.id AND next_escalation_at IS NOT NULL ORDER BY id) a) AS alerts
+                (SELECT coalesce(json_agg(b ORDER BY b.attempt_no), '[]') FROM bookings b
+                 WHERE b.order_id = o.id) AS bookings,
+                (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
+                                          ORDER BY m.id), '[]')
+                 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
+                (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
+                                                            'next_escalation_at', a.next_escalation_at)
+                                          ORDER BY a.id), '[]')
+                 FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL) AS alerts,
+                (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
+                                          ORDER BY i.id), '[]')
+                 FROM inbox i WHERE i.order_id = o.id AND i.state = 'pending') AS callbacks,
+                (SELECT coalesce(json_agg(p ORDER BY p.received_at), '[]') FROM payment_events p
+                 WHERE p.order_id = o.id) AS payments
          FROM orders o WHERE o.id = $1",
     )
     .bind(id.as_str())
@@ -93,8 +103,11 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
     Ok(Snapshot {
         order: Order::from_row(row)?,
         offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
+        bookings: row.try_get::<Json<Vec<Booking>>, _>("bookings")?.0,
         messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
         alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
+        callbacks: row.try_get::<Json<Vec<PendingCallback>>, _>("callbacks")?.0,
+        payments: row.try_get::<Json<Vec<PaymentEvent>>, _>("payments")?.0,
         now: row.try_get("now")?,
     })
 }
@@ -129,6 +142,11 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
         assert!(state::allowed(Some(event.from), event.to), "illegal transition {} -> {}", event.from, event.to);
     }
+    if change.is_row_only() {
+        // One statement is a transaction of its own.
+        update_order(&mut *db.acquire().await?, &change).await?;
+        return Ok(after(before, change, None));
+    }
     let mut tx = db.begin().await?;
     update_order(&mut tx, &change).await?;
     for (offer, state) in &change.offers {
@@ -147,6 +165,8 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
         }
     }
     let offered = insert_offer(&mut tx, &change).await?;
+    let matched = write_bookings(&mut tx, before, &change).await?;
+    write_cause(&mut tx, &change).await?;
     insert_events(&mut tx, &change).await?;
     if before.order.status.occupies_driver() && !change.order.status.occupies_driver() {
         sqlx::query(
@@ -172,7 +192,10 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     tx.commit().await?;
 
     metrics::record(before, &change);
-    Ok(Snapshot { messages, alerts, ..after(before, change, offered.map(|(offer, _)| offer)) })
+    let mut after = after(before, change, offered.map(|(offer, _)| offer));
+    (after.messages, after.alerts) = (messages, alerts);
+    after.callbacks.extend(matched);
+    Ok(after)
 }
 
 /// The order as the change has left it.
@@ -187,7 +210,19 @@ fn after(before: &Snapshot, change: Change, offered: Option<Offer>) -> Snapshot 
         }
     }
     offers.extend(offered);
-    Snapshot { order, offers, messages: Vec::new(), alerts: Vec::new(), now: before.now }
+    let mut bookings = before.bookings.clone();
+    for changed in change.bookings {
+        match bookings.iter_mut().find(|b| b.attempt_no == changed.attempt_no) {
+            Some(booking) => *booking = changed,
+            None => bookings.push(changed),
+        }
+    }
+    let mut callbacks = before.callbacks.clone();
+    callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
+    let mut payments = before.payments.clone();
+    payments.extend(change.payment_event.map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }));
+    let (messages, alerts) = (before.messages.clone(), before.alerts.clone());
+    Snapshot { order, offers, bookings, messages, alerts, callbacks, payments, now: before.now }
 }
 
 async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
@@ -196,7 +231,7 @@ async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), Appl
         "-- update order
          UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
                 next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
-                updated_at = $13, version = version + 1
+                updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17, version = version + 1
          WHERE id = $1 AND version = $2",
     )
     .bind(order.id.as_str())
@@ -212,6 +247,10 @@ async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), Appl
     .bind(&order.held_reason)
     .bind(order.closed_at)
     .bind(change.at)
+    .bind(order.payment_status.as_str())
+    .bind(&order.job_id)
+    .bind(order.poll_no)
+    .bind(order.next_poll_at)
     .execute(tx)
     .await
     .map_err(driver_busy)?;
@@ -262,6 +301,92 @@ async fn insert_offer(tx: &mut PgConnection, change: &Change) -> Result<Option<(
         }
     }
     Err(ApplyError::Conflict)
+}
+
+/// Under the order's row lock and version, so that a booking needs none of its own.
+/// Returns the callbacks that had come for a booking nobody knew yet.
+async fn write_bookings(
+    tx: &mut PgConnection,
+    before: &Snapshot,
+    change: &Change,
+) -> Result<Vec<PendingCallback>, sqlx::Error> {
+    let mut matched = Vec::new();
+    for booking in &change.bookings {
+        sqlx::query(
+            "-- write booking
+             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
+                                   last_error, created_at, booked_at, closed_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+             ON CONFLICT (order_id, attempt_no) DO UPDATE
+                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
+                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
+                    booked_at = excluded.booked_at, closed_at = excluded.closed_at",
+        )
+        .bind(change.order.id.as_str())
+        .bind(booking.attempt_no)
+        .bind(&booking.partner)
+        .bind(booking.state)
+        .bind(&booking.booking_id)
+        .bind(&booking.job_id)
+        .bind(booking.tries)
+        .bind(booking.next_try_at)
+        .bind(&booking.last_error)
+        .bind(booking.created_at)
+        .bind(booking.booked_at)
+        .bind(booking.closed_at)
+        .execute(&mut *tx)
+        .await?;
+        let known = before.booking(booking.attempt_no).is_some_and(|b| b.booking_id.is_some());
+        if let (false, Some(booking_id)) = (known, &booking.booking_id) {
+            let callbacks: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
+                "-- match callbacks
+                 UPDATE inbox SET state = 'pending', order_id = $3
+                 WHERE partner = $1 AND booking_id = $2 AND state = 'unmatched' RETURNING id, received_at",
+            )
+            .bind(&booking.partner)
+            .bind(booking_id)
+            .bind(change.order.id.as_str())
+            .fetch_all(&mut *tx)
+            .await?;
+            matched.extend(callbacks.into_iter().map(|(id, received_at)| PendingCallback { id, received_at }));
+        }
+    }
+    Ok(matched)
+}
+
+/// Marks what the change comes of as dealt with, so that the same callback or payment event changes nothing twice.
+async fn write_cause(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+    if let Some((id, result)) = change.callback {
+        let marked = sqlx::query(
+            "-- callback processed
+             UPDATE inbox SET state = 'processed', result = $2, processed_at = $3 WHERE id = $1 AND state = 'pending'",
+        )
+        .bind(id)
+        .bind(result)
+        .bind(change.at)
+        .execute(&mut *tx)
+        .await?;
+        if marked.rows_affected() == 0 {
+            return Err(ApplyError::Conflict);
+        }
+    }
+    if let Some((event_id, status)) = &change.payment_event {
+        let inserted = sqlx::query(
+            "-- insert payment event
+             INSERT INTO payment_events (order_id, event_id, payment_status, received_at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(change.order.id.as_str())
+        .bind(event_id)
+        .bind(status.as_str())
+        .bind(change.at)
+        .execute(&mut *tx)
+        .await?;
+        if inserted.rows_affected() == 0 {
+            return Err(ApplyError::Conflict);
+        }
+    }
+    Ok(())
 }
 
 async fn insert_events(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Remind, Timeout};
-use workers::{JobId, NewJob};
+use jobs::{
+    Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Poll, Remind, Tick, Timeout,
+};
+use workers::{Job, JobId, NewJob};
 
-use super::{Order, PendingAlert, PendingMessage, Snapshot, Status};
+use super::{BookingState, Order, PendingAlert, PendingMessage, Snapshot, Status};
 use crate::notifications::messages;
 
 /// A job that must exist, and the time of its row's deadline.
@@ -21,7 +23,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    fn new<J: workers::Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+    fn new<J: Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
         Self { job: NewJob::after(job, until(due, now)), due }
     }
 
@@ -32,6 +34,14 @@ impl Timer {
     pub fn is_due(&self, now: DateTime<Utc>) -> bool {
         self.due <= now
     }
+}
+
+/// The order a job is about; `None` for periodic work, and for what is no job of ours.
+pub fn order_of(job: &JobId) -> Option<OrderId> {
+    if job.kind() == Tick::KIND {
+        return None;
+    }
+    job.key().split(':').next()?.parse().ok()
 }
 
 /// Time left until `due`; zero when it has passed.
@@ -46,13 +56,16 @@ pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
         return timers;
     }
     let id = || order.id.clone();
-    if order.status == Status::Dispatching {
+    if matches!(order.status, Status::Dispatching | Status::PendingJobId | Status::Assigned) {
         if let Some(due) = order.attempt_deadline {
             timers.push(Timer::new(&Timeout { order: id(), attempt: order.attempt() }, due, now));
         }
         if let Some(due) = order.next_attempt_at {
             timers.push(Timer::new(&Dispatch { order: id(), attempt: order.attempt() + 1 }, due, now));
         }
+    }
+    if let Some(due) = order.next_poll_at {
+        timers.push(Timer::new(&Poll { order: id(), number: order.poll_no.unsigned_abs() + 1 }, due, now));
     }
     if order.status.is_searching() && !order.lifetime_waived {
         timers.push(Timer::new(&Lifetime { order: id() }, order.lifetime_deadline, now));
@@ -61,6 +74,26 @@ pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
         timers.push(Timer::new(&Compensate { order: id() }, order.updated_at, now));
     }
     timers
+}
+
+/// The timer of one booking: the partner is to be asked to book, or to cancel.
+pub fn booking_timer(
+    order: &OrderId,
+    attempt_no: i32,
+    state: BookingState,
+    due: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> Timer {
+    let (order, attempt) = (order.clone(), attempt_no.unsigned_abs());
+    match state {
+        BookingState::CancelWanted => Timer::new(&CancelBooking { order, attempt }, due, now),
+        _ => Timer::new(&Dispatch { order, attempt }, due, now),
+    }
+}
+
+/// The timer of one callback that waits to be acted on.
+pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
+    Timer::new(&Callback { order: order.clone(), inbox_id }, received_at, now)
 }
 
 /// The timer of one outbox row.
@@ -89,10 +122,16 @@ pub fn of_messages(
     messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
 }
 
-/// Every job that must exist for this order: its own timers, its undelivered messages, its unacknowledged alerts.
+/// Every job that must exist for this order: its own timers, its open bookings, the callbacks nobody has acted on, its
+/// undelivered messages, its unacknowledged alerts.
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
-    let mut all = timers(&snapshot.order, snapshot.now);
-    all.extend(of_messages(&snapshot.order.id, &snapshot.messages, &snapshot.alerts, snapshot.now));
+    let (order, now) = (&snapshot.order.id, snapshot.now);
+    let mut all = timers(&snapshot.order, now);
+    all.extend(
+        snapshot.bookings.iter().filter_map(|b| Some(booking_timer(order, b.attempt_no, b.state, b.next_try_at?, now))),
+    );
+    all.extend(snapshot.callbacks.iter().map(|c| callback_timer(order, c.id, c.received_at, now)));
+    all.extend(of_messages(order, &snapshot.messages, &snapshot.alerts, now));
     all
 }
 

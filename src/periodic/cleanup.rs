@@ -30,7 +30,8 @@ pub struct Report {
     /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
     pub messages: u64,
     pub idempotency_keys: u64,
-    /// Runs of schedules, snapshots of queues, notes of the reconciler.
+    /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order, dead letters decided
+    /// on.
     pub records: u64,
     pub dead_jobs: u64,
 }
@@ -39,7 +40,7 @@ pub struct Report {
 pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let keep = &app.config.retention;
     let db = &app.db;
-    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG];
+    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
         messages: sweep(db, &MESSAGES, keep.messages, mode).await? + sweep(db, &ALERTS, keep.messages, mode).await?,
@@ -48,6 +49,10 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     };
     for table in records {
         report.records += sweep(db, table, keep.records, mode).await?;
+    }
+    if mode == Mode::Remove {
+        // First: a flush in between must not bring back what is about to go.
+        sweep(db, &EXPIRED_DEAD_LETTERS, keep.dead_jobs, mode).await?;
     }
     for queue in jobs::queues::ALL {
         report.dead_jobs += dead_jobs(app, queue, keep.dead_jobs, mode).await?;
@@ -114,14 +119,19 @@ const ORDERS: Sweep = Sweep {
     count: "-- count old orders
             SELECT count(*) FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
               AND created_at < dispatchq_now() - $1 * interval '1 second'
-              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')",
+              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
+              AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')",
     remove: "-- remove old orders
              WITH old AS (
                  SELECT id FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
                    AND created_at < dispatchq_now() - $1 * interval '1 second'
                    AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
+                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')
                  LIMIT $2),
              f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
+             b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
+             p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
+             i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
              m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old)),
              a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old))
              DELETE FROM orders WHERE id IN (SELECT id FROM old)",
@@ -151,6 +161,19 @@ const ALERTS: Sweep = Sweep {
                  SELECT id FROM alerts a WHERE acked_at IS NOT NULL
                    AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
                    AND raised_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+// Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.
+const CALLBACKS: Sweep = Sweep {
+    count: "-- count old callbacks
+            SELECT count(*) FROM inbox i WHERE state <> 'pending'
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+              AND received_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old callbacks
+             DELETE FROM inbox WHERE id IN (
+                 SELECT id FROM inbox i WHERE state <> 'pending'
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+                   AND received_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 
 const IDEMPOTENCY_KEYS: Sweep = Sweep {
@@ -186,4 +209,26 @@ const RECONCILE_LOG: Sweep = Sweep {
     remove: "-- remove old reconciliations
              DELETE FROM reconcile_log WHERE at IN (
                  SELECT at FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const DEAD_LETTERS: Sweep = Sweep {
+    count: "-- count old dead letters
+            SELECT count(*) FROM dead_letters WHERE resolved_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old dead letters
+             DELETE FROM dead_letters WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters
+                 WHERE resolved_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+/// The copies of dead jobs that nobody decided on; they stay as records for a while.
+const EXPIRED_DEAD_LETTERS: Sweep = Sweep {
+    count: "-- count expired dead letters
+            SELECT count(*) FROM dead_letters
+            WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- expire dead letters
+             UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = 'cleanup', resolved_how = 'expired',
+                    resolved_why = 'nobody decided on it in time'
+             WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters
+                 WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };

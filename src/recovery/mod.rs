@@ -1,9 +1,12 @@
-//! Postgres is the truth, Redis a cache of timers. The reconciler puts back what Redis lost.
+//! Postgres is the truth, Redis a cache of timers. The reconciler puts back what Redis lost. (Dead letters: see
+//! `dead_letters::mirror`.)
 //!
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does.
 //! * [`pauses`]: queues an operator stopped stay stopped.
+//! * [`lock`]: one replica at a time.
 
+pub mod lock;
 pub mod pauses;
 pub mod reconciler;
 pub mod repair;

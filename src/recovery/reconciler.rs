@@ -2,15 +2,17 @@
 //!
 //! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
 //! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
-//! few seconds. The lock lasts for one run only, so a replica that freezes holds it no longer than Postgres' own
-//! timeouts allow.
+//! few seconds.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::repair::{self, Report};
+use super::{
+    lock,
+    repair::{self, Report},
+};
 use crate::{app::App, db};
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -55,21 +57,10 @@ pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
 }
 
 async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
-    let mut lock = app.db.begin().await?;
-    let mine: bool = sqlx::query_scalar(
-        "-- reconciler lock
-                                         SELECT pg_try_advisory_xact_lock($1)",
-    )
-    .bind(LOCK)
-    .fetch_one(&mut *lock)
-    .await?;
-    if !mine {
-        return Ok(None);
-    }
-    // The lock's own connection idles while the work is done on others.
-    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *lock).await?;
-    let report = work.await?;
-    repair::record(app, &report).await?;
-    lock.rollback().await?;
-    Ok(Some(report))
+    let recorded = async {
+        let report = work.await?;
+        repair::record(app, &report).await?;
+        Ok(report)
+    };
+    lock::exclusively(&app.db, LOCK, recorded).await
 }

@@ -12,9 +12,11 @@ use workers::{Job, JobId, NewJob, store::Repaired};
 use super::pauses;
 use crate::{
     app::App,
-    compensation, dispatch,
+    compensation,
+    dead_letters::judge,
+    dispatch,
     notifications::messages,
-    orders::{Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
+    orders::{BookingState, Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
 };
 
 /// Rows read and timers compared at a time.
@@ -155,17 +157,34 @@ struct Page {
     far_overdue: Vec<OrderId>,
 }
 
-/// Walks the three sources of timers: open orders, undelivered messages, unacknowledged alerts.
+impl Page {
+    /// Rows with one job each.
+    fn of(jobs: Vec<NewJob>) -> Self {
+        Self { rows: jobs.len() as u64, jobs, far_overdue: Vec::new() }
+    }
+}
+
+/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks nobody has acted on, undelivered
+/// messages, and unacknowledged alerts.
 struct Pages {
     scope: Scope,
     orders_after: Option<String>,
+    bookings_after: Option<(String, i32)>,
+    callbacks_after: Option<i64>,
     messages_after: Option<i64>,
     alerts_after: i64,
 }
 
 impl Pages {
     fn new(scope: Scope) -> Self {
-        Self { scope, orders_after: Some(String::new()), messages_after: Some(0), alerts_after: 0 }
+        Self {
+            scope,
+            orders_after: Some(String::new()),
+            bookings_after: Some((String::new(), 0)),
+            callbacks_after: Some(0),
+            messages_after: Some(0),
+            alerts_after: 0,
+        }
     }
 
     fn overdue_secs(&self) -> Option<f64> {
@@ -181,9 +200,11 @@ impl Pages {
                    AND ($2::float8 IS NULL
                         OR (status = 'COMPENSATING' AND updated_at < dispatchq_now() - $2 * interval '1 second')
                         OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
-                            AND least(attempt_deadline, next_attempt_at,
+                            AND least(attempt_deadline, next_attempt_at, next_poll_at,
                                       CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
-                                < dispatchq_now() - $2 * interval '1 second'))
+                                < dispatchq_now() - $2 * interval '1 second')
+                        OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                            AND next_poll_at < dispatchq_now() - $2 * interval '1 second'))
                  ORDER BY id LIMIT $3",
             )
             .bind(after)
@@ -194,6 +215,47 @@ impl Pages {
             if let Some(last) = rows.last() {
                 self.orders_after = Some(last.order.id.to_string());
                 return Ok(Some(page_of_orders(&rows)));
+            }
+        }
+        if let Some((order, attempt_no)) = self.bookings_after.take() {
+            let rows: Vec<BookingRow> = sqlx::query_as(
+                "-- bookings to reconcile
+                 SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
+                 WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
+                   AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                 ORDER BY order_id, attempt_no LIMIT $4",
+            )
+            .bind(order)
+            .bind(attempt_no)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
+                let timer = |b: &BookingRow| {
+                    timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
+                };
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+            }
+        }
+        if let Some(after) = self.callbacks_after.take() {
+            let rows: Vec<CallbackRow> = sqlx::query_as(
+                "-- callbacks to reconcile
+                 SELECT id, order_id, received_at, dispatchq_now() AS now FROM inbox
+                 WHERE state = 'pending' AND id > $1
+                   AND ($2::float8 IS NULL OR received_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.callbacks_after = Some(last.id);
+                let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
             }
         }
         if let Some(after) = self.messages_after.take() {
@@ -212,7 +274,7 @@ impl Pages {
             if let Some(last) = rows.last() {
                 self.messages_after = Some(last.id);
                 let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
-                return Ok(Some(page_of_jobs(rows.iter().map(timer).collect())));
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
             }
         }
         let rows: Vec<AlertRow> = sqlx::query_as(
@@ -230,12 +292,8 @@ impl Pages {
         let Some(last) = rows.last() else { return Ok(None) };
         self.alerts_after = last.alert.id;
         let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
-        Ok(Some(page_of_jobs(rows.iter().map(timer).collect())))
+        Ok(Some(Page::of(rows.iter().map(timer).collect())))
     }
-}
-
-fn page_of_jobs(jobs: Vec<NewJob>) -> Page {
-    Page { rows: jobs.len() as u64, jobs, far_overdue: Vec::new() }
 }
 
 #[derive(FromRow)]
@@ -251,6 +309,25 @@ struct AlertRow {
 struct OrderRow {
     #[sqlx(flatten)]
     order: Order,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct BookingRow {
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    attempt_no: i32,
+    state: BookingState,
+    next_try_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct CallbackRow {
+    id: i64,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    received_at: DateTime<Utc>,
     now: DateTime<Utc>,
 }
 
@@ -301,9 +378,9 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
-    let why = format!("its timer {} is dead; see: dispatchq job show {}", job.id, job.id);
+    let why = judge::hold_reason(&job.id);
     let held = store::change(&app.db, &app.config.notifications, &id, |s: &Snapshot| {
-        if s.order.held_for_review || !timers::timers(&s.order, s.now).iter().any(|t| *t.id() == job.id) {
+        if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
         let mut change = Change::of(s, "reconciler");
@@ -330,7 +407,7 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
         ),
         _ => return Ok(()),
     };
-    tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq job show {job}");
+    tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq dead show {job}");
     row.bind(id).execute(&app.db).await?;
     Ok(())
 }

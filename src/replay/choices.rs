@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rand::RngExt;
+
+pub(super) use crate::chance::Chance;
 
 /// No driver answers faster.
 const FASTEST_S: f64 = 3.0;
@@ -18,27 +20,6 @@ pub(super) const MAX_TRIP: Duration = Duration::from_secs(40 * 60);
 const MIN_TRIP: Duration = Duration::from_secs(2 * 60);
 
 const DECLINE_REASONS: [&str; 3] = ["too far", "on a break", "going home"];
-
-/// A source of chance of its own for each thing to be decided.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Chance(u64);
-
-impl Chance {
-    /// FNV-1a over the parts: stable across platforms and releases, unlike the standard library's hashes.
-    pub(super) fn new(seed: u64, about: &[&str]) -> Self {
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        seed.to_le_bytes().into_iter().for_each(&mut add);
-        for part in about {
-            part.bytes().chain([0xff]).for_each(&mut add);
-        }
-        Self(hash)
-    }
-
-    pub(super) fn rng(self) -> StdRng {
-        StdRng::seed_from_u64(self.0)
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaction {

@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler and database gate, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters and database gate, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
 use super::{gate, registry};
-use crate::{app::App, recovery::reconciler};
+use crate::{app::App, dead_letters::mirror, recovery::reconciler};
 
 /// Which queues to serve, each with the jobs performed at the same time.
 pub type Queues = Vec<(&'static str, usize)>;
@@ -41,20 +41,21 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     let helpers = CancellationToken::new();
     let watch = tokio::spawn(gate::watch(app.db.clone(), gate.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
+    let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
 
     let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
         .queues(queues)
         .gate(gate)
         .on_missing_epoch(missing_epoch)
-        .on_dead(|job, error| tracing::error!(job.id = %job, error, "A job is dead; see: dispatchq job show {job}"))
+        .on_dead(|job, error| tracing::error!(job.id = %job, error, "A job is dead; see: dispatchq dead show {job}"))
         .grace(app.config.worker.drain);
     if !app.config.worker.name.is_empty() {
         runtime = runtime.name(&app.config.worker.name);
     }
     let summary = runtime.run(stop).await.context("the worker stopped by itself");
     helpers.cancel();
-    for helper in [watch, reconcile] {
-        // Both look at the token between their steps; a step that hangs on a dead server must not hold up the end.
+    for helper in [watch, reconcile, mirror] {
+        // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }
     summary

@@ -1,15 +1,24 @@
 //! The one list of all jobs and who performs them.
 
+use std::time::Duration;
+
 use workers::{Delivery, Job, Outcome, Registry};
 
-use crate::{app::App, compensation, dispatch, notifications, periodic};
+use super::{gate, step};
+use crate::{app::App, compensation, dispatch, notifications, partner, periodic};
+
+/// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
+const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn registry(app: &App) -> Registry {
     let registry = Registry::new();
     let registry = on(registry, app, dispatch::dispatch::perform);
     let registry = on(registry, app, dispatch::timeout::perform);
+    let registry = on(registry, app, partner::poll::perform);
+    let registry = on(registry, app, partner::callback::perform);
     let registry = on(registry, app, dispatch::lifetime::perform);
     let registry = on(registry, app, compensation::compensate::perform);
+    let registry = on(registry, app, partner::cancel_booking::perform);
     let registry = on(registry, app, notifications::notify::perform);
     let registry = on(registry, app, notifications::escalate::perform);
     let registry = on(registry, app, notifications::escalate::remind);
@@ -24,5 +33,17 @@ where
     Fut: Future<Output = Outcome> + Send + 'static,
 {
     let app = app.clone();
-    registry.register::<J, _, _>(move |job: J, _: Delivery| perform(app.clone(), job))
+    registry.register::<J, _, _>(move |job: J, _: Delivery| {
+        in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job))
+    })
+}
+
+/// A run that takes too long is a failed try, but not while Postgres hangs: that is nobody's fault. Only here can the two
+/// be told apart.
+async fn in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+    match tokio::time::timeout(limit, run).await {
+        Ok(outcome) => outcome,
+        Err(_) if gate::is_ready(&app.db).await => Outcome::Retry(format!("timed out after {limit:?}")),
+        Err(_) => step::database_pause(),
+    }
 }

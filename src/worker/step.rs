@@ -12,10 +12,10 @@ use workers::{JobId, Outcome, retry::jittered};
 
 use crate::{
     app::App,
-    dispatch::{candidates, decide, policy::DispatchPolicy},
+    dispatch::decide::lifetime,
     orders::{
-        Change, Snapshot,
-        store::{self, ApplyError},
+        Change, Decision, Snapshot,
+        store::{self, ApplyError, ChangeError},
         timers,
     },
 };
@@ -37,54 +37,49 @@ pub async fn try_alone(
     job: &JobId,
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
-    run(app, order, job, Search::No, |s, _, _| decide(s)).await
+    let decide = &decide;
+    try_run(app, order, job, |s| async move {
+        let change = decide(&s);
+        Ok((s, change))
+    })
+    .await
 }
 
-/// A step that also needs to know who could be asked.
-pub async fn with_candidates(
-    app: &App,
-    order: &OrderId,
-    job: &JobId,
-    decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
-) -> Outcome {
-    settled(run(app, order, job, Search::Yes, decide).await)
+/// A step: what `decide` makes of an order whose job this is, and due. Its error is the outcome instead.
+pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
+    settled(try_run(app, order, job, decide).await)
 }
 
 fn settled(result: Result<Outcome, sqlx::Error>) -> Outcome {
     result.unwrap_or_else(|error| database_failed(&error))
 }
 
-enum Search {
-    Yes,
-    No,
-}
-
-async fn run(
+async fn try_run<F>(
     app: &App,
     order: &OrderId,
     job: &JobId,
-    search: Search,
-    decide: impl Fn(&Snapshot, Vec<(String, f64)>, &DispatchPolicy) -> Change,
-) -> Result<Outcome, sqlx::Error> {
+    decide: impl Fn(Snapshot) -> F,
+) -> Result<Outcome, sqlx::Error>
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
     for _ in 0..MAX_CONFLICTS {
-        let Some(s) = store::load(&app.db, order).await? else {
-            tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
-            return Ok(Outcome::done());
+        let s = match due(app, order, job).await? {
+            Ok(s) => s,
+            Err(outcome) => return Ok(outcome),
         };
-        let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
-            return Ok(Outcome::then(timers::derived_jobs(&s)));
-        };
-        let change = if s.order.is_past_lifetime(s.now) {
-            decide::lifetime(&s)
-        } else if !timer.is_due(s.now) {
-            return Ok(Outcome::Snooze { delay: timers::until(timer.due, s.now) });
+        let (s, change) = if s.order.is_past_lifetime(s.now) {
+            // Whatever the job was to do: the order's time is over.
+            let change = lifetime(&s);
+            (s, change)
         } else {
-            let policy = app.config.policy(&s.order.service_type);
-            let ranked = match search {
-                Search::No => Vec::new(),
-                Search::Yes => candidates::ranked(&app.db, &s.order, &policy).await?,
-            };
-            decide(&s, ranked, &policy)
+            match decide(s).await {
+                Ok(decided) => decided,
+                Err(outcome) => return Ok(outcome),
+            }
         };
         match store::apply(&app.db, &app.config.notifications, &s, change).await {
             Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
@@ -93,17 +88,49 @@ async fn run(
             Err(ApplyError::Database(e)) => return Err(e),
         }
     }
+    Ok(busy(order, job))
+}
+
+/// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
+async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
+    let Some(s) = store::load(&app.db, order).await? else {
+        tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+        return Ok(Err(Outcome::done()));
+    };
+    let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
+        return Ok(Err(Outcome::then(timers::derived_jobs(&s))));
+    };
+    Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+        Ok(s)
+    } else {
+        Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })
+    })
+}
+
+/// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
+pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
+    match store::change(&app.db, &app.config.notifications, order, decide).await {
+        Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => busy(order, job),
+        Err(ChangeError::Database(e)) => database_failed(&e),
+    }
+}
+
+fn busy(order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Ok(Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) })
+    Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
 }
 
 /// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
 pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if is_unreachable(error) {
-        Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
-    } else {
-        Outcome::Retry(error.to_string())
-    }
+    if is_unreachable(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+}
+
+/// Until Postgres may be back.
+pub fn database_pause() -> Outcome {
+    Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
 }
 
 /// May it pass by itself?

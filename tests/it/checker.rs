@@ -6,7 +6,7 @@ use dispatchq::history::{self, invariants::INVARIANTS};
 
 use crate::support::{TestApp, secs};
 
-const TABLES: [&str; 6] = ["orders", "offers", "order_events", "outbox", "outbox_attempts", "alerts"];
+const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 
 /// Orders of every end, and the constraints out of the way that would refuse to break them.
 async fn history_to_break() -> TestApp {
@@ -34,7 +34,10 @@ async fn history_to_break() -> TestApp {
 }
 
 async fn restore(t: &TestApp) {
-    t.sql("TRUNCATE orders, offers, order_events, outbox, outbox_attempts, outbox_replays, alerts").await;
+    t.sql(
+        "TRUNCATE orders, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts",
+    )
+    .await;
     for table in TABLES {
         t.sql(&format!("INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_{table}")).await;
     }
@@ -46,7 +49,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and how.
-const BROKEN_IN_SQL: [(&str, &str, &str); 17] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 19] = [
     (
         "legal_transitions",
         "DONE",
@@ -68,6 +71,18 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 17] = [
         "D9",
         "UPDATE orders SET driver_id = 'D9' WHERE id LIKE 'DRIVEN%';
          UPDATE offers SET driver_id = 'D9' WHERE order_id LIKE 'DRIVEN%'",
+    ),
+    (
+        "one_live_booking_per_order",
+        "DRIVEN-1",
+        "INSERT INTO bookings (order_id, attempt_no, partner, state, created_at)
+         SELECT 'DRIVEN-1', n, 'bbd', 'booked', dispatchq_now() FROM generate_series(1, 2) n",
+    ),
+    (
+        "live_bookings_only_while_wanted",
+        "DONE",
+        "INSERT INTO bookings (order_id, attempt_no, partner, state, created_at)
+         VALUES ('DONE', 1, 'bbd', 'booked', dispatchq_now())",
     ),
     ("accepted_in_time", "DONE", "UPDATE offers SET responded_at = expires_at WHERE order_id = 'DONE'"),
     (

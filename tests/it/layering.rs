@@ -37,12 +37,21 @@ fn decisions_do_no_io() {
         "orders/actions.rs",
         "dispatch/decide.rs",
         "dispatch/policy.rs",
+        "partner/backoff.rs",
+        "partner/decide.rs",
+        "partner/observation.rs",
         "compensation/decide.rs",
         "notifications/messages.rs",
         "notifications/money.rs",
         "notifications/routes.rs",
         "notifications/text.rs",
         "periodic/schedule.rs",
+        "partner_sim/values.rs",
+        "partner_sim/fate.rs",
+        "partner_sim/faults.rs",
+        "partner_sim/ledger.rs",
+        "partner_sim/counters.rs",
+        "dead_letters/judge.rs",
     ];
     for file in pure {
         let text = code(&root().join("src").join(file));

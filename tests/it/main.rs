@@ -9,9 +9,11 @@
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
+//! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
+//! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
@@ -23,7 +25,9 @@ mod http;
 mod layering;
 mod lifecycle;
 mod notifications;
+mod operator;
 mod outbox;
+mod partner_sim;
 mod periodic;
 mod process;
 mod races;

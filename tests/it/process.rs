@@ -1,8 +1,12 @@
-//! Real processes of the binary: killed, drained, cut off from their servers, and used wrongly.
+//! Real processes of the binary: killed, frozen, drained, cut off from their servers, and used wrongly.
 
 mod bad_input;
+mod bench;
+mod clock;
 mod dev;
 mod faults;
+mod healing;
+mod redis;
 mod work;
 
 use dispatchq::{history, orders::create};

@@ -80,6 +80,11 @@ impl Keys {
         self.key(&format!("rate:{limit}"))
     }
 
+    /// hash: how a circuit breaker stands. Expires an hour after the last call that it was told of.
+    pub fn breaker(&self, name: &str) -> String {
+        self.key(&format!("breaker:{name}"))
+    }
+
     /// string `run_id uuid`: proof that this Redis still holds our data. No expiry; only a flush removes it.
     pub fn epoch(&self) -> String {
         self.key("epoch")

@@ -15,7 +15,7 @@
 //! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
 //! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
 //! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
-//! * [`limited`](fn@limited): performing a job under limits that the whole fleet shares.
+//! * [`limited`](fn@limited), [`within`]: performing work under limits that the whole fleet shares.
 //! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
 
 pub mod gate;
@@ -34,7 +34,7 @@ mod supervisor;
 pub use gate::Gate;
 pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob};
 pub use keys::Keys;
-pub use limited::limited;
+pub use limited::{limited, within};
 pub use outcome::Outcome;
 pub use registry::Registry;
 pub use retry::RetryPolicy;

@@ -29,16 +29,24 @@ where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Outcome>,
 {
+    within(store, limits, work).await.unwrap_or_else(|delay| Outcome::Snooze { delay })
+}
+
+/// Runs `work` within these limits, as [`limited`] does, or answers when to come back.
+pub async fn within<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Result<Fut::Output, Duration>
+where
+    F: FnOnce() -> Fut,
+    Fut: Future,
+{
     let permit = match store.acquire(limits).await {
         Ok(Acquired::Permit(permit)) => permit,
         // Later than told and never earlier: jitter goes upwards only.
         Ok(Acquired::Busy { retry_after }) => {
-            let delay = retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>());
-            return Outcome::Snooze { delay };
+            return Err(retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>()));
         }
         Err(error) => {
-            warn!(%error, "A limit could not be asked for; the job is snoozed.");
-            return Outcome::Snooze { delay: jittered(UNREACHABLE_DELAY, JITTER, rand::random()) };
+            warn!(%error, "A limit could not be asked for; its work waits.");
+            return Err(jittered(UNREACHABLE_DELAY, JITTER, rand::random()));
         }
     };
     let held = Held { store, permit: Some(permit) };
@@ -47,7 +55,7 @@ where
         never = held.keep() => match never {},
     };
     held.give_back().await;
-    outcome
+    Ok(outcome)
 }
 
 /// A permit that is given back even if the work is aborted.

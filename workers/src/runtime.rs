@@ -23,7 +23,7 @@ use crate::{
     job::JobId,
     registry::Registry,
     store::{LatenessCounts, Store, WorkerInfo},
-    supervisor::{Counts, Hand, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
+    supervisor::{Counts, Hand, Metrics, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
 };
 
 /// What an aborted handler may take until its next await, and a stopped worker until its end.
@@ -121,7 +121,7 @@ impl Runtime {
 
     /// Performs jobs until `stop` is cancelled, then drains.
     ///
-    /// Redis may come and go meanwhile. Do not drop the future: jobs in hand would wait for their leases to expire.
+    /// Redis may come and go meanwhile. Metrics go to the recorder that is installed when the run begins. Do not drop the future: jobs in hand would wait for their leases to expire.
     pub async fn run(self, stop: CancellationToken) -> Result<RunSummary, RuntimeError> {
         if self.queues.is_empty() {
             return Err(RuntimeError::NoQueues);
@@ -251,6 +251,7 @@ fn supervisor(runtime: Runtime) -> Supervisor {
         started_ms: 0,
     };
     Supervisor {
+        metrics: Metrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
         hand: Hand::new(&runtime.queues),
         store: runtime.store,
         registry: runtime.registry,

@@ -60,11 +60,15 @@ impl Model {
             currency: None,
             payment_status: payment.to_owned().try_into().unwrap(),
             status: Status::Dispatching,
+            partner: None,
+            job_id: None,
             driver_id: None,
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,
             next_attempt_at: Some(now),
+            poll_no: 0,
+            next_poll_at: None,
             lifetime_deadline: now + TimeDelta::seconds(1800),
             lifetime_waived: false,
             held_for_review: false,
@@ -83,7 +87,7 @@ impl Model {
             exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },
             pending_keeps_lifetime: keeps_lifetime,
         };
-        let s = Snapshot { order, offers: Vec::new(), messages: Vec::new(), alerts: Vec::new(), now };
+        let s = Snapshot::bare(order, now);
         Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
     }
 

@@ -51,3 +51,24 @@ async fn without_postgres_the_answer_is_to_ask_again() {
     t.run_due().await;
     t.assert_sound().await;
 }
+
+#[tokio::test]
+async fn a_full_redis_refuses_timers_but_no_order() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.redis::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let created = api.post("/api/v1/orders", &key, ride()).await;
+    assert_eq!(created.status, 201, "{created:?}");
+    assert!(t.timers().await.is_empty());
+    let shown = api.get(&format!("/api/v1/orders/{}", created.text("order_id")), &key).await;
+    assert_eq!((shown.status, shown.text("status")), (200, "DISPATCHING"));
+
+    t.redis::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    t.advance(secs(5)).await;
+    reconciler::once(&t.app).await.unwrap().unwrap();
+    t.run_due().await;
+    assert_eq!(t.asked(created.text("order_id")).await, "D1");
+    t.assert_sound().await;
+}

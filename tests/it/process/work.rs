@@ -40,9 +40,7 @@ async fn two_workers_and_an_api_share_the_work() {
         assert_eq!(child.ended(secs(10)).await.code(), Some(0));
     }
     for worker in &workers {
-        let log = worker.log();
-        let settled = log.lines().find(|l| l.contains("Drained")).and_then(|l| l.split_once("settled=")).unwrap().1;
-        let settled: u64 = settled.split(' ').next().unwrap().parse().unwrap();
+        let (settled, _) = worker.settled_and_refused();
         assert!(settled > 10, "one worker did it all: {settled} here");
     }
 }
@@ -89,4 +87,29 @@ async fn a_worker_ends_in_good_order_while_its_servers_are_away() {
     orders(&fleet, "LATER", 20).await;
     fleet.at_rest(secs(45)).await;
     assert_all_well(&fleet).await;
+}
+
+/// As jobs/README.md tells another service to do it.
+#[tokio::test]
+async fn an_order_of_another_service_starts_at_once() {
+    let fleet = Fleet::start().await;
+    hire(&fleet.app, 1).await;
+    let _worker = fleet.worker("w1");
+    fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(20)).await;
+    let mut theirs = fleet.app.db.begin().await.unwrap();
+    sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&mut *theirs).await.unwrap();
+    theirs.commit().await.unwrap();
+
+    let store = jobs::Store::connect(&fleet.redis.url()).await.unwrap();
+    let first = jobs::Dispatch { order: "ORD-1".parse().unwrap(), attempt: 1 };
+    store.enqueue(&[jobs::NewJob::now(&first)]).await.unwrap();
+    // Before the reconciler would have found it: it leaves rows alone that are less than 3 s overdue.
+    fleet.reach(1, "SELECT count(*) FROM offers", secs(20)).await;
+    let waited = "SELECT count(*) FROM offers f JOIN orders o ON o.id = f.order_id
+                  WHERE f.offered_at < o.created_at + interval '3 s'";
+    assert_eq!(fleet.count(waited).await, 1);
+    // The rest of its life follows from that one job.
+    let _crowd = Crowd::start(&fleet.app);
+    fleet.at_rest(secs(30)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM reconcile_log WHERE NOT rebuild").await, 0);
 }

@@ -51,13 +51,19 @@ fn command(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Command {
 }
 
 impl Fleet {
+    /// Orders find a driver within 5 s, or end.
     pub(crate) async fn start() -> Self {
+        Self::with_lifetime("5s").await
+    }
+
+    /// For outages in which orders are to live on.
+    pub(crate) async fn with_lifetime(lifetime: &str) -> Self {
         let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
         let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
             "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
-             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"5s\"\n",
+             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n",
             redis.url(),
             postgres.url()
         );
@@ -86,6 +92,12 @@ impl Fleet {
 
     pub(crate) fn worker(&self, name: &str) -> Child {
         self.spawn(name, &["work"])
+    }
+
+    /// A worker that differs in these settings.
+    pub(crate) fn worker_with(&self, name: &str, settings: &[(&str, &str)]) -> Child {
+        let settings = [&[("DISPATCHQ_WORKER__NAME", name)], settings].concat();
+        Child::spawn(self.dir(), name, &["work"], &settings)
     }
 
     /// The API, and where it answers.
@@ -141,8 +153,25 @@ impl Child {
 
     /// Asks it to end in good order.
     pub(crate) fn terminate(&self) {
-        let kill = Command::new("/bin/sh").args(["-c", &format!("kill -TERM {}", self.process.id())]).status().unwrap();
-        assert!(kill.success());
+        self.signal("TERM");
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.process.id());
+        assert!(Command::new("/bin/sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Results written and refused, as it says after its end.
+    pub(crate) fn settled_and_refused(&self) -> (u64, u64) {
+        let log = self.log();
+        let drained =
+            log.lines().find(|line| line.contains("Drained.")).unwrap_or_else(|| panic!("not drained: {log}"));
+        let count = |name: &str| drained.split_once(name).unwrap().1.split(' ').next().unwrap().parse().unwrap();
+        (count("settled="), count("refused="))
+    }
+
+    pub(crate) fn runs(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
     }
 
     /// Waits for its end.

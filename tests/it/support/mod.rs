@@ -4,6 +4,7 @@
 //! * `drive`: performs due jobs one by one, as a worker would, and shows what ran.
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys.
+//! * `proxy`: a way to a server on which everything can get stuck.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
@@ -15,6 +16,7 @@ mod drive;
 mod fleet;
 mod mail;
 mod orders;
+mod proxy;
 mod receiver;
 
 use std::time::Duration;
@@ -26,6 +28,7 @@ pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
 pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
+pub(crate) use proxy::Proxy;
 pub(crate) use receiver::Receiver;
 
 pub(crate) fn secs(secs: u64) -> Duration {

@@ -74,6 +74,11 @@ impl Receiver {
         format!("{}{path}", self.base)
     }
 
+    /// Takes every message again.
+    pub(crate) fn recover(&self) {
+        self.inner.lock().unwrap().failures.clear();
+    }
+
     pub(crate) fn received(&self) -> Vec<Received> {
         self.inner.lock().unwrap().received.clone()
     }

@@ -107,14 +107,18 @@ local function requeue_all(by_queue)
   end
 end
 
--- The record is put together as text, so that the envelope stays byte for byte what the producer wrote: it is what stands
--- between the first `,"payload":` (within a JSON string the quotes would be escaped) and the last character.
+-- The record of a dead job, put together as text, so that the envelope stays byte for byte what the producer wrote: it is
+-- what stands between the first `,"payload":` (within a JSON string the quotes would be escaped) and the last character.
+local function dead_record(q, error, failed, lost, due, died, envelope)
+  return '{"queue":' .. cjson.encode(queue_name(q)) .. ',"error":' .. cjson.encode(error)
+    .. ',"failed":' .. failed .. ',"lost":' .. lost .. ',"due_ms":' .. whole(due) .. ',"died_ms":' .. whole(died)
+    .. ',"payload":' .. (envelope or 'null') .. '}'
+end
+
 local function bury(q, id, error, failed, lost, due)
   local envelope = redis.call('HGET', JOBS, id)
   redis.call('ZADD', dead_key(q), now, id)
-  redis.call('HSET', DEAD, id, '{"queue":' .. cjson.encode(queue_name(q)) .. ',"error":' .. cjson.encode(error)
-    .. ',"failed":' .. failed .. ',"lost":' .. lost .. ',"due_ms":' .. whole(due) .. ',"died_ms":' .. whole(now)
-    .. ',"payload":' .. (envelope or 'null') .. '}')
+  redis.call('HSET', DEAD, id, dead_record(q, error, failed, lost, due, now, envelope))
   redis.call('HDEL', JOBS, id)
   redis.call('HDEL', TRIES, id)
 end

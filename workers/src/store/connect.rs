@@ -18,8 +18,8 @@ use std::{
 
 use apalis_redis::{Client, ConnectionManager};
 use redis::{
-    ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError,
-    RedisResult, ServerErrorKind, TlsCertificates,
+    ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, RedisResult, ServerErrorKind, TlsCertificates,
     aio::ConnectionManagerConfig,
     io::tcp::{TcpSettings, socket2::TcpKeepalive},
 };
@@ -60,6 +60,50 @@ impl RedisConfig {
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(2),
             worker_timeout: Duration::from_secs(8),
+        }
+    }
+
+    /// Reads address and certificate as [`Store::with_config`](super::Store::with_config) does, without connecting.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let address = Address::parse(&self.url)?;
+        self.certificates(address.is_tls()).map(drop)
+    }
+
+    /// A certificate that would protect nothing is an error: whoever set it believes that the connection is encrypted.
+    fn certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
+        let Some(pem) = &self.root_certificate else { return Ok(None) };
+        let wrong = |reason: String| StoreError::Certificate { reason };
+        if !tls {
+            return Err(wrong("redis.url asks for no encryption".to_owned()));
+        }
+        if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
+            return Err(wrong("it holds no certificate".to_owned()));
+        }
+        let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.clone()) };
+        // Reads the certificate. With sentinels nothing else would before a primary is named.
+        Client::build_with_tls("rediss://localhost", certificates.clone()).map_err(|error| wrong(error.to_string()))?;
+        Ok(Some(certificates))
+    }
+}
+
+/// What a URL names.
+enum Address {
+    Server(ConnectionInfo),
+    Sentinels(SentinelUrl),
+}
+
+impl Address {
+    fn parse(url: &str) -> Result<Self, StoreError> {
+        match SentinelUrl::parse(url)? {
+            Some(url) => Ok(Self::Sentinels(url)),
+            None => connection_info(url).map(Self::Server),
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        match self {
+            Self::Server(info) => matches!(info.addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Sentinels(url) => url.is_tls(),
         }
     }
 }
@@ -115,27 +159,30 @@ struct Primary {
 pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
     let (wakes, _) = broadcast::channel(WAKES_KEPT);
     let manager_config = manager_config(config, wakes.clone());
-    let certificates =
-        config.root_certificate.clone().map(|pem| TlsCertificates { client_tls: None, root_cert: Some(pem) });
-    let (source, address) = if let Some(url) = SentinelUrl::parse(&config.url)? {
-        let address = url.address();
-        let sentinels = tokio::sync::Mutex::new(url.connect(tcp_settings(), certificates)?);
-        let behind = BehindSentinels {
-            sentinels,
-            primary: Mutex::new(None),
-            in_doubt: AtomicBool::new(false),
-            channel: Mutex::new(None),
-        };
-        (Source::Sentinels(Box::new(behind)), address)
-    } else {
-        let info = connection_info(&config.url)?;
-        let address = info.addr().to_string();
-        let client = match certificates {
-            Some(certificates) => Client::build_with_tls(info, certificates),
-            None => Client::open(info),
-        };
-        let manager = client.and_then(|client| ConnectionManager::new_lazy_with_config(client, manager_config.clone()));
-        (Source::Server(manager.map_err(StoreError::url)?), address)
+    let address = Address::parse(&config.url)?;
+    let certificates = config.certificates(address.is_tls())?;
+    let (source, address) = match address {
+        Address::Sentinels(url) => {
+            let address = url.address();
+            let sentinels = tokio::sync::Mutex::new(url.connect(tcp_settings(), certificates)?);
+            let behind = BehindSentinels {
+                sentinels,
+                primary: Mutex::new(None),
+                in_doubt: AtomicBool::new(false),
+                channel: Mutex::new(None),
+            };
+            (Source::Sentinels(Box::new(behind)), address)
+        }
+        Address::Server(info) => {
+            let address = info.addr().to_string();
+            let client = match certificates {
+                Some(certificates) => Client::build_with_tls(info, certificates),
+                None => Client::open(info),
+            };
+            let manager =
+                client.and_then(|client| ConnectionManager::new_lazy_with_config(client, manager_config.clone()));
+            (Source::Server(manager.map_err(StoreError::url)?), address)
+        }
     };
     Ok(Connection { source, config: manager_config, address, wakes })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Store, StoreError,
     client::BATCH,
-    script::{DEAD, DISCARD, DISCARD_OLDER, NamedScript, REQUEUE},
+    script::{DEAD, DISCARD, DISCARD_OLDER, NamedScript, REQUEUE, RESTORE_DEAD},
 };
 use crate::job::whole_ms;
 
@@ -24,6 +24,9 @@ pub struct DeadRecord {
     pub died_ms: u64,
     /// The envelope `{"v":1,"payload":..}`, or null; a text when it is no JSON, which may be what the job died of.
     pub payload: serde_json::Value,
+    /// The envelope byte for byte; `None` for timers.
+    #[serde(skip)]
+    pub envelope: Option<String>,
 }
 
 impl DeadRecord {
@@ -33,7 +36,24 @@ impl DeadRecord {
         let (head, envelope) = text.strip_suffix('}')?.split_once(PAYLOAD)?;
         let mut record: Self = serde_json::from_str(&format!("{head}{PAYLOAD}null}}")).ok()?;
         record.payload = serde_json::from_str(envelope).unwrap_or_else(|_| envelope.into());
+        record.envelope = (envelope != "null").then(|| envelope.to_owned());
         Some(record)
+    }
+
+    /// As [`read`](Self::read); a record nobody can read is stood in for, so that its job can be seen and decided on.
+    pub(super) fn read_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
+        let record = text.and_then(Self::read).unwrap_or_else(|| Self {
+            queue: queue.to_owned(),
+            error: "the record of this job cannot be read".to_owned(),
+            failed: 0,
+            lost: 0,
+            due_ms: died_ms,
+            died_ms,
+            payload: serde_json::Value::Null,
+            envelope: None,
+        });
+        // The list goes by this time of death, so cursors must too.
+        Self { died_ms, ..record }
     }
 }
 
@@ -43,6 +63,13 @@ pub struct DeadEntry {
     pub id: String,
     #[serde(flatten)]
     pub record: DeadRecord,
+}
+
+impl DeadEntry {
+    /// The place in the list behind this job.
+    pub fn cursor(&self) -> DeadCursor {
+        DeadCursor { died_ms: self.record.died_ms, id: self.id.clone() }
+    }
 }
 
 /// Which dead jobs to list. By default all.
@@ -107,6 +134,17 @@ pub enum Discarded {
     NotDead,
 }
 
+/// What became of a dead job that was to be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestoredDead {
+    /// It was absent and is dead again, as it was.
+    Restored,
+    /// It is due or leased; nothing changed.
+    Lives,
+    /// It is dead already; nothing changed.
+    Dead,
+}
+
 impl Store {
     /// The next page of a queue's dead jobs, after `after` or from the beginning.
     ///
@@ -132,8 +170,7 @@ impl Store {
             let (id, died_ms, record): (String, u64, Option<String>) =
                 redis::from_redis_value(value).map_err(unknown)?;
             page.next = more.then(|| DeadCursor { died_ms, id: id.clone() });
-            let record = record.as_deref().and_then(DeadRecord::read);
-            let record = record.unwrap_or_else(|| unreadable(queue, died_ms));
+            let record = DeadRecord::read_or_unreadable(record.as_deref(), queue, died_ms);
             if filter.error.as_ref().is_none_or(|wanted| record.error.contains(wanted)) {
                 page.entries.push(DeadEntry { id, record });
             }
@@ -170,6 +207,34 @@ impl Store {
         self.run(&call).await
     }
 
+    /// Puts jobs back among the dead of a queue that has lost them, with their time of death, error, tries and payload
+    /// as they were. Answers one verdict per job, in their order. Restoring twice is harmless.
+    ///
+    /// Any number of jobs; they go in batches of 500, each batch atomic.
+    pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoredDead>, StoreError> {
+        let mut verdicts = Vec::with_capacity(jobs.len());
+        for batch in jobs.chunks(BATCH) {
+            let mut call = self.job_script(&RESTORE_DEAD, [queue]);
+            for DeadEntry { id, record } in batch {
+                call.arg(id).arg(record.died_ms).arg(record.due_ms).arg(record.failed).arg(record.lost);
+                call.arg(&record.error).arg(record.envelope.as_deref().unwrap_or_default());
+            }
+            let codes: Vec<u8> = self.run_again(&call).await?;
+            if codes.len() != batch.len() {
+                return Err(StoreError::answer(RESTORE_DEAD.name, "not one code per job"));
+            }
+            for code in codes {
+                verdicts.push(match code {
+                    1 => RestoredDead::Restored,
+                    2 => RestoredDead::Lives,
+                    3 => RestoredDead::Dead,
+                    other => return Err(StoreError::answer(RESTORE_DEAD.name, other)),
+                });
+            }
+        }
+        Ok(verdicts)
+    }
+
     async fn decide(
         &self,
         script: &'static NamedScript,
@@ -193,19 +258,6 @@ impl Store {
             codes.extend(answer);
         }
         Ok(codes)
-    }
-}
-
-/// Stands for a record nobody can read, so that its job can still be seen and decided on.
-fn unreadable(queue: &str, died_ms: u64) -> DeadRecord {
-    DeadRecord {
-        queue: queue.to_owned(),
-        error: "the record of this job cannot be read".to_owned(),
-        failed: 0,
-        lost: 0,
-        due_ms: died_ms,
-        died_ms,
-        payload: serde_json::Value::Null,
     }
 }
 

@@ -10,6 +10,11 @@ pub enum StoreError {
          or redis+sentinel://[user:password@]host:port,host:port/primary[/db]"
     )]
     Url { reason: String },
+    #[error(
+        "redis.root_certificate is of no use: {reason}; it is the PEM of the authority that signed the certificate of a \
+         Redis at rediss:// or rediss+sentinel://"
+    )]
+    Certificate { reason: String },
     #[error("cannot reach Redis at {address}: {reason}; is it running? check redis.url")]
     Unreachable { address: String, reason: String },
     #[error("Redis at {address} refuses the login: {reason}; check user and password in redis.url")]
@@ -57,6 +62,6 @@ impl StoreError {
 
     /// Whether trying again later may help: everything but a wrong address or a misunderstanding of versions.
     pub fn is_transient(&self) -> bool {
-        !matches!(self, Self::Url { .. } | Self::Answer { .. })
+        !matches!(self, Self::Url { .. } | Self::Certificate { .. } | Self::Answer { .. })
     }
 }

@@ -78,6 +78,7 @@ pub struct JobDetail {
     pub lost: u32,
     /// The envelope `{"v":1,"payload":..}` as it stands; `None` for timers.
     pub envelope: Option<String>,
+    /// Of dead jobs.
     pub dead: Option<DeadRecord>,
 }
 
@@ -148,7 +149,7 @@ impl Store {
             failed,
             lost,
             envelope,
-            dead: dead.as_deref().and_then(DeadRecord::read),
+            dead: (state == JobState::Dead).then(|| DeadRecord::read_or_unreadable(dead.as_deref(), queue, at_ms)),
         }))
     }
 

@@ -11,9 +11,11 @@
 //! * `heartbeat`: which replicas live, and how late jobs start.
 //! * `inspect`: counting, listing and finding jobs; pausing queues.
 //! * `operate`: cancelling and rescheduling single jobs.
-//! * `dead`: listing, requeueing and discarding dead letters.
+//! * `dead`: listing, requeueing, discarding and restoring dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
+//! * `breaker`: circuit breakers shared by the fleet.
 
+mod breaker;
 mod client;
 mod connect;
 mod dead;
@@ -30,9 +32,12 @@ mod sentinel;
 mod settle;
 mod take;
 
+pub use breaker::{BreakerPolicy, BreakerState};
 pub use client::{Clock, Store};
 pub use connect::RedisConfig;
-pub use dead::{DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued};
+pub use dead::{
+    DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued, RestoredDead,
+};
 pub use enqueue::{Enqueued, Repaired};
 pub use epoch::{Epoch, RebuildMarker};
 pub use error::StoreError;

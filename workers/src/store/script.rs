@@ -35,6 +35,7 @@ scripts! {
     DEAD " flags=no-writes": "lib" "dead";
     REQUEUE " flags=allow-oom": "lib" "place" "requeue";
     DISCARD " flags=allow-oom": "lib" "place" "discard";
+    RESTORE_DEAD "": "lib" "place" "restore_dead";
     DISCARD_OLDER " flags=allow-oom": "lib" "discard_older";
     STATS " flags=no-writes": "lib" "stats";
     LIST " flags=no-writes": "lib" "list";
@@ -42,6 +43,7 @@ scripts! {
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";
+    BREAKER " flags=allow-oom": "breaker";
     HEARTBEAT " flags=allow-oom": "heartbeat";
     FINISH_REBUILD " flags=allow-oom": "finish_rebuild";
 }

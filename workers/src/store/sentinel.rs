@@ -66,6 +66,11 @@ impl SentinelUrl {
         format!("the primary '{}' of the sentinels {}", self.primary, sentinels.join(", "))
     }
 
+    /// Sentinels and servers alike.
+    pub(super) fn is_tls(&self) -> bool {
+        self.sentinels.iter().any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
+    }
+
     /// Sets them up without connecting.
     pub(super) fn connect(
         self,
@@ -73,7 +78,7 @@ impl SentinelUrl {
         certificates: Option<TlsCertificates>,
     ) -> Result<Sentinels, StoreError> {
         let addresses: Vec<ConnectionAddr> = self.sentinels.iter().map(|info| info.addr().clone()).collect();
-        let tls = addresses.iter().any(|address| matches!(address, ConnectionAddr::TcpTls { .. }));
+        let tls = self.is_tls();
         let login = self.sentinels.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
         let server = self.server.redis_settings();
         let builder = SentinelClientBuilder::new(addresses, &self.primary, SentinelServerType::Master);
@@ -136,7 +141,8 @@ mod tests {
     #[test]
     fn tls_is_for_sentinels_and_servers_alike() {
         let url = SentinelUrl::parse("rediss+sentinel://a:1/main").unwrap().unwrap();
-        assert!(matches!(url.sentinels[0].addr(), ConnectionAddr::TcpTls { .. }));
+        assert!(url.is_tls());
+        assert!(!SentinelUrl::parse("redis+sentinel://a:1/main").unwrap().unwrap().is_tls());
     }
 
     #[test]

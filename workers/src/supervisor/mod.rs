@@ -7,6 +7,7 @@
 //! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
 //! * `settle`: writes results back, many in one call.
 //! * `lease`: renews leases, gives the sign of life, hands back what a drain leaves.
+//! * `metrics`: what is counted.
 //! * `outage`: backoff, and one line in the log per outage.
 
 use std::sync::{
@@ -26,11 +27,13 @@ use crate::{
 
 mod hand;
 pub(crate) mod lease;
+mod metrics;
 mod outage;
 pub(crate) mod settle;
 pub(crate) mod take;
 
 pub(crate) use hand::{Hand, Work};
+pub(crate) use metrics::Metrics;
 pub(crate) use outage::Outage;
 pub(crate) use settle::Finished;
 
@@ -47,6 +50,7 @@ pub(crate) struct Supervisor {
     pub(crate) gate: Gate,
     pub(crate) hand: Hand,
     pub(crate) outage: Outage,
+    pub(crate) metrics: Metrics,
     /// Unique per process start: first part of every token.
     pub(crate) boot: String,
     pub(crate) replica: String,

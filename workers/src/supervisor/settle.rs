@@ -66,7 +66,7 @@ async fn settle(
     let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
     let mut settles = unread;
     for Finished { work, outcome, duration } in finished {
-        report(&work, &outcome, duration);
+        report(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
         settles.push(supervisor.registry.settle(&work.leased, outcome));
     }
@@ -114,10 +114,9 @@ fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u6
     settles.retain(|_| kept.next().unwrap_or(true));
 }
 
-fn report(work: &Work, outcome: &Outcome, duration: Duration) {
+fn report(supervisor: &Supervisor, work: &Work, outcome: &Outcome, duration: Duration) {
     let delivery = &work.leased.delivery;
-    metrics::histogram!("dispatchq_job_duration_seconds", "kind" => delivery.id.kind().to_owned()).record(duration);
-    metrics::counter!("dispatchq_jobs_total", "queue" => delivery.queue, "outcome" => outcome.label()).increment(1);
+    supervisor.metrics.performed(delivery, outcome, duration);
     match outcome {
         Outcome::Retry(reason) => {
             warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");
@@ -147,7 +146,7 @@ fn settled(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) 
         }
     }
     if refused > 0 {
-        metrics::counter!("dispatchq_settles_refused_total").increment(refused as u64);
+        supervisor.metrics.refused(refused);
     }
     Counts::add(&supervisor.counts.refused, refused);
     Counts::add(&supervisor.counts.settled, settles.len() - refused);

@@ -172,11 +172,9 @@ impl<'a> Taker<'a> {
     }
 
     fn report(&self, jobs: &[Leased], dead: &[DeadJob]) {
-        let histogram = metrics::histogram!("dispatchq_job_lateness_seconds");
         let mut lateness = self.supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner);
         for Leased { delivery, .. } in jobs {
-            #[expect(clippy::cast_precision_loss, reason = "a histogram needs no more than 52 bits")]
-            histogram.record(delivery.lateness_ms as f64 / 1000.0);
+            self.supervisor.metrics.taken(delivery);
             lateness.record(delivery.lateness_ms);
             if delivery.lost > 0 {
                 info!(job.id = %delivery.id, lost = delivery.lost, "The job's last delivery was lost; it runs again.");
@@ -184,7 +182,7 @@ impl<'a> Taker<'a> {
         }
         drop(lateness);
         for job in dead {
-            metrics::counter!("dispatchq_jobs_total", "queue" => job.queue, "outcome" => "lost").increment(1);
+            self.supervisor.metrics.lost(job.queue);
             self.supervisor.job_died(&job.id, &job.error);
         }
     }

@@ -1,10 +1,10 @@
 //! Dead letters.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use workers::{
     NewJob, Outcome, RetryPolicy, Settle,
-    store::{DeadCursor, DeadFilter, Discarded, End, Enqueued, JobState, Requeued, TakeMode},
+    store::{DeadCursor, DeadEntry, DeadFilter, Discarded, End, Enqueued, JobState, Requeued, RestoredDead, TakeMode},
 };
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
@@ -150,4 +150,65 @@ async fn retention_discards_the_oldest_bounded_per_call() {
     assert_eq!([discard(10).await, discard(10_000).await, discard(10_000).await, discard(1).await], [10, 500, 190, 0]);
     assert_eq!(all(&bench, &DeadFilter::default()).await.0, ["t:new-0", "t:new-1", "t:new-2"]);
     assert_eq!(bench.redis::<usize>(&["HLEN", "{dq:0}:dead"]).await, 3);
+}
+
+/// The dead of both queues, as they are listed.
+async fn entries(bench: &Bench) -> Vec<DeadEntry> {
+    let mut entries = Vec::new();
+    for queue in BOTH {
+        let page = bench.store.dead(queue, &DeadFilter::default(), None).await.unwrap();
+        assert_eq!(page.next, None);
+        entries.extend(page.entries);
+    }
+    entries
+}
+
+/// The records as they are kept, in no order of their own.
+async fn records(bench: &Bench) -> BTreeMap<String, String> {
+    bench.redis(&["HGETALL", "{dq:0}:dead"]).await
+}
+
+#[tokio::test]
+async fn the_dead_are_restored_byte_for_byte_and_restoring_twice_changes_nothing() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 3, "no \"route\",\"payload\":{}\n\u{1}é").await;
+    bench.enqueue(NewJob::now(&Letter(1, "1.0 naïve \"x\"".to_owned()))).await;
+    bench.enqueue(due_now("t:b")).await;
+    bench.redis::<()>(&["HSET", "{dq:0}:jobs", "t:b", "{nonsense\",\"payload\":\\"]).await;
+    bench.redis::<()>(&["HSET", "{dq:0}:tries", "letter:1", "3 1"]).await;
+    let letter = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
+    bench.settle(&letter, End::Spent { error: String::new() }).await;
+    bench.store.settle(&bench.take(1).await.unreadable).await.unwrap();
+    let (before, dead) = (records(&bench).await, entries(&bench).await);
+    assert_eq!(dead.len(), 5);
+
+    bench.redis::<()>(&["FLUSHALL"]).await;
+    crate::support::rebuild(&bench.store).await;
+    bench.advance(secs(60));
+    for again in [RestoredDead::Restored, RestoredDead::Dead] {
+        for queue in BOTH {
+            let of_queue: Vec<_> = dead.iter().filter(|entry| entry.record.queue == queue).cloned().collect();
+            let answers = bench.store.restore_dead(queue, &of_queue).await.unwrap();
+            assert_eq!(answers, vec![again; of_queue.len()]);
+        }
+        assert_eq!(records(&bench).await, before);
+        assert_eq!(entries(&bench).await, dead);
+    }
+    let after: DeadCursor = dead[1].cursor();
+    let rest = bench.store.dead(&dead[1].record.queue, &DeadFilter::default(), Some(&after)).await.unwrap();
+    assert_eq!(rest.entries[0], dead[2]);
+}
+
+#[tokio::test]
+async fn a_job_that_lives_is_not_restored_as_dead() {
+    let bench = Bench::new().await;
+    bury(&bench, "a", 2, "broken").await;
+    let dead = entries(&bench).await;
+    bench.store.discard(&["t:a-0", "t:a-1"], &BOTH).await.unwrap();
+    bench.enqueue(due_now("t:a-0")).await;
+    bench.take_one().await;
+    bench.enqueue(timer("t:a-1", secs(60))).await;
+    let before = bench.snapshot().await;
+    assert_eq!(bench.store.restore_dead(QUEUE, &dead).await.unwrap(), [RestoredDead::Lives; 2]);
+    assert_eq!(bench.snapshot().await, before);
 }

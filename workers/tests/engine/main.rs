@@ -1,6 +1,7 @@
 //! The engine against a real Redis. Scripts are tested with a clock that is moved by hand; only the runtime's tests wait
 //! for real time, and never for correctness.
 
+mod breaker;
 mod dead;
 mod enqueue;
 mod epoch;
@@ -8,6 +9,7 @@ mod healing;
 mod inspect;
 mod lease;
 mod limit;
+mod metrics;
 mod model;
 mod operate;
 mod outage;

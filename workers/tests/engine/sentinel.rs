@@ -1,7 +1,6 @@
 //! A failover under a running worker: a primary, a replica, three sentinels.
 
 use std::{
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -9,66 +8,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use servers::Sentinels;
 use workers::{NewJob, RedisConfig, Runtime, Store, StoreError};
 
 use crate::{
     runtime::{Worker, counting},
-    support::{QUEUE, Tick, eventually, free_port, millis, raw, rebuild},
+    support::{QUEUE, Tick, eventually, millis, raw, rebuild},
 };
-
-/// A sentinel process; dropping it ends it.
-struct Sentinel {
-    process: Child,
-    port: u16,
-    _home: tempfile::TempDir,
-}
-
-impl Sentinel {
-    fn start(primary: &servers::Redis) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let config = home.path().join("sentinel.conf");
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {} 2\n\
-             sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 4000\n",
-            home.path().display(),
-            primary.port()
-        );
-        std::fs::write(&config, text).unwrap();
-        let process = Command::new("redis-server")
-            .arg(&config)
-            .arg("--sentinel")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { process, port, _home: home }
-    }
-
-    /// Whether it knows the replica and the two other sentinels, and so could fail over.
-    async fn is_ready(&self) -> bool {
-        let url = format!("redis://127.0.0.1:{}/", self.port);
-        let Ok(client) = redis::Client::open(url) else { return false };
-        let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return false };
-        let mut ask = redis::cmd("SENTINEL");
-        let answer =
-            ask.arg("MASTER").arg("main").query_async::<std::collections::HashMap<String, String>>(&mut connection);
-        let Ok(known) = answer.await else { return false };
-        known.get("num-slaves").is_some_and(|n| n == "1") && known.get("num-other-sentinels").is_some_and(|n| n == "2")
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 struct Fleet {
     primary: servers::Redis,
     replica: servers::Redis,
-    sentinels: Vec<Sentinel>,
+    sentinels: Sentinels,
 }
 
 impl Fleet {
@@ -80,16 +31,8 @@ impl Fleet {
             raw::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
         })
         .await;
-        let sentinels: Vec<_> = (0..3).map(|_| Sentinel::start(&primary)).collect();
-        for sentinel in &sentinels {
-            eventually("the sentinels know each other", || sentinel.is_ready()).await;
-        }
+        let sentinels = Sentinels::start(&primary).await.unwrap();
         Self { primary, replica, sentinels }
-    }
-
-    fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
-        format!("redis+sentinel://{}/main", hosts.join(","))
     }
 }
 
@@ -101,7 +44,7 @@ async fn enqueue_ticks(store: &Store, numbers: std::ops::Range<u64>) {
 #[tokio::test]
 async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
     let mut fleet = Fleet::start().await;
-    let store = Store::connect(&fleet.url()).await.unwrap();
+    let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
@@ -146,9 +89,9 @@ async fn jobs_go_on_after_a_failover_and_the_run_id_tells_of_it() {
 #[tokio::test]
 async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
     let fleet = Fleet::start().await;
-    let store = Store::connect(&fleet.url()).await.unwrap();
+    let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;
-    let sentinel = format!("redis://127.0.0.1:{}/", fleet.sentinels[0].port);
+    let sentinel = fleet.sentinels.one();
     raw::<()>(&sentinel, &["SENTINEL", "FAILOVER", "main"]).await;
     eventually("switched", async || {
         raw::<Vec<String>>(&sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]).await[1]

@@ -220,13 +220,3 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: 
     };
     tokio::time::timeout(secs(20), reached).await.unwrap_or_else(|_| panic!("not within 20 s: {what}"));
 }
-
-/// A port of 127.0.0.1 nobody listens on now, for servers the `servers` crate does not know.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let port = rand::random_range(10_240..32_767);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}

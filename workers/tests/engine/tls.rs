@@ -1,47 +1,41 @@
 //! Redis behind TLS, with an authority of one's own.
 
-use std::{path::Path, process::Command};
-
 use workers::{NewJob, RedisConfig, Store, StoreError, store::Enqueued};
 
-use crate::support::{Tick, free_port, raw};
-
-fn openssl(dir: &Path, args: &str) {
-    let output = Command::new("openssl").args(args.split(' ')).current_dir(dir).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// An authority, and a server's certificate signed by it.
-fn certificates(dir: &Path) {
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-    openssl(dir, &format!("req -x509 {key} -keyout ca.key -out ca.crt -days 2 -subj /CN=test-authority"));
-    openssl(dir, &format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"));
-    std::fs::write(dir.join("server.ext"), "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
-        .unwrap();
-    openssl(
-        dir,
-        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile server.ext",
-    );
-}
+use crate::support::Tick;
 
 #[tokio::test]
 async fn a_store_speaks_tls_and_trusts_only_the_authority_it_was_given() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let redis = servers::Redis::start().await.unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    certificates(dir.path());
-    let file = |name: &str| dir.path().join(name).display().to_string();
-    let port = free_port();
-    let tls = ["CONFIG", "SET", "tls-cert-file", &file("server.crt"), "tls-key-file", &file("server.key")];
-    let more = ["tls-ca-cert-file", &file("ca.crt"), "tls-auth-clients", "no", "tls-port", &port.to_string()];
-    raw::<()>(&redis.url(), &[&tls[..], &more[..]].concat()).await;
-
-    let url = format!("rediss://127.0.0.1:{port}/");
-    let trusting =
-        RedisConfig { root_certificate: Some(std::fs::read(file("ca.crt")).unwrap()), ..RedisConfig::new(&url) };
+    let tls = redis.serve_tls().await.unwrap();
+    let authority = std::fs::read(tls.root_certificate()).unwrap();
+    let trusting = RedisConfig { root_certificate: Some(authority), ..RedisConfig::new(tls.url()) };
+    trusting.check().unwrap();
     let store = Store::with_config(trusting).unwrap();
     assert_eq!(store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap(), [Enqueued::Inserted]);
 
-    let error = Store::connect(&url).await.unwrap_err();
+    let error = Store::connect(&tls.url()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains("ertificate"), "{error}");
+}
+
+/// Also through sentinels, where a certificate is not read before a server is named.
+#[test]
+fn a_certificate_that_would_protect_nothing_is_refused() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let check = |url: &str, pem: &str| {
+        RedisConfig { root_certificate: Some(pem.as_bytes().to_vec()), ..RedisConfig::new(url) }.check()
+    };
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for url in ["rediss://host:1", "rediss+sentinel://host:1/main"] {
+        for pem in ["", "no certificate", broken] {
+            let error = check(url, pem).unwrap_err();
+            assert!(matches!(error, StoreError::Certificate { .. }), "{url} {pem}: {error}");
+            assert!(error.to_string().contains("PEM"), "{error}");
+        }
+    }
+    for url in ["redis://host:1", "redis+sentinel://host:1/main"] {
+        let error = check(url, broken).unwrap_err().to_string();
+        assert!(error.contains("rediss"), "{error}");
+    }
 }

@@ -1,0 +1,25 @@
+//! Acts on a partner's callback that lies in the inbox. The inbox row holds what the partner said.
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callback {
+    pub order: OrderId,
+    pub inbox_id: i64,
+}
+
+impl Job for Callback {
+    const KIND: &'static str = "callback";
+    const QUEUE: &'static str = queues::JOBID_POLL;
+
+    fn id(&self) -> JobId {
+        self.order.numbered_job(Self::KIND, self.inbox_id)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (order, inbox_id) = OrderId::of_numbered_job(id)?;
+        Ok(Self { order, inbox_id })
+    }
+}

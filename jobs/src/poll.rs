@@ -1,0 +1,26 @@
+//! Asks the partner, for the k-th time, how the running booking of an order stands: above all for its job id.
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Poll {
+    pub order: OrderId,
+    /// From 1; begins anew with each booking.
+    pub number: u32,
+}
+
+impl Job for Poll {
+    const KIND: &'static str = "poll";
+    const QUEUE: &'static str = queues::JOBID_POLL;
+
+    fn id(&self) -> JobId {
+        self.order.numbered_job(Self::KIND, self.number)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (order, number) = OrderId::of_numbered_job(id)?;
+        Ok(Self { order, number })
+    }
+}

@@ -1,0 +1,245 @@
+//! The contract as it is on the wire: what a producer writes, and what becomes of what a newer or a broken one writes.
+//! Programs of different versions meet in Redis; a difference in a snapshot here breaks those that run.
+//!
+//! After a wanted change: `INSTA_UPDATE=always cargo test -p jobs`, and look at the difference.
+
+use std::{
+    fmt::Write,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use jobs::{
+    Compensate, Dispatch, Enqueued, Job, JobId, Lifetime, NewJob, Notify, OrderId, Store, Tick, Timeout, queues,
+};
+use redis::FromRedisValue;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use servers::Redis;
+use workers::{
+    Clock, DecodeError, Delivery, Outcome, Registry, RetryPolicy, Token,
+    store::{JobState, TakeMode, TakeRequest, Taken},
+};
+
+/// 2030-01-01 08:00:00 UTC.
+const START_MS: u64 = 1_893_484_800_000;
+
+fn order() -> OrderId {
+    "ORD-1".parse().unwrap()
+}
+
+/// A job with a payload, as none of order dispatch needs one so far.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Receipt {
+    #[serde(skip)]
+    number: u32,
+    total_minor: i64,
+    lines: Vec<String>,
+}
+
+impl Receipt {
+    fn example() -> Self {
+        Self { number: 7, total_minor: 150_000, lines: vec!["ride".to_owned(), "naïve \"toll\"".to_owned()] }
+    }
+}
+
+impl Job for Receipt {
+    const KIND: &'static str = "receipt";
+    const QUEUE: &'static str = queues::NOTIFY;
+    const RETRY: RetryPolicy = RetryPolicy { max_tries: 3, ..RetryPolicy::DEFAULT };
+
+    fn id(&self) -> JobId {
+        JobId::parse(format!("receipt:{}", self.number)).unwrap()
+    }
+
+    fn payload(&self) -> Option<Value> {
+        serde_json::to_value(self).ok()
+    }
+
+    fn decode(id: &JobId, payload: Option<Value>) -> Result<Self, DecodeError> {
+        let number = id.key().parse().map_err(|error| DecodeError::new(id, error))?;
+        let payload: Self =
+            serde_json::from_value(payload.unwrap_or_default()).map_err(|error| DecodeError::new(id, error))?;
+        Ok(Self { number, ..payload })
+    }
+}
+
+/// Its contract as text, and a request to run it in 15 s.
+fn contract<J: Job + PartialEq + std::fmt::Debug>(job: J) -> (String, NewJob) {
+    let RetryPolicy { max_tries, initial, multiplier, max, jitter } = J::RETRY;
+    assert_eq!(J::decode(&job.id(), job.payload()).unwrap(), job);
+    assert_eq!(job.id().kind(), J::KIND);
+    let payload = job.payload().map_or("none".to_owned(), |payload| payload.to_string());
+    let text = format!(
+        "{}\n  queue    {}\n  id       {}\n  payload  {payload}\n  \
+         tries    {max_tries}, after {initial:?} x {multiplier}, at most {max:?}, +-{jitter}\n  timeout  {:?}\n",
+        J::KIND,
+        J::QUEUE,
+        job.id(),
+        J::TIMEOUT
+    );
+    (text, NewJob::after(&job, Duration::from_secs(15)))
+}
+
+fn all() -> Vec<(String, NewJob)> {
+    vec![
+        contract(Dispatch { order: order(), attempt: 3 }),
+        contract(Timeout { order: order(), attempt: 3 }),
+        contract(Lifetime { order: order() }),
+        contract(Compensate { order: order() }),
+        contract(Notify { order: order(), outbox_id: 41 }),
+        contract(Tick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
+        contract(Receipt::example()),
+    ]
+}
+
+/// One Redis with an epoch, and time standing still.
+async fn redis() -> (Redis, Store) {
+    let redis = Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    let store = store.with_clock(Clock::Fixed(Arc::new(AtomicU64::new(START_MS))));
+    let marker = store.begin_rebuild().await.unwrap();
+    assert!(store.finish_rebuild(&marker, "run").await.unwrap());
+    (redis, store)
+}
+
+async fn command<T: FromRedisValue>(redis: &Redis, words: &[&str]) -> T {
+    let client = redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.unwrap()
+}
+
+/// All that Redis holds, but for the epoch.
+async fn content(redis: &Redis) -> String {
+    let mut keys: Vec<String> = command(redis, &["KEYS", "*"]).await;
+    keys.retain(|key| key != "{dq:0}:epoch");
+    keys.sort();
+    let mut text = String::new();
+    for key in keys {
+        let kind: String = command(redis, &["TYPE", &key]).await;
+        let read: &[&str] =
+            if kind == "zset" { &["ZRANGE", &key, "0", "-1", "WITHSCORES"] } else { &["HGETALL", &key] };
+        let pairs: Vec<String> = command(redis, read).await;
+        writeln!(text, "{kind} {key}").unwrap();
+        for pair in pairs.chunks(2) {
+            writeln!(text, "  {} = {}", pair[0], pair[1]).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn every_job_keeps_its_contract() {
+    let text: Vec<String> = all().into_iter().map(|(text, _)| text).collect();
+    insta::assert_snapshot!("contracts", text.join("\n"));
+}
+
+#[test]
+fn every_job_is_pinned() {
+    let here = include_str!("wire.rs");
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for job in text.split("impl Job for ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
+            assert!(here.contains(&format!("contract({job} {{")), "{job} is missing in `all`");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_enqueued_is_in_redis_as_ever() {
+    let (redis, store) = redis().await;
+    let jobs: Vec<NewJob> = all().into_iter().map(|(_, job)| job).collect();
+    let verdicts = store.enqueue(&jobs).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| *verdict == Enqueued::Inserted), "{verdicts:?}");
+    let written = content(&redis).await;
+    insta::assert_snapshot!("content", written);
+    let verdicts = store.enqueue(&jobs).await.unwrap();
+    assert!(verdicts.iter().all(|verdict| *verdict == Enqueued::Kept), "{verdicts:?}");
+    assert_eq!(content(&redis).await, written, "twice is once");
+}
+
+/// Takes what is due, performs it with a worker of today, and says what became of it.
+async fn perform_all(store: &Store) -> String {
+    let registry = Registry::new()
+        .register(|_: Receipt, _: Delivery| async { Outcome::done() })
+        .register(|_: Dispatch, _: Delivery| async { Outcome::done() });
+    let queues = queues::ALL.map(|queue| (queue, 100));
+    let token = Token::new("test", 1);
+    let lease = Duration::from_secs(8);
+    let request = TakeRequest { queues: &queues, token: &token, lease, mode: TakeMode::Normal };
+    let Taken::Jobs { jobs, unreadable, .. } = store.take(&request).await.unwrap() else { panic!("no epoch") };
+    let mut ids: Vec<JobId> = unreadable.iter().map(|settle| settle.id.clone()).collect();
+    let mut settles = unreadable;
+    for leased in &jobs {
+        ids.push(leased.delivery.id.clone());
+        let outcome = registry.perform(leased.delivery.clone()).await;
+        settles.push(registry.settle(leased, outcome));
+    }
+    store.settle(&settles).await.unwrap();
+    ids.sort();
+    let mut text = String::new();
+    for id in ids {
+        let found = store.find(&id, &queues::ALL).await.unwrap();
+        let fate = match found {
+            None => "performed".to_owned(),
+            Some(job) if job.state == JobState::Dead => {
+                let record = job.dead.unwrap();
+                format!("dead: {}\n    with {}", record.error, record.payload)
+            }
+            Some(job) => {
+                let wait = (job.at_ms - START_MS) / 1000;
+                format!("waits {wait} s, failed {}, lost {}, envelope {:?}", job.failed, job.lost, job.envelope)
+            }
+        };
+        writeln!(text, "{id}\n  {fate}").unwrap();
+    }
+    text
+}
+
+#[tokio::test]
+async fn newer_programs_make_jobs_wait_and_broken_ones_make_them_dead() {
+    let (redis, store) = redis().await;
+    for (queue, id, envelope) in [
+        ("notify-queue", "receipt:1", r#"{"v":1,"trace":"a1","payload":{"total_minor":1,"lines":[]}}"#),
+        ("notify-queue", "receipt:2", r#"{"v":1,"payload":{"total_minor":1,"lines":[],"tip_minor":5}}"#),
+        ("notify-queue", "receipt:3", r#"{"v":2,"body":"AAE="}"#),
+        ("notify-queue", "receipt:4", r#"{"v":1,"payload":{"total_minor":"many","lines":[]}}"#),
+        ("notify-queue", "receipt:5", r#"{"v":1,"payload":"#),
+        ("notify-queue", "receipt:6", r#"{"payload":{}}"#),
+        ("notify-queue", "receipt:7", ""),
+        ("dispatch-queue", "dispatch:ORD-1:first", ""),
+        ("dispatch-queue", "teleport:ORD-1:1", ""),
+        ("dispatch-queue", "teleport:ORD-1:2", r#"{"v":1,"payload":{"to":"here"}}"#),
+    ] {
+        command::<()>(&redis, &["ZADD", &format!("{{dq:0}}:due:{queue}"), &START_MS.to_string(), id]).await;
+        if !envelope.is_empty() {
+            command::<()>(&redis, &["HSET", "{dq:0}:jobs", id, envelope]).await;
+        }
+    }
+    insta::assert_snapshot!("fates", perform_all(&store).await);
+}
+
+/// As the README says, with a login that may do nothing else.
+#[tokio::test]
+async fn a_producer_needs_few_rights() {
+    let (redis, _) = redis().await;
+    let readme = include_str!("../README.md");
+    let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();
+    let (rights, _) = rights.split_once("```").unwrap();
+    let login: Vec<&str> =
+        ["ACL", "SETUSER", "producer", "on", ">secret"].into_iter().chain(rights.split_whitespace()).collect();
+    command::<()>(&redis, &login).await;
+    let url = redis.url().replace("redis://", "redis://producer:secret@");
+    let store = Store::connect(&url).await.unwrap();
+    let jobs: Vec<NewJob> = all().into_iter().map(|(_, job)| job).collect();
+    for _ in 0..2 {
+        store.enqueue(&jobs).await.unwrap();
+    }
+    store.enqueue(&[NewJob::now(&Dispatch { order: order(), attempt: 3 })]).await.unwrap();
+    // Also beside leased and dead jobs, which it then has to look at.
+    command::<()>(&redis, &["HSET", "{dq:0}:leases", "lifetime:ORD-1", "a:1 1 -"]).await;
+    command::<()>(&redis, &["HSET", "{dq:0}:dead", "timeout:ORD-1:3", "{}"]).await;
+    let verdicts = store.enqueue(&jobs[1..3]).await.unwrap();
+    assert_eq!(verdicts, [Enqueued::Dead, Enqueued::Again]);
+    assert!(store.epoch().await.is_err(), "it may read nothing else");
+}

@@ -1,0 +1,123 @@
+//! The soak from first to last: producer and worker run; every minute is printed; what is left falls due; the report.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use tokio::time::sleep;
+
+use super::{
+    producer::produce,
+    report::{HEADER, Minute, Report},
+    watch::Seen,
+};
+use crate::bench::{
+    child::Worker,
+    machine::{Machine, Versions},
+    options::SoakOptions,
+    stage::Stage,
+    timers::QUEUE,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// A job that has not run when others do that were enqueued so long after it, is missing.
+const MISSING_AFTER: Duration = Duration::from_secs(120);
+/// What the last jobs may take beyond their due.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Answers whether every promise was kept: nothing lost, doubled or early. Lateness and memory are reported, never judged.
+pub async fn run(options: SoakOptions) -> anyhow::Result<bool> {
+    let (rate, spread) = (options.rate.get(), Duration::from_secs(options.spread.into()));
+    let time = Duration::from_secs_f64(options.minutes * 60.0);
+    ensure!(
+        time.as_secs_f64() * f64::from(rate) < f64::from(u32::MAX),
+        "that is more than {} jobs; lower --minutes or --rate",
+        u32::MAX
+    );
+    let machine = Machine::look();
+    let stage = Stage::start().await?;
+    let places = u64::from(rate) * (spread + MISSING_AFTER).as_secs();
+    let mut worker = Worker::soak(&stage.url(), u32::try_from(places).unwrap_or(u32::MAX), MINUTE.min(time))?;
+    stage.workers(1).await?;
+    let mut report = Report {
+        machine,
+        versions: Versions::look().await?,
+        minutes: Vec::new(),
+        enqueued: 0,
+        last: Seen::default(),
+        options,
+    };
+
+    report.print(HEADER)?;
+    let enqueueing = async {
+        let enqueued = tokio::spawn(produce(stage.url(), rate, spread, time)).await.context("the producer panicked")?;
+        at_rest(&stage, spread).await?;
+        enqueued
+    };
+    tokio::pin!(enqueueing);
+    report.enqueued = loop {
+        tokio::select! {
+            enqueued = &mut enqueueing => break enqueued?,
+            line = worker.line() => report.minute(&line?, &stage).await?,
+        }
+    };
+    for line in worker.last_lines().await? {
+        report.last = read(&line)?;
+    }
+    report.print(&report.text())?;
+    if report.options.json {
+        print(&mut io::stdout(), &report.json().to_string())?;
+    }
+    Ok(report.keeps_promises())
+}
+
+impl Report {
+    /// A minute is over.
+    async fn minute(&mut self, line: &str, stage: &Stage) -> anyhow::Result<()> {
+        let seen = read(line)?;
+        let info = stage.info("memory").await?;
+        let bytes = |name: &str| info.get(name).and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
+        let minute = Minute {
+            seen,
+            done: seen.done - self.last.done,
+            redis_rss_bytes: bytes("used_memory_rss"),
+            redis_used_bytes: bytes("used_memory"),
+        };
+        self.last = seen;
+        self.minutes.push(minute);
+        self.print(&minute.text(self.minutes.len()))
+    }
+
+    /// For people: with `--json` stdout belongs to the programs.
+    fn print(&self, text: &str) -> anyhow::Result<()> {
+        if self.options.json { print(&mut io::stderr(), text) } else { print(&mut io::stdout(), text) }
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(to: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    match writeln!(to, "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
+        _ => Ok(()),
+    }
+}
+
+fn read(line: &str) -> anyhow::Result<Seen> {
+    serde_json::from_str(line).with_context(|| format!("the worker process said: {line}"))
+}
+
+/// Returns when no job is left, or when those that are left have had their time.
+async fn at_rest(stage: &Stage, spread: Duration) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < spread + PATIENCE {
+        let stats = stage.store.stats(&[QUEUE]).await?;
+        if stats.iter().all(|queue| queue.due + queue.scheduled + queue.leased == 0) {
+            return Ok(());
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! `dispatchq completions bash|elvish|fish|powershell|zsh`.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::{Shell, generate};
+
+use super::Cli;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "To install them, and then open a new shell:\n  \
+    bash  dispatchq completions bash > ~/.local/share/bash-completion/completions/dispatchq\n  \
+    zsh   dispatchq completions zsh > ~/.zfunc/_dispatchq   (with 'fpath+=~/.zfunc' before 'compinit' in ~/.zshrc)\n  \
+    fish  dispatchq completions fish > ~/.config/fish/completions/dispatchq.fish\n\n\
+    Make the directory first if it is not there: mkdir -p")]
+pub(super) struct Args {
+    shell: Shell,
+}
+
+impl Args {
+    pub(super) fn run(&self) -> ExitCode {
+        let mut script = Vec::new();
+        generate(self.shell, &mut Cli::command(), "dispatchq", &mut script);
+        super::output::print(String::from_utf8_lossy(&script).trim_end());
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,219 @@
+//! `dispatchq dead requeue|discard`.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
+
+use anyhow::{bail, ensure};
+use clap::ArgGroup;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use workers::JobId;
+
+use super::Filter;
+use crate::{
+    app::App,
+    cli::{job::job_id, order::operator, output},
+    dead_letters::{
+        bulk::{self, Summary},
+        decide::{self, Answer, Decider},
+        walk,
+    },
+};
+
+/// Jobs named one by one; the rest is counted.
+const MOST_NAMED: usize = 10;
+const REASON_BYTES: usize = 500;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  dispatchq dead requeue dispatch:ORD-1:1 --reason \"routing is back\"\n  \
+    dispatchq dead requeue --queue notify-queue --error \"status 503\" --dry-run\n  \
+    dispatchq dead requeue --queue notify-queue --error \"status 503\" --reason \"they are back\" --yes")]
+pub(in crate::cli) struct Requeue {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  dispatchq dead discard timeout:ORD-1:3 --reason \"the order was cancelled\"\n  \
+    dispatchq dead discard --older-than 7days --dry-run\n  \
+    dispatchq dead discard --older-than 7days --reason \"too late\" --yes")]
+pub(in crate::cli) struct Discard {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "queue", "error", "older_than", "all"]))]
+struct Which {
+    /// These, for example dispatch:ORD-1:1
+    #[arg(value_name = "ID", value_parser = job_id, conflicts_with_all = ["queue", "error", "older_than", "all"])]
+    ids: Vec<JobId>,
+    #[command(flatten)]
+    filter: Filter,
+    /// All dead jobs
+    #[arg(long, conflicts_with_all = ["queue", "error", "older_than"])]
+    all: bool,
+    /// Why; kept with who did it
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    reason: Option<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > REASON_BYTES || text.chars().any(char::is_control) {
+        return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));
+    }
+    Ok(text.to_owned())
+}
+
+/// What is to be done with them, and how that is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    Requeue,
+    Discard,
+}
+
+impl Deed {
+    fn imperative(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeue",
+            Self::Discard => "discard",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeued",
+            Self::Discard => "discarded",
+        }
+    }
+}
+
+impl Requeue {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
+        self.which.run(app, Deed::Requeue).await
+    }
+}
+
+impl Discard {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
+        self.which.run(app, Deed::Discard).await
+    }
+}
+
+impl Which {
+    async fn run(self, app: &App, deed: Deed) -> anyhow::Result<ExitCode> {
+        let named = !self.ids.is_empty();
+        let mut ids = self.ids.clone();
+        ids.sort();
+        ids.dedup();
+        if !named {
+            debug_assert!(self.all || !self.filter.is_empty());
+            ids = walk::ids(app, &self.filter.selection()).await?;
+            if ids.is_empty() && !self.json {
+                println!("No such dead jobs.");
+                return Ok(ExitCode::SUCCESS);
+            }
+            if !self.dry_run && !self.yes && !ids.is_empty() && !confirmed(deed, ids.len())? {
+                bail!("nothing was {}", deed.done());
+            }
+        }
+        let by = Decider { who: operator(), why: self.reason.clone() };
+        let total = ids.len();
+        let bar = progress(total);
+        let summary =
+            bulk::each(ids, |id| decide(app.clone(), deed, self.dry_run, id, by.clone()), || bar.inc(1)).await;
+        bar.finish_and_clear();
+        self.report(deed, named, total, &summary)?;
+        if let Some(error) = summary.failed {
+            let rest =
+                format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.done());
+            return Err(error.context(rest));
+        }
+        let all_done = summary.refused.is_empty() && (summary.not_dead.is_empty() || !named);
+        Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn report(&self, deed: Deed, named: bool, total: usize, summary: &Summary) -> anyhow::Result<()> {
+        if self.json {
+            let refused: Vec<_> = summary
+                .refused
+                .iter()
+                .map(|(id, why)| json!({ "id": id.as_str(), "why": why, "message": why.to_string() }))
+                .collect();
+            let not_dead: Vec<_> = summary.not_dead.iter().map(JobId::as_str).collect();
+            return output::json(&json!({
+                "dry_run": self.dry_run,
+                "selected": total,
+                deed.done(): summary.done,
+                "not_dead": not_dead,
+                "refused": refused,
+            }));
+        }
+        let were = if self.dry_run { "would be " } else { "" };
+        println!("{} {were}{}.", jobs(summary.done), deed.done());
+        if !named && !summary.not_dead.is_empty() {
+            println!("{} no longer dead.", jobs(summary.not_dead.len() as u64));
+        }
+        let not_dead = summary.not_dead.iter().filter(|_| named);
+        let left = not_dead.map(|id| (id, format!("it is not dead; see: dispatchq job show {id}")));
+        let mut left: Vec<_> = left.chain(summary.refused.iter().map(|(id, why)| (id, why.to_string()))).collect();
+        left.sort();
+        if !left.is_empty() {
+            println!("{} left as {}:", jobs(left.len() as u64), if left.len() == 1 { "it is" } else { "they are" });
+        }
+        for (id, why) in left.iter().take(MOST_NAMED) {
+            println!("  {id}: {why}");
+        }
+        if left.len() > MOST_NAMED {
+            println!("  and {} more; all of them: --json", left.len() - MOST_NAMED);
+        }
+        Ok(())
+    }
+}
+
+async fn decide(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> anyhow::Result<Answer> {
+    match (deed, dry_run) {
+        (Deed::Requeue, false) => decide::requeue(&app, &id, &by).await,
+        (Deed::Requeue, true) => decide::preview(&app, &id).await,
+        (Deed::Discard, false) => decide::discard(&app, &id, &by).await,
+        (Deed::Discard, true) => decide::preview_discard(&app, &id).await,
+    }
+}
+
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}
+
+/// Asks a person; without one, `--yes` must have been said.
+fn confirmed(deed: Deed, count: usize) -> anyhow::Result<bool> {
+    let question = format!("{} {}?", deed.imperative(), jobs(count as u64));
+    ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "nobody is there to confirm: {question} Look first with --dry-run, then say --yes"
+    );
+    eprint!("Really {question} [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// On stderr, and only where somebody watches.
+fn progress(total: usize) -> ProgressBar {
+    let visible = total > 1 && io::stderr().is_terminal();
+    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} ({eta} left)");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

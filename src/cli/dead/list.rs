@@ -1,0 +1,65 @@
+//! `dispatchq dead list`.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::Filter;
+use crate::{
+    app::App,
+    cli::output::{self, quoted, short, time_ms},
+    dead_letters::walk::{self, Place},
+};
+
+/// Characters of an error that fit beside the rest.
+const ERROR_WIDTH: usize = 120;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  dispatchq dead list\n  \
+    dispatchq dead list --queue notify-queue --error \"status 503\" --older-than 1h")]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    filter: Filter,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Go on where the page before ended
+    #[arg(long)]
+    cursor: Option<Place>,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
+        let page = walk::page(app, &self.filter.selection(), self.cursor.clone(), usize::from(self.limit)).await?;
+        let next = page.next.as_ref().map(ToString::to_string);
+        if self.json {
+            output::json(&json!({ "jobs": page.entries, "next": next }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let rows = page.entries.into_iter().map(|entry| {
+            let dead = entry.record;
+            let error = short(&dead.error, ERROR_WIDTH);
+            [entry.id, dead.queue, time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
+        });
+        output::table(&["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"], rows, "No dead jobs.");
+        if let Some(next) = next {
+            println!("\nMore: {}", self.next_command(&next));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The command that shows the next page.
+    fn next_command(&self, next: &str) -> String {
+        let mut words = vec!["dispatchq dead list".to_owned()];
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
+        };
+        option("queue", self.filter.queue.map(str::to_owned));
+        option("error", self.filter.error.clone());
+        option("older-than", self.filter.older_than.map(|d| humantime::format_duration(d).to_string()));
+        option("limit", Some(self.limit.to_string()));
+        option("cursor", Some(next.to_owned()));
+        words.join(" ")
+    }
+}

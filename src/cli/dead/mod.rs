@@ -1,0 +1,71 @@
+//! `dispatchq dead list|show|requeue|discard`.
+
+mod decide;
+mod list;
+mod show;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::{app::App, dead_letters::walk::Selection};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Dead jobs, queue by queue, in each the longest dead first
+    List(list::Args),
+    /// Why one job is dead, what it was about, and what can be done
+    Show(show::Args),
+    /// Give dead jobs another life; exit 1 if one of them stays dead
+    ///
+    /// A job runs again if its order or message still waits for it. An order that is under review because the job died
+    /// goes on. Jobs of closed orders, superseded jobs, and those of orders whose lifetime is over stay dead, and are
+    /// named with what to do instead.
+    Requeue(decide::Requeue),
+    /// Forget dead jobs
+    ///
+    /// What its order still waits for is put back by the reconciler. An order under review stays there until somebody
+    /// decides: dispatchq order assign, redispatch, or cancel.
+    Discard(decide::Discard),
+}
+
+/// Which dead jobs.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct Filter {
+    /// Only those of this queue
+    #[arg(long, value_parser = queue())]
+    queue: Option<&'static str>,
+    /// Only those whose error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Only those dead for at least so long, as in 15m or "1h 30m"
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    older_than: Option<Duration>,
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        self.queue.is_none() && self.error.is_none() && self.older_than.is_none()
+    }
+
+    fn selection(&self) -> Selection {
+        Selection { queue: self.queue, error: self.error.clone(), older_than: self.older_than.unwrap_or_default() }
+    }
+}
+
+/// One of ours; shells complete it.
+fn queue() -> impl TypedValueParser<Value = &'static str> {
+    let known = PossibleValuesParser::new(jobs::queues::ALL);
+    known.map(|text| jobs::queues::ALL.into_iter().find(|queue| *queue == text).unwrap_or_default())
+}
+
+impl Command {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(args) => args.run(&app).await,
+            Self::Show(args) => args.run(&app).await,
+            Self::Requeue(args) => args.run(&app).await,
+            Self::Discard(args) => args.run(&app).await,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `dispatchq dead show`.
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::bail;
+use workers::JobId;
+
+use crate::{
+    app::App,
+    cli::{
+        job::job_id,
+        output::{self, time, time_ms},
+    },
+    dead_letters::{
+        explain::{self, Explained},
+        table::{self, Letter},
+    },
+    orders::store,
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  dispatchq dead show dispatch:ORD-1:1")]
+pub(in crate::cli) struct Args {
+    /// For example dispatch:ORD-1:1
+    #[arg(value_parser = job_id)]
+    id: JobId,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
+        let Some(explained) = explain::explain(app, &self.id).await? else {
+            return not_dead(app, &self.id).await;
+        };
+        if self.json {
+            output::json(&explained)?;
+        } else {
+            let now_ms = store::now(&app.db).await?.timestamp_millis().unsigned_abs();
+            output::print(&text(&explained, now_ms));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is no longer dead has a story all the same.
+async fn not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
+    let deaths = table::deaths(&app.db, id.as_str()).await?;
+    let Some(last) = deaths.first() else {
+        bail!("{id} is not dead; see: dispatchq job show {id}, dispatchq dead list");
+    };
+    bail!("{id} is not dead any more: it {}; see: dispatchq job show {id}", story(last));
+}
+
+fn story(death: &Letter) -> String {
+    let mut story = format!("died at {} ({})", time(death.died_at), death.error);
+    if let (Some(how), Some(by), Some(at)) = (death.resolved_how, &death.resolved_by, death.resolved_at) {
+        story += &format!(", {} by {by} at {}", how.as_str(), time(at));
+        if let Some(why) = &death.resolved_why {
+            story += &format!(": {why}");
+        }
+    }
+    story
+}
+
+fn text(explained: &Explained, now_ms: u64) -> String {
+    let id = &explained.entry.id;
+    let dead = &explained.entry.record;
+    let ago = Duration::from_secs(now_ms.saturating_sub(dead.died_ms) / 1000);
+    let mut rows = vec![
+        ("job", id.clone()),
+        ("queue", dead.queue.clone()),
+        ("died", format!("{} ({} ago)", time_ms(dead.died_ms), humantime::format_duration(ago))),
+        ("was due", time_ms(dead.due_ms)),
+        ("error", dead.error.clone()),
+        ("tries", format!("{} failed, {} lost with their worker", dead.failed, dead.lost)),
+    ];
+    rows.extend(explained.tries.iter().map(|t| {
+        let end = t.error.as_deref().unwrap_or("delivered");
+        ("", format!("try {} at {}: {end}", t.attempt_no, time(t.at)))
+    }));
+    rows.extend(explained.earlier.iter().map(|death| ("before", story(death))));
+    rows.push((
+        "payload",
+        match &dead.envelope {
+            Some(envelope) => envelope.clone(),
+            None => "none: the id says everything".to_owned(),
+        },
+    ));
+    rows.extend(explained.order.as_ref().map(|order| ("order", order.text.clone())));
+    rows.extend(explained.message.as_ref().map(|message| ("message", message.clone())));
+    rows.extend(explained.note.as_ref().map(|note| ("note", note.clone())));
+    if explained.can_requeue {
+        rows.push(("to do", format!("dispatchq dead requeue {id} --reason TEXT    give it another life")));
+    }
+    let label = if explained.can_requeue { "" } else { "to do" };
+    rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
+    rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,52 @@
+//! `dispatchq partner-sim`: a taxi partner to try and measure against.
+
+use std::{io::Write, process::ExitCode};
+
+use serde_json::json;
+
+use super::signals;
+use crate::partner_sim::{Options, PartnerSim};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    options: Options,
+    /// Print one line of JSON at the start and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = signals::stop_token()?;
+        let partner = PartnerSim::start(&self.options).await?;
+        let (url, control) = (partner.url(), partner.control_url());
+        let Options { api_key, callback_secret, .. } = &self.options;
+        let callback_url = self.options.knobs.callback_url.as_deref();
+        if self.json {
+            let started = json!({ "url": url, "control_url": control, "callback_url": callback_url,
+                                  "api_key": api_key, "callback_secret": callback_secret });
+            print(&started.to_string());
+        } else {
+            print(&format!(
+                "Partner    {url}\nKey        {api_key}\nCallbacks  {}\nSecret     {callback_secret}\nControl    {control}/_sim/state\n\
+                 \nCtrl-C ends it.",
+                callback_url.unwrap_or("none (--callback-url)"),
+            ));
+        }
+        stop.cancelled().await;
+        let report = partner.report();
+        if self.json {
+            print(&serde_json::to_string(&report)?);
+        } else {
+            print(&format!("\n{}{:<24}{:>12}", report.counters, "bookings open", report.open_bookings));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// At once, also into a pipe; a reader who left is no failure.
+fn print(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}

@@ -1,0 +1,46 @@
+//! Decides on many dead letters: a few at a time, each as carefully as if it were the only one.
+
+use tokio::task::JoinSet;
+use workers::JobId;
+
+use super::{decide::Answer, judge::Refused};
+
+/// Decisions at the same time; well below the connections to Postgres one process has.
+const IN_FLIGHT: usize = 8;
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub struct Summary {
+    pub done: u64,
+    /// Not dead, or no longer.
+    pub not_dead: Vec<JobId>,
+    pub refused: Vec<(JobId, Refused)>,
+    /// Why not all were decided on. What is done stays done.
+    pub failed: Option<anyhow::Error>,
+}
+
+/// Decides on each of these, and calls `after_each`. Ends with the first failure.
+pub async fn each<Fut>(ids: Vec<JobId>, decide: impl Fn(JobId) -> Fut, after_each: impl Fn()) -> Summary
+where
+    Fut: Future<Output = anyhow::Result<Answer>> + Send + 'static,
+{
+    let mut summary = Summary::default();
+    let mut waiting = ids.into_iter();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT && summary.failed.is_none() {
+            let Some(id) = waiting.next() else { break };
+            let decided = decide(id.clone());
+            running.spawn(async move { (id, decided.await) });
+        }
+        let Some(joined) = running.join_next().await else { return summary };
+        after_each();
+        match joined {
+            Ok((_, Ok(Answer::Done))) => summary.done += 1,
+            Ok((id, Ok(Answer::NotDead))) => summary.not_dead.push(id),
+            Ok((id, Ok(Answer::Refused(refused)))) => summary.refused.push((id, refused)),
+            Ok((id, Err(error))) => summary.failed = Some(error.context(format!("{id} could not be decided on"))),
+            Err(error) => summary.failed = Some(error.into()),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Everything a person needs to decide on a dead letter.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use jobs::OrderId;
+use serde::Serialize;
+use workers::{JobId, store::DeadEntry};
+
+use super::{
+    decide::{self, Answer, Subject},
+    judge,
+    table::{self, Letter},
+};
+use crate::{
+    app::App,
+    notifications::outbox::{self, Try},
+    orders::{Order, Status, store, timers::until},
+};
+
+/// One dead letter and what it is about.
+#[derive(Debug, Serialize)]
+pub struct Explained {
+    #[serde(flatten)]
+    pub entry: DeadEntry,
+    /// Its deaths before, the latest first, and what was decided on them.
+    pub earlier: Vec<Letter>,
+    /// Of a message: the latest tries to deliver it.
+    pub tries: Vec<Try>,
+    /// The order it is about, in one line.
+    pub order: Option<OrderLine>,
+    /// Of a message: the message in one line.
+    pub message: Option<String>,
+    pub can_requeue: bool,
+    /// Why it cannot have another life, or what another life does beside.
+    pub note: Option<String>,
+}
+
+/// How an order stands.
+#[derive(Debug, Serialize)]
+pub struct OrderLine {
+    pub id: OrderId,
+    /// `None`: there is no such order.
+    pub status: Option<Status>,
+    pub held_reason: Option<String>,
+    pub text: String,
+}
+
+/// Explains a job that is dead. `None`: it is not.
+pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>> {
+    let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
+    let deaths = table::deaths(&app.db, job.as_str()).await?;
+    let died_ms = entry.record.died_ms.cast_signed();
+    let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
+    let mut explained =
+        Explained { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
+    if let Subject::Timer(order) | Subject::Message { order, .. } = decide::subject(job) {
+        let now = store::now(&app.db).await?;
+        let order_row = store::load(&app.db, &order).await?.map(|s| s.order);
+        if order_row.as_ref().and_then(judge::hold_cause) == Some(job.as_str()) {
+            explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
+        }
+        explained.order = Some(order_line(order, order_row, now));
+    }
+    if let Subject::Message { outbox_id, .. } = decide::subject(job) {
+        explained.message = outbox::load(&app.db, outbox_id).await?.map(|row| {
+            let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
+            format!(
+                "{} over {}: {} after {} tries, expires at {expires}",
+                row.kind, row.channel, row.state, row.attempts
+            )
+        });
+        explained.tries = outbox::tries(&app.db, outbox_id).await?;
+    }
+    if let Answer::Refused(refused) = decide::preview(app, job).await? {
+        explained.can_requeue = false;
+        explained.note = Some(refused.to_string());
+    }
+    Ok(Some(explained))
+}
+
+fn order_line(id: OrderId, order: Option<Order>, now: DateTime<Utc>) -> OrderLine {
+    let Some(order) = order else {
+        return OrderLine { text: format!("{id}: there is no such order"), id, status: None, held_reason: None };
+    };
+    let mut text = format!("{id} is {}", order.status);
+    if let Some(reason) = &order.held_reason {
+        text += &format!(", under review: {reason}");
+    }
+    if order.status.is_searching() {
+        text += &format!("; {} attempts", order.attempt_no);
+        if order.lifetime_waived {
+            text += "; its lifetime does not end it";
+        } else if now < order.lifetime_deadline {
+            let left = std::time::Duration::from_secs(until(order.lifetime_deadline, now).as_secs());
+            text += &format!("; its lifetime ends in {}", humantime::format_duration(left));
+        } else {
+            text += "; its lifetime is over";
+        }
+    }
+    OrderLine { id, status: Some(order.status), held_reason: order.held_reason, text }
+}

@@ -1,0 +1,168 @@
+//! Keeps the copy of the dead letters, and puts back into Redis what it has lost.
+//!
+//! A loop of its own beside the reconciler: whatever happens here, timers are put back in time. One replica at a time,
+//! every few seconds, a bounded number of pages. How far it is, is kept for each queue together with the epoch of Redis:
+//! another epoch means that Redis was rebuilt since, so what is open here is restored first, and then all is compared.
+//! Restoring comes after the timers: what a row asks for again lives, and is no dead letter any more.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use metrics::counter;
+use serde::Serialize;
+use sqlx::FromRow;
+use tokio_util::sync::CancellationToken;
+use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoredDead};
+
+use super::table::{self, Resolution};
+use crate::{app::App, orders::store, recovery::lock};
+
+const INTERVAL: Duration = Duration::from_secs(5);
+/// Pages of 500 that one turn copies at most.
+const PAGES: usize = 20;
+const RESTORE_PAGE: usize = 500;
+/// Only what has been dead for this long is copied: then nothing can appear in front of the place the copy has reached.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Every so often all is compared, should a clock have jumped or a decision not have come to be.
+const PASS: TimeDelta = TimeDelta::hours(1);
+/// Any number, the same in every replica, and not the reconciler's.
+const LOCK: i64 = 0x6470_6465_6164_6c74;
+
+/// What a turn did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Turn {
+    /// Dead letters put back into Redis.
+    pub restored: u64,
+    /// Dead letters that are none any more: their job lives.
+    pub revived: u64,
+    /// Dead letters read from Redis, new or known.
+    pub read: u64,
+    /// There was no end: the next turn goes on.
+    pub more: bool,
+}
+
+/// Runs until told to stop.
+pub async fn run(app: App, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let pause = match once(&app).await {
+            Ok(Some(Turn { more: true, .. })) => Duration::ZERO,
+            Ok(_) => INTERVAL,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "The dead letters could not be copied; tried again soon.");
+                INTERVAL
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// One turn, if no other replica is at it. `None`: another is.
+pub async fn once(app: &App) -> anyhow::Result<Option<Turn>> {
+    lock::exclusively(&app.db, LOCK, turn(app)).await
+}
+
+async fn turn(app: &App) -> anyhow::Result<Turn> {
+    let mut turn = Turn::default();
+    // Redis has lost everything: timers come first, and an epoch with them.
+    let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
+    let mut pages = PAGES;
+    for queue in jobs::queues::ALL {
+        let now = store::now(&app.db).await?;
+        let mut place = match load(app, queue).await? {
+            Some(place) if place.epoch == epoch.id => place,
+            _ => {
+                restore(app, queue, &mut turn).await?;
+                Place { epoch: epoch.id.clone(), cursor: None, begun_at: now }
+            }
+        };
+        let at_end = copy(app, queue, &mut place, &mut pages, &mut turn).await?;
+        if at_end && now - place.begun_at > PASS {
+            place = Place { cursor: None, begun_at: now, ..place };
+        }
+        turn.more |= !at_end;
+        save(app, queue, &place).await?;
+    }
+    if turn.restored > 0 {
+        counter!("dispatchq_dead_letters_restored_total").increment(turn.restored);
+        tracing::info!(restored = turn.restored, "Dead letters that Redis had lost are back.");
+    }
+    Ok(turn)
+}
+
+/// Puts every open dead letter of a queue back where it is missing.
+async fn restore(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> {
+    let mut page = table::open(&app.db, queue, None, RESTORE_PAGE).await?;
+    while let Some(last) = page.last().cloned() {
+        let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
+        let verdicts = app.store.restore_dead(queue, &entries).await?;
+        let mut living = Vec::new();
+        for (entry, verdict) in entries.into_iter().zip(verdicts) {
+            match verdict {
+                RestoredDead::Restored => turn.restored += 1,
+                RestoredDead::Lives => living.push(entry.id),
+                RestoredDead::Dead => {}
+            }
+        }
+        turn.revived += living.len() as u64;
+        table::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
+        page = table::open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
+    }
+    Ok(())
+}
+
+/// Copies from the place on. Was there an end?
+async fn copy(app: &App, queue: &str, place: &mut Place, pages: &mut usize, turn: &mut Turn) -> anyhow::Result<bool> {
+    let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
+    let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
+    while *pages > 0 {
+        *pages -= 1;
+        let page = app.store.dead(queue, &settled, cursor.as_ref()).await?;
+        if let Some(last) = page.entries.last() {
+            table::copy(&app.db, queue, &page.entries).await?;
+            turn.read += page.entries.len() as u64;
+            cursor = Some(last.cursor());
+            place.cursor = cursor.as_ref().map(ToString::to_string);
+        }
+        if page.next.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How far the copy of a queue is.
+#[derive(Debug, Clone, PartialEq, FromRow)]
+struct Place {
+    epoch: String,
+    cursor: Option<String>,
+    begun_at: DateTime<Utc>,
+}
+
+async fn load(app: &App, queue: &str) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as(
+        "-- place of the mirror
+         SELECT epoch, cursor, begun_at FROM dead_letter_mirror WHERE queue = $1",
+    )
+    .bind(queue)
+    .fetch_optional(&app.db)
+    .await
+}
+
+async fn save(app: &App, queue: &str, place: &Place) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- keep place of the mirror
+         INSERT INTO dead_letter_mirror AS m (queue, epoch, cursor, begun_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (queue) DO UPDATE SET epoch = $2, cursor = $3, begun_at = $4
+             WHERE (m.epoch, m.cursor, m.begun_at) IS DISTINCT FROM ($2, $3, $4)",
+    )
+    .bind(queue)
+    .bind(&place.epoch)
+    .bind(&place.cursor)
+    .bind(place.begun_at)
+    .execute(&app.db)
+    .await?;
+    Ok(())
+}

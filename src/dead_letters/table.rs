@@ -1,0 +1,226 @@
+//! The rows of `dead_letters`: one for each death of a job, with what was decided on it.
+//!
+//! A decision is written *before* it is carried out in Redis. A crash in between leaves a job that is dead in Redis and
+//! decided on here: deciding again heals it, and so does the mirror, which a minute later opens the row again. The other
+//! way round a flush could bring back a dead letter that somebody had dealt with.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::{FromRow, PgPool};
+use workers::store::{DeadEntry, DeadRecord};
+
+/// What was decided on a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum How {
+    /// A person gave it another life.
+    Requeued,
+    /// A person had it forgotten.
+    Discarded,
+    /// Retention had it forgotten.
+    Expired,
+    /// Its row asked for the job again.
+    Revived,
+}
+
+impl How {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requeued => "requeued",
+            Self::Discarded => "discarded",
+            Self::Expired => "expired",
+            Self::Revived => "revived",
+        }
+    }
+}
+
+/// What was decided, by whom and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    pub how: How,
+    pub by: String,
+    pub why: Option<String>,
+}
+
+impl Resolution {
+    /// The job lives again because the order that asks for it goes on.
+    pub fn revived(why: &str) -> Self {
+        Self { how: How::Revived, by: "dispatchq".to_owned(), why: Some(why.to_owned()) }
+    }
+}
+
+/// One death of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct Letter {
+    pub job_id: String,
+    pub queue: String,
+    pub died_at: DateTime<Utc>,
+    pub error: String,
+    pub failed: i32,
+    pub lost: i32,
+    pub due_at: DateTime<Utc>,
+    #[serde(skip)]
+    pub envelope: Option<String>,
+    pub resolved_at: Option<DateTime<Utc>>,
+    pub resolved_by: Option<String>,
+    pub resolved_how: Option<How>,
+    pub resolved_why: Option<String>,
+}
+
+impl From<Letter> for DeadEntry {
+    fn from(letter: Letter) -> Self {
+        let ms = |at: DateTime<Utc>| at.timestamp_millis().unsigned_abs();
+        let payload = letter.envelope.as_ref().map_or(serde_json::Value::Null, |text| text.clone().into());
+        let record = DeadRecord {
+            queue: letter.queue,
+            error: letter.error,
+            failed: letter.failed.unsigned_abs(),
+            lost: letter.lost.unsigned_abs(),
+            due_ms: ms(letter.due_at),
+            died_ms: ms(letter.died_at),
+            payload,
+            envelope: letter.envelope,
+        };
+        Self { id: letter.job_id, record }
+    }
+}
+
+/// Dead jobs column by column, as statements take them.
+#[derive(Debug, Default)]
+struct Columns {
+    ids: Vec<String>,
+    died_at: Vec<DateTime<Utc>>,
+    queues: Vec<String>,
+    errors: Vec<String>,
+    failed: Vec<i32>,
+    lost: Vec<i32>,
+    due_at: Vec<DateTime<Utc>>,
+    envelopes: Vec<Option<String>>,
+}
+
+impl Columns {
+    fn of(queue: &str, entries: &[DeadEntry]) -> Self {
+        let at = |ms: u64| DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default();
+        let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        // Postgres has no NUL in its texts.
+        let text = |text: &str| text.replace('\0', "\u{FFFD}");
+        let mut columns = Self::default();
+        for DeadEntry { id, record } in entries {
+            columns.ids.push(id.clone());
+            columns.died_at.push(at(record.died_ms));
+            columns.queues.push(queue.to_owned());
+            columns.errors.push(text(&record.error));
+            columns.failed.push(count(record.failed));
+            columns.lost.push(count(record.lost));
+            columns.due_at.push(at(record.due_ms));
+            columns.envelopes.push(record.envelope.as_deref().map(text));
+        }
+        columns
+    }
+}
+
+/// Copies jobs that are dead in Redis now. One that was decided on more than a minute ago and is still dead is open again:
+/// the decision never came to be. An open earlier death of the same job is closed: it lived in between.
+pub async fn copy(db: &PgPool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
+    let columns = Columns::of(queue, entries);
+    sqlx::query(
+        "-- copy dead letters
+         WITH dead (job_id, died_at, queue, error, failed, lost, due_at, envelope) AS (
+             SELECT * FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::integer[], $6::integer[],
+                                  $7::timestamptz[], $8::text[])),
+         earlier AS (
+             UPDATE dead_letters e SET resolved_at = dispatchq_now(), resolved_by = 'dispatchq',
+                    resolved_how = 'revived', resolved_why = 'it lived and died again'
+             FROM dead WHERE e.job_id = dead.job_id AND e.died_at < dead.died_at AND e.resolved_at IS NULL)
+         INSERT INTO dead_letters AS l (job_id, died_at, queue, error, failed, lost, due_at, envelope)
+         SELECT * FROM dead
+         ON CONFLICT (job_id, died_at) DO UPDATE
+             SET resolved_at = NULL, resolved_by = NULL, resolved_how = NULL, resolved_why = NULL
+             WHERE l.resolved_at < dispatchq_now() - interval '1 minute'",
+    )
+    .bind(columns.ids)
+    .bind(columns.died_at)
+    .bind(columns.queues)
+    .bind(columns.errors)
+    .bind(columns.failed)
+    .bind(columns.lost)
+    .bind(columns.due_at)
+    .bind(columns.envelopes)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Writes down what was decided on a dead job, copied before or not.
+pub async fn resolve(db: &PgPool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
+    let columns = Columns::of(&entry.record.queue, std::slice::from_ref(entry));
+    sqlx::query(
+        "-- resolve dead letter
+         INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope,
+                                   resolved_at, resolved_by, resolved_how, resolved_why)
+         SELECT *, dispatchq_now(), $9, $10, $11
+         FROM unnest($1::text[], $2::timestamptz[], $3::text[], $4::text[], $5::integer[], $6::integer[],
+                     $7::timestamptz[], $8::text[])
+         ON CONFLICT (job_id, died_at) DO UPDATE SET resolved_at = excluded.resolved_at,
+             resolved_by = excluded.resolved_by, resolved_how = excluded.resolved_how,
+             resolved_why = excluded.resolved_why",
+    )
+    .bind(columns.ids)
+    .bind(columns.died_at)
+    .bind(columns.queues)
+    .bind(columns.errors)
+    .bind(columns.failed)
+    .bind(columns.lost)
+    .bind(columns.due_at)
+    .bind(columns.envelopes)
+    .bind(&resolution.by)
+    .bind(resolution.how)
+    .bind(&resolution.why)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Closes whatever is open about these jobs.
+pub async fn resolve_jobs(db: &PgPool, ids: &[String], resolution: &Resolution) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- resolve dead letters of jobs
+         UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = $2, resolved_how = $3, resolved_why = $4
+         WHERE job_id = ANY($1) AND resolved_at IS NULL",
+    )
+    .bind(ids)
+    .bind(&resolution.by)
+    .bind(resolution.how)
+    .bind(&resolution.why)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// A page of what is open in a queue, the longest dead first, behind the last of the page before.
+pub async fn open(db: &PgPool, queue: &str, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>, sqlx::Error> {
+    sqlx::query_as(
+        "-- open dead letters
+         SELECT * FROM dead_letters
+         WHERE queue = $1 AND resolved_at IS NULL AND ($2::timestamptz IS NULL OR (died_at, job_id) > ($2, $3))
+         ORDER BY died_at, job_id LIMIT $4",
+    )
+    .bind(queue)
+    .bind(after.map(|letter| letter.died_at))
+    .bind(after.map(|letter| letter.job_id.as_str()))
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .fetch_all(db)
+    .await
+}
+
+/// All deaths of a job that are known, the latest first; at most 20.
+pub async fn deaths(db: &PgPool, job: &str) -> Result<Vec<Letter>, sqlx::Error> {
+    sqlx::query_as(
+        "-- deaths of a job
+         SELECT * FROM dead_letters WHERE job_id = $1 ORDER BY died_at DESC LIMIT 20",
+    )
+    .bind(job)
+    .fetch_all(db)
+    .await
+}

@@ -1,0 +1,156 @@
+//! Cancelling and rescheduling a job, unless that would be undone.
+
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use jobs::OrderId;
+use workers::{
+    JobId,
+    store::{Cancelled, JobState, Rescheduled},
+};
+
+use super::wanted::{Asker, wanted};
+use crate::{
+    app::App,
+    orders::{Status, store},
+};
+
+/// A timer that lies farther behind its row's deadline is moved back by the reconciler.
+const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
+
+/// Why a job was left as it is. The text says what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("{0} is running now: wait for its end; see: dispatchq job show {0}")]
+    Running(JobId),
+    #[error("{0} is dead; see: dispatchq dead show {0}")]
+    Dead(JobId),
+    #[error("no job {0}: it was never enqueued or has finished; see: dispatchq job list QUEUE")]
+    Absent(JobId),
+    #[error(
+        "{order} is {status} and asks for {job}: cancelled, it would be put back; end the order instead: dispatchq \
+         order cancel {order}"
+    )]
+    OrderAsks { job: JobId, order: OrderId, status: Status },
+    #[error(
+        "{job} delivers a message of {order}: cancelled, it would be put back; it ends with its delivery, or at {at}",
+        at = time(*.expires_at)
+    )]
+    MessageAsks { job: JobId, order: OrderId, expires_at: DateTime<Utc> },
+    #[error(
+        "{job} is the next run of the schedule '{schedule}': cancelled, it would be put back; take the schedule out of \
+         [schedules] in config.toml instead"
+    )]
+    ScheduleAsks { job: JobId, schedule: &'static str },
+    #[error(
+        "{job} is to run at {due} by its {by}: the reconciler would move it back from {wanted}; choose a time up to \
+         {latest}",
+        due = time(*.due), wanted = time(*.wanted), latest = time(*.latest)
+    )]
+    TooLate { job: JobId, by: &'static str, due: DateTime<Utc>, wanted: DateTime<Utc>, latest: DateTime<Utc> },
+    #[error("{at} has passed; run it now: dispatchq job run-now {job}", at = time(*.at))]
+    Past { job: JobId, at: DateTime<Utc> },
+}
+
+impl Refused {
+    /// The word programs match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Running(_) => "RUNNING",
+            Self::Dead(_) => "DEAD",
+            Self::Absent(_) => "ABSENT",
+            Self::OrderAsks { .. } | Self::MessageAsks { .. } | Self::ScheduleAsks { .. } => "WOULD_BE_PUT_BACK",
+            Self::TooLate { .. } => "WOULD_BE_MOVED_BACK",
+            Self::Past { .. } => "TIME_HAS_PASSED",
+        }
+    }
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// When a job is to run instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// After this time from now.
+    In(Duration),
+    /// By Postgres' clock.
+    At(DateTime<Utc>),
+}
+
+/// A job that was rescheduled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    pub due: DateTime<Utc>,
+    /// Its row or schedule says later: run before that, the job does nothing but wait on.
+    pub not_before: Option<DateTime<Utc>>,
+}
+
+/// Removes a job that waits, if nobody asks for it.
+pub async fn cancel(app: &App, job: &JobId) -> anyhow::Result<Result<(), Refused>> {
+    if let Some(refused) = not_waiting(app, job).await? {
+        return Ok(Err(refused));
+    }
+    let id = || job.clone();
+    Ok(match wanted(app, job).await?.map(|wanted| wanted.by) {
+        Some(Asker::Order { id: order, status }) => Err(Refused::OrderAsks { job: id(), order, status }),
+        Some(Asker::Message { order, expires_at }) => Err(Refused::MessageAsks { job: id(), order, expires_at }),
+        Some(Asker::Schedule(schedule)) => Err(Refused::ScheduleAsks { job: id(), schedule }),
+        None => match app.store.cancel(job, &jobs::queues::ALL).await? {
+            Cancelled::Removed => Ok(()),
+            Cancelled::Running => Err(Refused::Running(id())),
+            Cancelled::Dead => Err(Refused::Dead(id())),
+            Cancelled::Absent => Err(Refused::Absent(id())),
+        },
+    })
+}
+
+/// Why a job that is not waiting cannot be operated on.
+async fn not_waiting(app: &App, job: &JobId) -> anyhow::Result<Option<Refused>> {
+    let found = app.store.find(job, &jobs::queues::ALL).await?;
+    Ok(match found.map(|found| found.state) {
+        Some(JobState::Due) => None,
+        Some(JobState::Leased) => Some(Refused::Running(job.clone())),
+        Some(JobState::Dead) => Some(Refused::Dead(job.clone())),
+        None => Some(Refused::Absent(job.clone())),
+    })
+}
+
+/// Lets a waiting job run at another time, if it would stay there.
+pub async fn reschedule(app: &App, job: &JobId, when: When) -> anyhow::Result<Result<Moved, Refused>> {
+    if let Some(refused) = not_waiting(app, job).await? {
+        return Ok(Err(refused));
+    }
+    let now = store::now(&app.db).await?;
+    let id = || job.clone();
+    let due = match when {
+        When::In(delay) => match TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay)) {
+            Some(due) => due,
+            None => anyhow::bail!("nothing waits that long; choose a shorter time"),
+        },
+        When::At(at) if at < now => return Ok(Err(Refused::Past { job: id(), at })),
+        When::At(at) => at,
+    };
+    let mut not_before = None;
+    if let Some(wanted) = wanted(app, job).await? {
+        // A schedule's next run is enqueued again and again, and the earlier time stays.
+        let (by, tolerance) = match wanted.by {
+            Asker::Order { .. } => ("order", TOLERANCE),
+            Asker::Message { .. } => ("message", TOLERANCE),
+            Asker::Schedule(_) => ("schedule", TimeDelta::zero()),
+        };
+        let latest = wanted.due.max(now) + tolerance;
+        if due > latest {
+            return Ok(Err(Refused::TooLate { job: id(), by, due: wanted.due, wanted: due, latest }));
+        }
+        not_before = Some(wanted.due).filter(|not_before| *not_before > due);
+    }
+    let delay = (due - now).to_std().unwrap_or_default();
+    Ok(match app.store.reschedule(job, &jobs::queues::ALL, delay).await? {
+        Rescheduled::Moved => Ok(Moved { due, not_before }),
+        Rescheduled::Running => Err(Refused::Running(id())),
+        Rescheduled::Dead => Err(Refused::Dead(id())),
+        Rescheduled::Absent => Err(Refused::Absent(id())),
+    })
+}

@@ -1,0 +1,79 @@
+//! `callback:{order}:{inbox id}`: acts on a callback that lies in the inbox.
+//!
+//! Usually the request that brought it has done so already, and there is no such job. It exists when that went wrong: the
+//! process died, the order kept changing, the callback came before its booking was known.
+
+use jobs::{Callback, OrderId};
+use workers::Outcome;
+
+use super::{
+    decide, inbox,
+    observation::{CallbackBody, Observation},
+    settings::rules,
+};
+use crate::{
+    app::App,
+    orders::{
+        Decision, Snapshot,
+        store::{self, ChangeError, Changed},
+        timers,
+    },
+    worker::step,
+};
+
+pub async fn perform(app: App, job: Callback) -> Outcome {
+    act(&app, &job.order, job.inbox_id).await
+}
+
+/// Acts on the callback, once however often it is called. Answers what becomes of its job.
+pub async fn act(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
+    let body = match inbox::pending(&app.db, inbox_id, order).await {
+        Ok(Some(body)) => body,
+        Ok(None) => return Outcome::done(),
+        Err(e) => return step::database_failed(&e),
+    };
+    let body: CallbackBody = match serde_json::from_value(body) {
+        Ok(body) => body,
+        Err(e) => return Outcome::Dead(format!("the callback cannot be read: {e}")),
+    };
+    let changed = store::change(&app.db, &app.config.notifications, order, |s| {
+        let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
+            return Decision::Unchanged;
+        };
+        let Some(attempt_no) = attempt_of(s, &body) else { return Decision::Unchanged };
+        let policy = app.config.policy(&s.order.service_type);
+        let observation = Observation::of_callback(attempt_no, body.clone());
+        match decide::observe(s, &observation, rules(&policy, partner)) {
+            Decision::Change(mut change) => {
+                change.callback = Some((inbox_id, change.order.status.as_str()));
+                Decision::Change(change)
+            }
+            decision => decision,
+        }
+    })
+    .await;
+    match changed {
+        Ok(Changed::Yes(after)) => Outcome::then(timers::derived_jobs(&after)),
+        Ok(Changed::No(s)) => match inbox::ignore(&app.db, inbox_id, "adds nothing").await {
+            Ok(()) => {
+                let mut s = *s;
+                s.callbacks.retain(|c| c.id != inbox_id);
+                Outcome::then(timers::derived_jobs(&s))
+            }
+            Err(e) => step::database_failed(&e),
+        },
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => Outcome::Snooze { delay: std::time::Duration::from_millis(100) },
+        Err(ChangeError::Database(e)) => step::database_failed(&e),
+    }
+}
+
+/// Which attempt the callback is about: by its booking, else by our reference.
+fn attempt_of(s: &Snapshot, body: &CallbackBody) -> Option<i32> {
+    let by_booking = s.bookings.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
+    by_booking.map(|b| b.attempt_no).or_else(|| {
+        let (order, attempt) = body.reference.as_deref()?.rsplit_once(':')?;
+        (order == s.order.id.as_str()).then(|| attempt.parse().ok()).flatten()
+    })
+}

@@ -1,0 +1,231 @@
+//! The partner's API: book, ask, cancel. Errors come by what they mean for us.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use reqwest::{
+    Method, RequestBuilder, Response, StatusCode, Url,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{
+    orders::{Booking, Order},
+    outbound,
+};
+
+/// An answer longer than this is none.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// Of an answer that refuses, what people get to see.
+const MAX_SHOWN: usize = 200;
+
+/// Why a call did not do what it was to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It may work the next time: no answer, 5xx, nonsense. Nobody knows whether it had an effect.
+    #[error("{0}")]
+    Transient(String),
+    /// 429: the partner wants to be left alone for so long.
+    #[error("the partner asks for a pause of {} s (429)", .0.as_secs_f64())]
+    TooMany(Duration),
+    /// 401, 403: our account, not this order.
+    #[error("the partner refuses our key ({0}); check partners.*.api_key")]
+    Unauthorized(u16),
+    /// 404: the partner does not know the booking.
+    #[error("the partner does not know this booking (404)")]
+    NotFound,
+    /// 409 to a cancel: the trip is under way or over.
+    #[error("the partner does not cancel: {0}")]
+    UnderWay(String),
+    /// Any other 4xx: it will never take this request.
+    #[error("the partner refuses: {0}")]
+    Refused(String),
+}
+
+/// How the partner says a booking stands.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct JobStatus {
+    pub booking_id: String,
+    pub job_id: Option<String>,
+    pub status: PartnerStatus,
+    pub driver_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartnerStatus {
+    Searching,
+    DriverAssigned,
+    PickedUp,
+    Completed,
+    Cancelled,
+    NoDriver,
+    /// A word this version does not know: nothing to go by.
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Deserialize)]
+struct Booked {
+    booking_id: String,
+}
+
+/// Calls one partner. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    authorization: HeaderValue,
+}
+
+impl Client {
+    pub(super) fn new(mut base: Url, api_key: &str, timeout: Duration) -> anyhow::Result<Self> {
+        // Else joining would replace the last part of the path.
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))?;
+        authorization.set_sensitive(true);
+        Ok(Self { http: outbound::client(timeout)?, base, authorization })
+    }
+
+    /// Books; answers the booking's id. The same key again answers the same booking.
+    pub async fn book(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
+        let reference = reference(order, booking);
+        let body = json!({
+            "reference": reference,
+            "order_id": order.id,
+            "attempt": booking.attempt_no,
+            "service_type": order.service_type,
+            "pickup": { "latitude": order.pickup_lat, "longitude": order.pickup_lng },
+        });
+        let request = self.to(Method::POST, self.url(&["bookings"])).header("idempotency-key", reference).json(&body);
+        let booked: Booked = self.send(request).await?;
+        id(booked.booking_id)
+    }
+
+    /// How a booking stands.
+    pub async fn job_status(&self, booking_id: &str) -> Result<JobStatus, CallError> {
+        let mut url = self.url(&["job-status"]);
+        url.query_pairs_mut().append_pair("booking_id", booking_id);
+        let request = self.to(Method::GET, url);
+        let mut status: JobStatus = self.send(request).await?;
+        if status.booking_id != booking_id {
+            return Err(CallError::Transient("the partner answered about another booking".to_owned()));
+        }
+        status.job_id = status.job_id.map(id).transpose()?;
+        status.driver_id = status.driver_id.map(id).transpose()?;
+        Ok(status)
+    }
+
+    /// Cancels; a booking that is cancelled already is fine.
+    pub async fn cancel(&self, booking_id: &str) -> Result<(), CallError> {
+        let request = self.to(Method::POST, self.url(&["bookings", booking_id, "cancel"]));
+        self.send::<Value>(request).await.map(drop)
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    fn to(&self, method: Method, url: Url) -> RequestBuilder {
+        self.http.request(method, url).header(AUTHORIZATION, self.authorization.clone())
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CallError> {
+        let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe(&e)))?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let body = read(answer).await?;
+        if status.is_success() {
+            return serde_json::from_slice(&body)
+                .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")));
+        }
+        Err(classify(status, &headers, &body))
+    }
+}
+
+/// The key under which the partner knows an attempt: repeated calls are one.
+pub fn reference(order: &Order, booking: &Booking) -> String {
+    format!("{}:{}", order.id, booking.attempt_no)
+}
+
+async fn read(mut answer: Response) -> Result<Vec<u8>, CallError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|e| CallError::Transient(outbound::describe(&e)))? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ANSWER_BYTES {
+            return Err(CallError::Transient("the partner's answer is too long".to_owned()));
+        }
+    }
+    Ok(body)
+}
+
+fn classify(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> CallError {
+    let said = || {
+        let text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+        format!("{}: {text}", status.as_u16())
+    };
+    match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Unauthorized(status.as_u16()),
+        StatusCode::NOT_FOUND => CallError::NotFound,
+        StatusCode::CONFLICT => CallError::UnderWay(said()),
+        StatusCode::TOO_MANY_REQUESTS => CallError::TooMany(retry_after(headers).unwrap_or(Duration::from_secs(1))),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => CallError::Transient(said()),
+        _ if status.is_client_error() => CallError::Refused(said()),
+        _ => CallError::Transient(said()),
+    }
+}
+
+/// Seconds, or a date. A date goes by this machine's clock, so it is bounded by the caller like any other.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(secs) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(secs).ok();
+    }
+    let at = DateTime::parse_from_rfc2822(text).ok()?;
+    (at.with_timezone(&Utc) - Utc::now()).to_std().ok()
+}
+
+/// An id that fits where we keep it.
+fn id(text: String) -> Result<String, CallError> {
+    let fits = (1..=128).contains(&text.len()) && !text.chars().any(char::is_control);
+    if fits { Ok(text) } else { Err(CallError::Transient("the partner's id has no 1 to 128 characters".to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classified(status: u16, retry_after: Option<&str>) -> CallError {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = retry_after {
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+        }
+        classify(StatusCode::from_u16(status).unwrap(), &headers, b"no\n")
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_what_they_mean() {
+        assert_eq!(classified(503, None), CallError::Transient("503: no".to_owned()));
+        assert_eq!(classified(404, None), CallError::NotFound);
+        assert_eq!(classified(401, None), CallError::Unauthorized(401));
+        assert_eq!(classified(409, None), CallError::UnderWay("409: no".to_owned()));
+        assert_eq!(classified(422, None), CallError::Refused("422: no".to_owned()));
+        assert_eq!(classified(429, Some("7")), CallError::TooMany(Duration::from_secs(7)));
+        assert_eq!(classified(429, Some("soon")), CallError::TooMany(Duration::from_secs(1)));
+        // A date that has passed.
+        assert_eq!(classified(429, Some("Wed, 21 Oct 2015 07:28:00 GMT")), CallError::TooMany(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn paths_are_joined_and_ids_escaped() {
+        let client = Client::new("http://p.example/v2".parse().unwrap(), "k", Duration::from_secs(1)).unwrap();
+        let url = client.url(&["bookings", "B/../1", "cancel"]);
+        assert_eq!(url.as_str(), "http://p.example/v2/bookings/B%2F..%2F1/cancel");
+    }
+}

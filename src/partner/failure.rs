@@ -1,0 +1,53 @@
+//! What all calls to a partner have in common when they fail.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use workers::Outcome;
+
+use super::{Partner, backoff, client::CallError, settings};
+use crate::{
+    app::App,
+    notifications::{messages, outbox},
+    orders::{store, timers},
+};
+
+/// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
+const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
+
+pub(super) fn not_configured(partner: &str) -> Outcome {
+    tracing::error!(partner, "An order needs a partner that is not configured; add [partners.{partner}].");
+    Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }
+}
+
+/// How long to wait after a call in vain, `tries` of them so far. A refused key is told to support, once an hour.
+pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: &CallError, tries: i32) -> Duration {
+    let own = backoff::retry(&partner.config.poll, tries, rand::random());
+    match error {
+        CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
+        CallError::Unauthorized(_) => {
+            if let Err(error) = alert(app, partner, order, error).await {
+                tracing::error!(partner = %partner.name, %error, "Support could not be told of a refused key.");
+            }
+            own
+        }
+        _ => own,
+    }
+}
+
+async fn alert(app: &App, partner: &Partner, order: &OrderId, error: &CallError) -> Result<(), sqlx::Error> {
+    let mut tx = app.db.begin().await?;
+    if settings::claim_alert(&mut tx, &partner.name).await? {
+        let now = store::now(&mut *tx).await?;
+        let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
+        let written = outbox::insert(&mut tx, &app.config.notifications, order, &message, now).await?;
+        tx.commit().await?;
+        let alerts: Vec<_> = written.alert.into_iter().collect();
+        let jobs: Vec<_> =
+            timers::of_messages(order, &written.messages, &alerts, now).into_iter().map(|t| t.job).collect();
+        if let Err(error) = app.store.enqueue(&jobs).await {
+            tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");
+        }
+    }
+    Ok(())
+}

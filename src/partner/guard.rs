@@ -1,0 +1,258 @@
+//! What stands around every call to a partner: breaker, rate and concurrency, shared by the fleet.
+//!
+//! An open breaker costs nothing: within a process one look at Redis holds for a moment, and for as long as it is open.
+//! After an outage calls come back slowly: one probe a second while half open, then a rate that rises to its full height.
+//! Who is turned away comes back later, spread over as long as the backlog takes, so that 10,000 waiting orders neither
+//! stampede the partner nor turn our own wheels.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use workers::{
+    store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
+    within,
+};
+
+use super::{
+    client::{CallError, Client},
+    settings::{BreakerConfig, Partner, PartnerConfig},
+};
+
+/// How long a look at the breaker holds.
+const FRESH: Duration = Duration::from_millis(250);
+/// Nobody is put off for longer: beyond 60 s a job counts as lost. An order of a partner that is down looks again by then.
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// A partner that asks for a longer pause is asked again all the same.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// Share of the full rate at which calls come back.
+const FIRST_SHARE: f64 = 0.05;
+
+#[derive(Debug)]
+pub(super) struct Guard {
+    name: String,
+    breaker: BreakerConfig,
+    rate_per_s: u32,
+    slots: [Limit; 2],
+    view: Mutex<Option<View>>,
+    crowd: Mutex<Crowd>,
+}
+
+/// The breaker as it was seen.
+#[derive(Debug, Clone)]
+struct View {
+    state: BreakerState,
+    at: Instant,
+}
+
+impl View {
+    fn open_for(&self) -> Duration {
+        self.state.open_for.saturating_sub(self.at.elapsed())
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.at.elapsed() < FRESH || !self.open_for().is_zero()
+    }
+}
+
+impl Guard {
+    pub(super) fn new(name: &str, config: &PartnerConfig) -> Self {
+        let name = format!("partner:{name}");
+        let slots = [
+            Limit::slots(&name, config.max_concurrent),
+            Limit::slots(format!("{name}:{:016x}", rand::random::<u64>()), config.max_concurrent_per_process),
+        ];
+        Self {
+            breaker: config.breaker.clone(),
+            rate_per_s: config.rate_per_s,
+            slots,
+            view: Mutex::new(None),
+            crowd: Mutex::new(Crowd::new()),
+            name,
+        }
+    }
+
+    fn see(&self, state: BreakerState) -> View {
+        let view = View { state, at: Instant::now() };
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
+        view
+    }
+
+    async fn look(&self, store: &Store) -> Result<View, StoreError> {
+        let seen = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match seen {
+            Some(view) if view.is_fresh() => Ok(view),
+            _ => Ok(self.see(store.breaker(&self.name).await?)),
+        }
+    }
+
+    fn limits(&self, state: &BreakerState) -> Vec<Limit> {
+        let rate = |count: u32| {
+            let burst = (count / 10).max(1);
+            Limit::rate(&self.name, count, Duration::from_secs(1)).with_burst(burst)
+        };
+        let mut limits = self.slots.to_vec();
+        limits.push(rate(if state.is_half_open() {
+            1
+        } else {
+            ramped(self.rate_per_s, state.closed_for, self.breaker.ramp_up)
+        }));
+        limits
+    }
+
+    fn policy(&self) -> BreakerPolicy {
+        self.breaker.policy()
+    }
+
+    /// How long somebody turned away should stay away, `least` at least.
+    fn put_off(&self, least: Duration) -> Duration {
+        let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).turned_away();
+        (least + spread.mul_f64(rand::random())).min(MAX_DELAY)
+    }
+}
+
+/// The rate of calls, so long after the breaker closed.
+fn ramped(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
+    let Some(since) = closed_for.filter(|since| *since < ramp_up) else { return full };
+    let share = (since.as_secs_f64() / ramp_up.as_secs_f64()).max(FIRST_SHARE);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u32, rounded")]
+    let rate = (f64::from(full) * share).round() as u32;
+    rate.max(1)
+}
+
+/// Estimates how many wait, by how many are turned away, so that about half of those who come find a place.
+#[derive(Debug)]
+struct Crowd {
+    spread: Duration,
+    admitted: u32,
+    turned_away: u32,
+    since: Instant,
+}
+
+impl Crowd {
+    const LEAST: Duration = Duration::from_millis(200);
+    const WINDOW: Duration = Duration::from_millis(500);
+
+    fn new() -> Self {
+        Self { spread: Self::LEAST, admitted: 0, turned_away: 0, since: Instant::now() }
+    }
+
+    fn admitted(&mut self) {
+        self.admitted += 1;
+        self.adjust();
+    }
+
+    fn turned_away(&mut self) -> Duration {
+        self.turned_away += 1;
+        self.adjust();
+        self.spread
+    }
+
+    fn adjust(&mut self) {
+        if self.since.elapsed() < Self::WINDOW {
+            return;
+        }
+        let came = f64::from(self.admitted + self.turned_away);
+        let factor = (came / (2.0 * f64::from(self.admitted.max(1)))).clamp(0.25, 4.0);
+        self.spread = self.spread.mul_f64(factor).clamp(Self::LEAST, MAX_DELAY);
+        (self.admitted, self.turned_away, self.since) = (0, 0, Instant::now());
+    }
+}
+
+impl Partner {
+    /// Calls the partner, if nothing speaks against it now; else answers how long to stay away.
+    pub async fn call<T, F>(
+        &self,
+        store: &Store,
+        work: impl FnOnce(Client) -> F,
+    ) -> Result<Result<T, CallError>, Duration>
+    where
+        F: Future<Output = Result<T, CallError>>,
+    {
+        let guard = &self.guard;
+        let view = guard.look(store).await.map_err(|_| Duration::from_secs(1))?;
+        if !view.open_for().is_zero() {
+            return Err(guard.put_off(view.open_for()));
+        }
+        let limits = guard.limits(&view.state);
+        let answer = match within(store, &limits, || work(self.client.clone())).await {
+            Ok(answer) => answer,
+            Err(retry_after) => return Err(guard.put_off(retry_after)),
+        };
+        guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).admitted();
+        self.report(store, &view, answer.as_ref().err()).await;
+        Ok(answer)
+    }
+
+    /// How the breaker stands, for people.
+    pub async fn breaker(&self, store: &Store) -> Result<BreakerState, StoreError> {
+        store.breaker(&self.guard.name).await
+    }
+
+    /// How long to stay away at least, as far as this process knows without asking; zero when it may be worth a try.
+    pub fn known_open_for(&self) -> Duration {
+        let view = self.guard.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref().map_or(Duration::ZERO, View::open_for)
+    }
+
+    async fn report(&self, store: &Store, view: &View, error: Option<&CallError>) {
+        let (guard, name) = (&self.guard, &self.guard.name);
+        let told = match error {
+            Some(CallError::Transient(why)) => store.breaker_failed(name, &guard.policy(), why).await,
+            Some(error @ CallError::Unauthorized(_)) => {
+                store.breaker_tripped(name, &guard.policy(), &error.to_string()).await
+            }
+            Some(error @ CallError::TooMany(pause)) => {
+                store.breaker_paused(name, (*pause).min(MAX_PAUSE), &error.to_string()).await
+            }
+            // It answers, be it with a no.
+            None | Some(CallError::NotFound | CallError::UnderWay(_) | CallError::Refused(_)) => {
+                if !view.state.is_disturbed() {
+                    return;
+                }
+                store.breaker_succeeded(name).await
+            }
+        };
+        match told {
+            Ok(state) => {
+                if state.is_open() && !view.state.is_open() {
+                    tracing::warn!(
+                        partner = %self.name,
+                        open_ms = u64::try_from(state.open_for.as_millis()).unwrap_or(u64::MAX),
+                        why = state.why,
+                        "The partner is left alone for a while."
+                    );
+                }
+                guard.see(state);
+            }
+            Err(error) => tracing::warn!(partner = %self.name, %error, "The breaker could not be told of a call."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_come_back_slowly() {
+        let secs = Duration::from_secs;
+        let rate = |since: Option<u64>| ramped(200, since.map(secs), secs(30));
+        assert_eq!([rate(Some(0)), rate(Some(15)), rate(Some(30)), rate(None)], [10, 100, 200, 200]);
+        assert_eq!(ramped(3, Some(secs(0)), secs(30)), 1);
+    }
+
+    #[test]
+    fn the_more_are_turned_away_the_longer_they_stay_away() {
+        let mut crowd = Crowd::new();
+        (crowd.admitted, crowd.turned_away) = (10, 1_000);
+        crowd.since -= Crowd::WINDOW;
+        crowd.adjust();
+        assert_eq!(crowd.spread, Crowd::LEAST * 4);
+        (crowd.admitted, crowd.turned_away) = (100, 0);
+        crowd.since -= Crowd::WINDOW;
+        crowd.adjust();
+        assert_eq!(crowd.spread, Crowd::LEAST * 2);
+    }
+}

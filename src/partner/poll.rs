@@ -1,0 +1,85 @@
+//! `poll:{order}:{k}`: asks the partner, for the k-th time, how the running booking stands.
+//!
+//! One question per job. An answer that adds nothing moves the next question; whatever else it says is taken as a callback
+//! would be. If the process dies after the answer, the question is asked again.
+
+use chrono::TimeDelta;
+use jobs::Poll;
+use workers::{Job, Outcome, retry::jittered};
+
+use super::{backoff, client::CallError, decide, failure, observation::Observation, settings::rules};
+use crate::{
+    app::App,
+    orders::{Booking, Decision, Snapshot, Status},
+    worker::step,
+};
+
+pub async fn perform(app: App, job: Poll) -> Outcome {
+    // While every partner is left alone, not even the row is looked at.
+    if let Some(delay) = app.partners.all_open_for() {
+        return Outcome::Snooze { delay: jittered(delay, 0.2, rand::random()) };
+    }
+    let (app, job) = (&app, &job);
+    step::run(app, &job.order, &job.id(), |s| async move { Err(ask(app, job, &s).await) }).await
+}
+
+async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
+    let name = s.order.partner.as_deref().unwrap_or_default();
+    let Some(partner) = app.partners.get(name) else { return failure::not_configured(name) };
+    let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
+        return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
+    };
+    let answer = match partner.call(&app.store, |client| async move { client.job_status(booking_id).await }).await {
+        Ok(answer) => answer,
+        Err(delay) => return Outcome::Snooze { delay },
+    };
+    let polls = job.number.cast_signed();
+    let attempt_no = booking.attempt_no;
+    let policy = app.config.policy(&s.order.service_type);
+    let rules = rules(&policy, partner);
+    let pause = next_pause(s, polls, rules);
+    let error = match answer {
+        Ok(status) => {
+            let observation = Observation::of_answer(attempt_no, status);
+            return step::learnt(app, &job.order, &job.id(), |s| match decide::observe(s, &observation, rules) {
+                Decision::Change(mut change) => {
+                    // What was learnt is also the end of this poll.
+                    if change.order.poll_no == polls - 1 && change.order.next_poll_at == s.order.next_poll_at {
+                        change.order.poll_no = polls;
+                        change.order.next_poll_at =
+                            change.order.next_poll_at.map(|_| s.now + TimeDelta::from_std(pause).unwrap_or_default());
+                    }
+                    Decision::Change(change)
+                }
+                Decision::Unchanged => decide::polled(s, polls, pause, rules),
+                refuse @ Decision::Refuse(_) => refuse,
+            })
+            .await;
+        }
+        Err(error) => error,
+    };
+    if error == CallError::NotFound && is_past_grace(s, booking, rules) {
+        tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
+        return step::learnt(app, &job.order, &job.id(), |s| match decide::lost(s, attempt_no, rules) {
+            Decision::Unchanged => decide::polled(s, polls, pause, rules),
+            decision => decision,
+        })
+        .await;
+    }
+    tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll in vain.");
+    let pause = pause.max(failure::pause(app, partner, &job.order, &error, 1).await);
+    step::learnt(app, &job.order, &job.id(), |s| decide::polled(s, polls, pause, rules)).await
+}
+
+fn next_pause(s: &Snapshot, polls: i32, rules: decide::Rules) -> std::time::Duration {
+    if s.order.status.occupies_driver() {
+        return jittered(rules.poll.follow, rules.poll.jitter, rand::random());
+    }
+    backoff::pause(rules.poll, polls, rand::random())
+}
+
+fn is_past_grace(s: &Snapshot, booking: &Booking, rules: decide::Rules) -> bool {
+    let booked_at = booking.booked_at.unwrap_or(booking.created_at);
+    s.now >= booked_at + TimeDelta::from_std(rules.poll.not_found_grace).unwrap_or_default()
+        && matches!(s.order.status, Status::PendingJobId | Status::Assigned)
+}

@@ -1,0 +1,296 @@
+//! What is configured for a partner, and what operators set at run time.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use sqlx::{PgConnection, PgPool};
+use standardwebhooks::Webhook;
+use workers::store::BreakerPolicy;
+
+use super::{client::Client, decide::Rules, guard::Guard};
+use crate::{app::App, config::duration, dispatch::policy::DispatchPolicy};
+
+/// One `[partners.NAME]` of the configuration.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartnerConfig {
+    /// Where the partner answers, with the path its API begins with.
+    pub url: String,
+    /// Sent as a bearer token.
+    #[serde(default)]
+    pub api_key: String,
+    /// A file that holds the key instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_file: Option<PathBuf>,
+    /// What the partner signs its callbacks with: `whsec_` and base64. Empty: no callback is accepted.
+    #[serde(default)]
+    pub callback_secret: String,
+    /// The secret before it, still accepted while the partner changes over.
+    #[serde(default)]
+    pub callback_secret_previous: String,
+    /// A call that takes longer failed, and nobody knows whether it had an effect.
+    #[serde(default = "default_timeout", with = "duration")]
+    pub timeout: Duration,
+    /// Calls per second of the whole fleet.
+    #[serde(default = "default_rate")]
+    pub rate_per_s: u32,
+    /// Calls at the same time of the whole fleet.
+    #[serde(default = "default_concurrent")]
+    pub max_concurrent: u32,
+    /// Calls at the same time of one process.
+    #[serde(default = "default_concurrent_per_process")]
+    pub max_concurrent_per_process: u32,
+    #[serde(default)]
+    pub poll: PollConfig,
+    #[serde(default)]
+    pub breaker: BreakerConfig,
+}
+
+fn default_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn default_rate() -> u32 {
+    500
+}
+
+fn default_concurrent() -> u32 {
+    50
+}
+
+fn default_concurrent_per_process() -> u32 {
+    25
+}
+
+/// When the partner is asked for what its callbacks should have said.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PollConfig {
+    /// Share of orders whose job id is asked for; operators may change it at run time.
+    pub percent: u8,
+    /// After the booking: what the callback has before we ask.
+    #[serde(with = "duration")]
+    pub first: Duration,
+    #[serde(with = "duration")]
+    pub initial: Duration,
+    pub multiplier: f64,
+    #[serde(with = "duration")]
+    pub max: Duration,
+    /// Share of a pause that is random, both ways.
+    pub jitter: f64,
+    /// From the booking on; after it nothing more is asked.
+    #[serde(with = "duration")]
+    pub budget: Duration,
+    /// A booking the partner does not know is lost only after this.
+    #[serde(with = "duration")]
+    pub not_found_grace: Duration,
+    /// Once a driver is under way: how often to ask whether the trip is over.
+    #[serde(with = "duration")]
+    pub follow: Duration,
+}
+
+impl Default for PollConfig {
+    fn default() -> Self {
+        Self {
+            percent: 100,
+            first: Duration::from_secs(5),
+            initial: Duration::from_secs(2),
+            multiplier: 2.0,
+            max: Duration::from_secs(60),
+            jitter: 0.3,
+            budget: Duration::from_secs(1800),
+            not_found_grace: Duration::from_secs(60),
+            follow: Duration::from_secs(300),
+        }
+    }
+}
+
+/// When nobody calls the partner any more, and how calls come back.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BreakerConfig {
+    /// Failures in a row, of the whole fleet.
+    pub failures: u32,
+    #[serde(with = "duration")]
+    pub open: Duration,
+    #[serde(with = "duration")]
+    pub max_open: Duration,
+    /// How long calls take to come back to their full rate.
+    #[serde(with = "duration")]
+    pub ramp_up: Duration,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self {
+            failures: 10,
+            open: Duration::from_secs(5),
+            max_open: Duration::from_secs(30),
+            ramp_up: Duration::from_secs(30),
+        }
+    }
+}
+
+impl BreakerConfig {
+    pub(super) fn policy(&self) -> BreakerPolicy {
+        BreakerPolicy { failures: self.failures, open: self.open, max_open: self.max_open }
+    }
+}
+
+/// What decisions about an order of this partner go by.
+pub(super) fn rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a Partner) -> Rules<'a> {
+    Rules { dispatch, poll: &partner.config.poll }
+}
+
+/// The share of orders whose job id is asked for: what an operator set, else what is configured.
+pub(super) async fn polling_percent(app: &App, partner: &Partner) -> u8 {
+    match run_time_percent(&app.db, &partner.name).await {
+        Ok(set) => set.unwrap_or(partner.config.poll.percent),
+        Err(error) => {
+            // Asking is the safe side: an order that is not asked for may wait in vain.
+            tracing::warn!(partner = %partner.name, %error, "The polling share could not be read; as configured.");
+            partner.config.poll.percent
+        }
+    }
+}
+
+/// What an operator set, if anything.
+pub async fn run_time_percent(db: &PgPool, partner: &str) -> Result<Option<u8>, sqlx::Error> {
+    let percent: Option<Option<i16>> = sqlx::query_scalar(
+        "-- polling percent
+         SELECT polling_percent FROM partner_settings WHERE partner = $1",
+    )
+    .bind(partner)
+    .fetch_optional(db)
+    .await?;
+    Ok(percent.flatten().and_then(|p| u8::try_from(p).ok()))
+}
+
+/// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.
+pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &str) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- set polling percent
+         INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
+         ON CONFLICT (partner) DO UPDATE
+             SET polling_percent = excluded.polling_percent, changed_by = excluded.changed_by,
+                 changed_at = dispatchq_now()",
+    )
+    .bind(partner)
+    .bind(percent.map(i16::from))
+    .bind(by)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// True for one caller an hour: the one who tells support that the partner refuses our key.
+pub(super) async fn claim_alert(tx: &mut PgConnection, partner: &str) -> Result<bool, sqlx::Error> {
+    let claimed: Option<String> = sqlx::query_scalar(
+        "-- claim partner alert
+         INSERT INTO partner_alerts AS a (partner, alerted_at) VALUES ($1, dispatchq_now())
+         ON CONFLICT (partner) DO UPDATE SET alerted_at = excluded.alerted_at
+             WHERE a.alerted_at < dispatchq_now() - interval '1 hour'
+         RETURNING partner",
+    )
+    .bind(partner)
+    .fetch_optional(tx)
+    .await?;
+    Ok(claimed.is_some())
+}
+
+/// A partner, ready to be called.
+#[derive(Clone)]
+pub struct Partner {
+    pub name: Arc<str>,
+    pub config: Arc<PartnerConfig>,
+    pub(super) client: Client,
+    pub(super) guard: Arc<Guard>,
+    verifiers: Arc<[Webhook]>,
+}
+
+impl fmt::Debug for Partner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Partner({})", self.name)
+    }
+}
+
+impl Partner {
+    fn new(name: &str, config: &PartnerConfig) -> anyhow::Result<Self> {
+        let at = format!("partners.{name}");
+        let fits = (1..=32).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        ensure!(fits, "{at}: names have 1 to 32 small letters, digits or '_'");
+        let url: reqwest::Url = config.url.parse().with_context(|| format!("{at}: url is not valid"))?;
+        ensure!(matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base(), "{at}: url must be http or https");
+        ensure!(config.poll.percent <= 100, "{at}.poll: percent must be 0 to 100");
+        ensure!(config.poll.multiplier >= 1.0, "{at}.poll: multiplier must be at least 1");
+        ensure!((0.0..1.0).contains(&config.poll.jitter), "{at}.poll: jitter must be 0 or more and below 1");
+        for (name, duration) in [
+            ("timeout", config.timeout),
+            ("poll.initial", config.poll.initial),
+            ("poll.max", config.poll.max),
+            ("poll.follow", config.poll.follow),
+            ("breaker.open", config.breaker.open),
+        ] {
+            ensure!(!duration.is_zero(), "{at}: {name} must be longer than 0");
+        }
+        ensure!(config.timeout <= Duration::from_secs(60), "{at}: timeout must be 60 s at most: a job waits for it");
+        for (name, number) in [
+            ("rate_per_s", config.rate_per_s),
+            ("max_concurrent", config.max_concurrent),
+            ("max_concurrent_per_process", config.max_concurrent_per_process),
+            ("breaker.failures", config.breaker.failures),
+        ] {
+            ensure!(number > 0, "{at}: {name} must be at least 1");
+        }
+        let api_key = match &config.api_key_file {
+            Some(file) => std::fs::read_to_string(file)
+                .with_context(|| format!("{at}: cannot read api_key_file {}", file.display()))?,
+            None => config.api_key.clone(),
+        };
+        let verifiers = [&config.callback_secret, &config.callback_secret_previous]
+            .into_iter()
+            .filter(|secret| !secret.is_empty())
+            .map(|secret| Webhook::new(secret))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| anyhow::anyhow!("{at}: a callback secret is 'whsec_' and base64"))?;
+        Ok(Self {
+            name: name.into(),
+            client: Client::new(url, api_key.trim(), config.timeout)
+                .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
+            guard: Arc::new(Guard::new(name, config)),
+            config: Arc::new(config.clone()),
+            verifiers: verifiers.into(),
+        })
+    }
+
+    /// Is this callback signed by the partner, lately, with a secret that holds?
+    pub fn verifies(&self, body: &[u8], headers: &axum::http::HeaderMap) -> bool {
+        self.verifiers.iter().any(|secret| secret.verify(body, headers).is_ok())
+    }
+}
+
+/// All configured partners. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Partners(Arc<BTreeMap<String, Partner>>);
+
+impl Partners {
+    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> anyhow::Result<Self> {
+        let partners = configured.iter().map(|(name, config)| Ok((name.clone(), Partner::new(name, config)?)));
+        Ok(Self(Arc::new(partners.collect::<anyhow::Result<_>>()?)))
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Partner> {
+        self.0.get(name)
+    }
+
+    /// How long every one of them is left alone at least, as far as this process knows; `None` when one may be called.
+    pub fn all_open_for(&self) -> Option<Duration> {
+        self.iter().map(Partner::known_open_for).min().filter(|least| !least.is_zero())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Partner> {
+        self.0.values()
+    }
+}

@@ -1,0 +1,101 @@
+//! What only a simulation answers, under `/_sim` and to this machine alone: how things stand, and knobs to turn.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, Path, Request, State, rejection::JsonRejection},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    api::{self, booking_id, booking_number},
+    core::Core,
+    counters::Counters,
+    knobs::Knobs,
+    lines::Caller,
+};
+
+/// Open bookings named in a report; there may be very many.
+const MOST_NAMED: usize = 1000;
+
+pub(super) fn routes(core: &Arc<Core>) -> Router {
+    Router::new()
+        .route("/_sim/state", get(state))
+        .route("/_sim/bookings/{booking_id}", get(booking))
+        .route("/_sim/knobs", get(knobs).post(turn))
+        .route_layer(middleware::from_fn(from_here_only))
+        .with_state(core.clone())
+}
+
+async fn from_here_only(ConnectInfo(caller): ConnectInfo<Caller>, request: Request, next: Next) -> Response {
+    if caller.address.ip().is_loopback() {
+        next.run(request).await
+    } else {
+        api::error(StatusCode::FORBIDDEN, "LOOPBACK_ONLY", "/_sim answers to this machine only")
+    }
+}
+
+/// How things stand.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Requests of the partner API that run now.
+    pub running: u64,
+    /// Bookings neither completed, cancelled nor left without a driver.
+    pub open_bookings: usize,
+    /// Their ids, at most a thousand.
+    pub open: Vec<String>,
+    /// Bookings held in memory: open ones, and those not forgotten yet.
+    pub known_bookings: usize,
+    /// Callbacks on their way or waiting for their turn.
+    pub callbacks_waiting: usize,
+}
+
+pub(super) fn report(core: &Core) -> Report {
+    let state = core.state();
+    let open = state.ledger.open();
+    Report {
+        counters: state.counters.clone(),
+        running: state.traffic.running(),
+        open_bookings: open.len(),
+        open: open.iter().take(MOST_NAMED).map(|number| booking_id(*number)).collect(),
+        known_bookings: state.ledger.len(),
+        callbacks_waiting: core.callbacks.len(),
+    }
+}
+
+async fn state(State(core): State<Arc<Core>>) -> Json<Report> {
+    Json(report(&core))
+}
+
+/// As `job-status`, without key, limits and faults.
+async fn booking(State(core): State<Arc<Core>>, Path(id): Path<String>) -> Response {
+    let state = core.state();
+    match booking_number(&id).and_then(|number| Some((number, state.ledger.booking(number)?))) {
+        Some((number, booking)) => api::status(number, booking),
+        None => api::error(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
+    }
+}
+
+async fn knobs(State(core): State<Arc<Core>>) -> Json<Knobs> {
+    Json((*core.knobs()).clone())
+}
+
+/// Changes the knobs named in the body; answers all of them.
+async fn turn(State(core): State<Arc<Core>>, body: Result<Json<Map<String, Value>>, JsonRejection>) -> Response {
+    let Json(changes) = match body {
+        Ok(changes) => changes,
+        Err(rejection) => return api::error(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
+    };
+    match core.change_knobs(|knobs| knobs.merged(changes)) {
+        Ok(()) => knobs(State(core)).await.into_response(),
+        Err(message) => api::error(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
+    }
+}

@@ -1,0 +1,108 @@
+//! What goes wrong with requests. Pure.
+
+use std::time::Instant;
+
+use rand::RngExt;
+
+use super::{knobs::Knobs, ledger::Operation};
+use crate::chance::Chance;
+
+/// What goes wrong with one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Answered 500, nothing done.
+    Error500,
+    /// Answered 503, nothing done.
+    Error503,
+    /// Held, then cut, nothing done.
+    Hang,
+    /// Cut at once, nothing done.
+    Reset,
+    /// Done, then cut.
+    LostAnswer,
+}
+
+impl Fault {
+    /// `nth` request of this kind about this reference, counted from 1: when others come does not matter.
+    pub(super) fn draw(seed: u64, reference: &str, operation: Operation, nth: u32, knobs: &Knobs) -> Option<Self> {
+        let mut point: f64 =
+            Chance::new(seed, &["fault", operation.name(), reference, &nth.to_string()]).rng().random();
+        let mix = [
+            (knobs.error_500_rate, Self::Error500),
+            (knobs.error_503_rate, Self::Error503),
+            (knobs.hang_rate, Self::Hang),
+            (knobs.reset_rate, Self::Reset),
+            (knobs.lost_answer_rate, Self::LostAnswer),
+        ];
+        let (_, fault) = mix.into_iter().find(|(rate, _)| {
+            point -= f64::from(*rate);
+            point < 0.0
+        })?;
+        // Nothing is lost with the answer to a question.
+        (fault != Self::LostAnswer || operation != Operation::Poll).then_some(fault)
+    }
+}
+
+/// A token bucket: `rate` requests a second, `burst` at once.
+#[derive(Debug, Default)]
+pub(super) struct Bucket {
+    /// Tokens left, and when that was.
+    level: Option<(f64, Instant)>,
+}
+
+impl Bucket {
+    pub(super) fn admit(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
+        let level = match self.level {
+            Some((level, at)) => (level + now.saturating_duration_since(at).as_secs_f64() * rate).min(burst),
+            None => burst,
+        };
+        let admitted = level >= 1.0;
+        self.level = Some((if admitted { level - 1.0 } else { level }, now));
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_mix_is_as_set_and_each_request_has_its_own_luck() {
+        let knobs = Knobs {
+            error_500_rate: "0.1".parse().unwrap(),
+            hang_rate: "0.2".parse().unwrap(),
+            lost_answer_rate: "0.3".parse().unwrap(),
+            ..Knobs::default()
+        };
+        let draw = |operation| (1..=2000).map(|nth| Fault::draw(1, "O:1", operation, nth, &knobs)).collect::<Vec<_>>();
+        let count = |draws: &[Option<Fault>], fault| draws.iter().filter(|d| **d == fault).count();
+        let books = draw(Operation::Book);
+        assert_eq!(books, draw(Operation::Book));
+        assert!((150..250).contains(&count(&books, Some(Fault::Error500))));
+        assert!((340..460).contains(&count(&books, Some(Fault::Hang))));
+        assert!((530..670).contains(&count(&books, Some(Fault::LostAnswer))));
+        assert_eq!(count(&books, Some(Fault::Reset)), 0);
+        let polls = draw(Operation::Poll);
+        assert_ne!(polls, books);
+        assert_eq!(count(&polls, Some(Fault::LostAnswer)), 0);
+    }
+
+    #[test]
+    fn the_bucket_holds_a_burst_and_fills_at_its_rate() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        let mut admitted =
+            |after_ms| (0..100).filter(|_| bucket.admit(10.0, 5.0, start + Duration::from_millis(after_ms))).count();
+        assert_eq!([0, 100, 350, 10_000].map(&mut admitted), [5, 1, 2, 5]);
+    }
+
+    #[test]
+    fn a_burst_below_one_still_means_one() {
+        // Otherwise a limit of one request in two seconds would admit none at all.
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        assert!(bucket.admit(0.5, 1.0, start));
+        assert!(!bucket.admit(0.5, 1.0, start + Duration::from_secs(1)));
+        assert!(bucket.admit(0.5, 1.0, start + Duration::from_secs(2)));
+    }
+}

@@ -1,0 +1,199 @@
+//! Connections that can be refused and cut.
+
+use std::{
+    convert::Infallible,
+    fmt, io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    extract::connect_info::Connected,
+    serve::{IncomingStream, Listener},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::watch,
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// As many connections as may wait to be accepted.
+const BACKLOG: u32 = 1024;
+const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// Listens, except while connections are to be refused; then it cuts those it has.
+#[derive(Debug)]
+pub(super) struct Lines {
+    address: SocketAddr,
+    listener: Option<TcpListener>,
+    /// Bound but not listening: nobody else gets the port while we refuse. Where a port cannot be bound twice we do
+    /// without.
+    _reserved: Option<TcpSocket>,
+    refuse: watch::Receiver<bool>,
+    stop: CancellationToken,
+    /// Cancelled to cut all lines.
+    up: CancellationToken,
+}
+
+impl Lines {
+    pub(super) fn bind(
+        address: SocketAddr,
+        refuse: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) -> io::Result<Self> {
+        let socket = bound(address)?;
+        let address = socket.local_addr()?;
+        let reserved = bound(address).ok();
+        let listener = socket.listen(BACKLOG)?;
+        let up = stop.child_token();
+        Ok(Self { address, listener: Some(listener), _reserved: reserved, refuse, stop, up })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+impl Listener for Lines {
+    type Io = Line;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Line, SocketAddr) {
+        loop {
+            if *self.refuse.borrow_and_update() {
+                self.listener = None;
+                self.up.cancel();
+                self.up = self.stop.child_token();
+                if self.refuse.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+                continue;
+            }
+            let listener = match &self.listener {
+                Some(listener) => listener,
+                None => match bound(self.address).and_then(|socket| socket.listen(BACKLOG)) {
+                    Ok(listener) => self.listener.insert(listener),
+                    Err(error) => {
+                        tracing::warn!(%error, "Cannot listen again; will try once more.");
+                        tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+                        continue;
+                    }
+                },
+            };
+            let accepted = tokio::select! {
+                Ok(()) = self.refuse.changed() => continue,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    // Small answers, each waited for.
+                    let _ = stream.set_nodelay(true);
+                    return (Line::new(stream, self.up.child_token()), peer);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "Cannot accept a connection.");
+                    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+/// One connection, which breaks when it is cut.
+pub(super) struct Line {
+    stream: TcpStream,
+    cut: CancellationToken,
+    cutting: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+impl Line {
+    fn new(stream: TcpStream, cut: CancellationToken) -> Self {
+        let cutting = Box::pin(cut.clone().cancelled_owned());
+        Self { stream, cut, cutting }
+    }
+
+    /// The server reads while a handler runs, to learn that the other side left: so a cut is seen at once.
+    fn poll_cut(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.cutting.as_mut().poll(cx).map(|()| {
+            // The other side is to see a reset, not an ordinary end.
+            let _ = self.stream.set_zero_linger();
+            io::ErrorKind::ConnectionAborted.into()
+        })
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(error) = self.poll_cut(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// What a handler knows of the connection its request came over.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) address: SocketAddr,
+    line: CancellationToken,
+}
+
+impl Caller {
+    /// Cuts the connection; whoever waits for this never goes on.
+    pub(super) async fn cut(&self) -> Infallible {
+        self.line.cancel();
+        std::future::pending().await
+    }
+}
+
+impl Connected<IncomingStream<'_, Lines>> for Caller {
+    fn connect_info(stream: IncomingStream<'_, Lines>) -> Self {
+        Self { address: *stream.remote_addr(), line: stream.io().cut.clone() }
+    }
+}

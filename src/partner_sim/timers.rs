@@ -1,0 +1,55 @@
+//! Everything that happens later, in one queue served by one task.
+//!
+//! An entry is a hint: whoever handles it looks at the ledger first, so nothing is ever taken out of the queue.
+
+use std::{future::poll_fn, time::Duration};
+
+use tokio::sync::mpsc;
+use tokio_util::time::DelayQueue;
+
+use super::callbacks::Callback;
+
+#[derive(Debug)]
+pub(super) enum Due {
+    /// The next step of a booking.
+    Step(u64),
+    /// A booking or a wish that nobody asks about any more.
+    Forget(u64),
+    /// One after the other.
+    Send(Vec<Callback>),
+}
+
+/// The side that adds. Its queue is drained at once, so it need not be bounded.
+#[derive(Debug)]
+pub(super) struct Timers(mpsc::UnboundedSender<(Duration, Due)>);
+
+#[derive(Debug)]
+pub(super) struct Pending(mpsc::UnboundedReceiver<(Duration, Due)>);
+
+pub(super) fn timers() -> (Timers, Pending) {
+    let (add, pending) = mpsc::unbounded_channel();
+    (Timers(add), Pending(pending))
+}
+
+impl Timers {
+    /// In real time. After the end of the simulation nothing comes due.
+    pub(super) fn after(&self, delay: Duration, due: Due) {
+        let _ = self.0.send((delay, due));
+    }
+}
+
+impl Pending {
+    /// Hands out what is due, until nobody can add any more.
+    pub(super) async fn run(mut self, handle: impl Fn(Due)) {
+        let mut queue = DelayQueue::new();
+        loop {
+            tokio::select! {
+                added = self.0.recv() => match added {
+                    Some((delay, due)) => { queue.insert(due, delay); }
+                    None => return,
+                },
+                Some(due) = poll_fn(|cx| queue.poll_expired(cx)), if !queue.is_empty() => handle(due.into_inner()),
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The kinds of values knobs have: rates, spreads of durations, windows of time. Pure.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use rand::{Rng, RngExt};
+use serde::{Deserialize, Serialize};
+
+/// Nothing a simulated partner does takes longer.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A part of all cases, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Rate(f64);
+
+impl Rate {
+    pub const NEVER: Self = Self(0.0);
+    pub const ALWAYS: Self = Self(1.0);
+
+    /// Does it happen this time?
+    pub(super) fn draw(self, rng: &mut impl Rng) -> bool {
+        rng.random::<f64>() < self.0
+    }
+}
+
+impl From<Rate> for f64 {
+    fn from(rate: Rate) -> Self {
+        rate.0
+    }
+}
+
+impl TryFrom<f64> for Rate {
+    type Error = String;
+
+    fn try_from(rate: f64) -> Result<Self, String> {
+        if (0.0..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(format!("{rate} is no rate from 0 to 1")) }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number: f64 = text.parse().map_err(|_| "expected a number from 0 to 1, such as 0.05".to_owned())?;
+        number.try_into()
+    }
+}
+
+/// How long something takes: "3s", "500ms-2s" (evenly), or a mixture: "50% 1s-2s, 50% 10m-15m".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Spread(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    percent: f64,
+    least: Duration,
+    most: Duration,
+}
+
+impl Spread {
+    pub(super) fn draw(&self, rng: &mut impl Rng) -> Duration {
+        let mut point = rng.random::<f64>() * 100.0;
+        let part = self.0.iter().find(|part| {
+            point -= part.percent;
+            point < 0.0
+        });
+        // Percentages add up to 100 but for rounding: the last part is meant by what is left.
+        let Some(part) = part.or(self.0.last()) else { return Duration::ZERO };
+        part.least + (part.most - part.least).mul_f64(rng.random())
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, part) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str(", ")?;
+            }
+            if self.0.len() > 1 {
+                write!(f, "{}% ", part.percent)?;
+            }
+            write!(f, "{}", humantime::format_duration(part.least))?;
+            if part.most > part.least {
+                write!(f, "-{}", humantime::format_duration(part.most))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Spread {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split(',').map(str::parse).collect::<Result<Vec<Part>, _>>()?;
+        let total: f64 = parts.iter().map(|part| part.percent).sum();
+        if (total - 100.0).abs() > 0.01 {
+            return Err(format!("the parts of '{text}' are {total} %, not 100 %"));
+        }
+        Ok(Self(parts))
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (percent, range) = match text.split_once('%') {
+            Some((percent, range)) => (percent.trim().parse().ok(), range),
+            None => (Some(100.0), text),
+        };
+        let percent = percent
+            .filter(|percent| (0.0..=100.0).contains(percent))
+            .ok_or_else(|| format!("'{}' does not begin with a percentage from 0 to 100", text.trim()))?;
+        let (least, most) = range.split_once('-').unwrap_or((range, range));
+        let (least, most) = (duration(least)?, duration(most)?);
+        if least > most {
+            return Err(format!("'{}' goes from more to less", range.trim()));
+        }
+        Ok(Self { percent, least, most })
+    }
+}
+
+impl TryFrom<String> for Spread {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Spread> for String {
+    fn from(spread: Spread) -> Self {
+        spread.to_string()
+    }
+}
+
+/// A stretch of time, counted from the start of the simulation: "60s+10m" begins after a minute and lasts ten.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Window {
+    from: Duration,
+    lasts: Duration,
+}
+
+impl Window {
+    pub(super) fn contains(&self, at: Duration) -> bool {
+        (self.from..self.from + self.lasts).contains(&at)
+    }
+
+    /// Begin and end.
+    pub(super) fn edges(&self) -> [Duration; 2] {
+        [self.from, self.from + self.lasts]
+    }
+}
+
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, lasts) =
+            text.split_once('+').ok_or("expected begin and length, such as 60s+10m (after a minute, for ten)")?;
+        Ok(Self { from: duration(from)?, lasts: duration(lasts)? })
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", humantime::format_duration(self.from), humantime::format_duration(self.lasts))
+    }
+}
+
+impl TryFrom<String> for Window {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.to_string()
+    }
+}
+
+/// "400ms", "15s", "2m 30s"; at most a week.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text.trim())
+        .map_err(|e| format!("'{}' is no duration ({e}); write 400ms, 15s or 2m", text.trim()))?;
+    if duration > LONGEST { Err(format!("'{}' is more than a week", text.trim())) } else { Ok(duration) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+
+    fn draws(text: &str) -> Vec<Duration> {
+        let mut rng = Chance::new(1, &["spread"]).rng();
+        let spread: Spread = text.parse().unwrap();
+        (0..2000).map(|_| spread.draw(&mut rng)).collect()
+    }
+
+    #[test]
+    fn a_spread_draws_within_its_ranges_by_their_weight() {
+        let secs = Duration::from_secs;
+        assert!(draws("3s").iter().all(|d| *d == secs(3)));
+        assert!(draws("500ms - 2s").iter().all(|d| (Duration::from_millis(500)..=secs(2)).contains(d)));
+        let mixture = draws("25% 1s-2s, 75% 10m-15m");
+        let quick = mixture.iter().filter(|&d| (secs(1)..=secs(2)).contains(d)).count();
+        let slow = mixture.iter().filter(|&d| (secs(600)..=secs(900)).contains(d)).count();
+        assert_eq!(quick + slow, 2000);
+        assert!((400..600).contains(&quick), "{quick}");
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        for text in ["3s", "500ms-2s", "50% 0s-2s, 50% 10m-15m", "99.5% 1m 30s, 0.5% 1h"] {
+            assert_eq!(text.parse::<Spread>().unwrap().to_string(), text);
+        }
+        assert_eq!("60s+10m".parse::<Window>().unwrap().to_string(), "1m+10m");
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["", "2s-1s", "50% 1s", "50% 1s, 60% 2s", "1s-", "-1s", "fast", "200% 1s", "NaN% 1s", "8d"] {
+            assert!(bad.parse::<Spread>().is_err(), "{bad}");
+        }
+        for bad in ["", "60s", "60s+", "+", "60s-10m"] {
+            assert!(bad.parse::<Window>().is_err(), "{bad}");
+        }
+        for bad in ["", "-0.1", "1.1", "NaN", "50%"] {
+            assert!(bad.parse::<Rate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_window_ends_as_the_next_may_begin() {
+        let window: Window = "60s+10s".parse().unwrap();
+        let at = |secs| window.contains(Duration::from_secs(secs));
+        assert_eq!([at(59), at(60), at(69), at(70)], [false, true, true, false]);
+    }
+}

@@ -1,0 +1,59 @@
+//! What operators do with single jobs and with dead letters, and what is kept of it.
+
+mod commands;
+mod jobs;
+mod mirror;
+mod requeue;
+
+use dispatchq::{
+    app::App,
+    dead_letters::{
+        decide::Decider,
+        walk::{self, Selection},
+    },
+};
+use workers::{
+    JobId, Outcome, Token,
+    store::{DeadEntry, TakeMode, TakeRequest, Taken},
+};
+
+use crate::support::secs;
+
+fn job(text: &str) -> JobId {
+    JobId::parse(text).unwrap()
+}
+
+fn anna() -> Decider {
+    Decider { who: "operator:anna".to_owned(), why: Some("routing is back".to_owned()) }
+}
+
+/// Everything that is due dies of this. Answers how many.
+async fn bury_due(app: &App, error: &str) -> usize {
+    let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
+    let registry = dispatchq::worker::registry::registry(app);
+    let mut buried = 0;
+    for turn in 0.. {
+        let token = Token::new("undertaker", turn);
+        let request = TakeRequest { queues: &queues, token: &token, lease: secs(8), mode: TakeMode::Normal };
+        let Taken::Jobs { jobs, .. } = app.store.take(&request).await.unwrap() else { panic!("no epoch") };
+        if jobs.is_empty() {
+            break;
+        }
+        let settles: Vec<_> =
+            jobs.iter().map(|leased| registry.settle(leased, Outcome::Dead(error.to_owned()))).collect();
+        app.store.settle(&settles).await.unwrap();
+        buried += jobs.len();
+    }
+    buried
+}
+
+/// All that is dead in Redis.
+async fn dead(app: &App) -> Vec<DeadEntry> {
+    let page = walk::page(app, &Selection::default(), None, 10_000).await.unwrap();
+    assert_eq!(page.next, None);
+    page.entries
+}
+
+async fn dead_ids(app: &App) -> Vec<String> {
+    dead(app).await.into_iter().map(|entry| entry.id).collect()
+}

@@ -1,0 +1,340 @@
+//! Another life for a dead job: its order goes on, or it is said why not. Whatever crashes in between, doing it again helps.
+
+use axum::http::StatusCode;
+use dispatchq::{
+    dead_letters::{
+        decide::{Answer, discard, preview, requeue},
+        judge::{self, Refused},
+        table::{self, How, Resolution},
+    },
+    notifications::messages::MANUAL_REFUND_REQUIRED,
+    orders::{Status, actions, store},
+    recovery::reconciler,
+};
+use workers::{NewJob, store::JobState};
+
+use super::{anna, bury_due, dead_ids, job};
+use crate::support::{Receiver, TestApp, id, ids, secs};
+
+const DISPATCH: &str = "dispatch:ORD-1:1";
+
+/// The reconciler notices what is dead and overdue.
+async fn notice(t: &TestApp) -> u64 {
+    t.advance(secs(4)).await;
+    reconciler::once(&t.app).await.unwrap().unwrap().held
+}
+
+/// An order whose first dispatch is dead and has put it under review.
+async fn held() -> TestApp {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    assert_eq!(bury_due(&t.app, "no route to host").await, 1);
+    assert_eq!(notice(&t).await, 1);
+    t
+}
+
+async fn is_refused(t: &TestApp, id: &str) -> Refused {
+    let before = (t.dump().await, dead_ids(&t.app).await);
+    let Answer::Refused(refused) = requeue(&t.app, &job(id), &anna()).await.unwrap() else { panic!("not refused") };
+    assert_eq!(preview(&t.app, &job(id)).await.unwrap(), Answer::Refused(refused.clone()));
+    assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a refusal changes nothing");
+    refused
+}
+
+async fn is_requeued(t: &TestApp, id: &str) {
+    let before = (t.dump().await, dead_ids(&t.app).await);
+    assert_eq!(preview(&t.app, &job(id)).await.unwrap(), Answer::Done);
+    assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a preview changes nothing");
+    assert_eq!(requeue(&t.app, &job(id), &anna()).await.unwrap(), Answer::Done);
+}
+
+/// The order is asked of D1, who carries it out.
+async fn goes_on(t: &TestApp) {
+    t.run_due().await;
+    assert!(!t.snapshot("ORD-1").await.order.held_for_review);
+    assert_eq!(dead_ids(&t.app).await, Vec::<String>::new());
+    t.accept_offer("ORD-1").await;
+    t.carry_out("ORD-1", "D1").await;
+    t.run_due().await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_held_by_its_dead_timer_goes_on() {
+    let t = held().await;
+    is_requeued(&t, DISPATCH).await;
+    let told = t.texts("SELECT actor || ' ' || detail FROM order_events WHERE reason = 'REQUEUED_BY_HAND'").await;
+    assert_eq!(told, ["operator:anna dispatch:ORD-1:1: routing is back"]);
+    let kept = t
+        .texts(
+            "SELECT concat_ws(' ', queue, job_id, error, failed, resolved_how, resolved_by, resolved_why) FROM dead_letters",
+        )
+        .await;
+    let expected = "dispatch-queue dispatch:ORD-1:1 no route to host 0 requeued operator:anna routing is back";
+    assert_eq!(kept, [expected]);
+    assert_eq!(requeue(&t.app, &job(DISPATCH), &anna()).await.unwrap(), Answer::NotDead);
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn a_dead_timeout_lets_the_search_resume() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D2", 100.0), ("D1", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.advance(secs(120)).await;
+    bury_due(&t.app, "broken").await;
+    assert_eq!(notice(&t).await, 1);
+    is_requeued(&t, "timeout:ORD-1:1").await;
+    assert!(ids(&t.run_due().await).contains(&"dispatch:ORD-1:2"));
+    assert_eq!(t.asked("ORD-1").await, "D1");
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn a_timer_requeued_before_anybody_noticed_holds_nothing() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    bury_due(&t.app, "broken").await;
+    is_requeued(&t, DISPATCH).await;
+    assert_eq!(notice(&t).await, 0);
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn two_operators_give_one_life() {
+    let t = held().await;
+    let (dispatch, by) = (job(DISPATCH), anna());
+    let both = tokio::join!(requeue(&t.app, &dispatch, &by), requeue(&t.app, &dispatch, &by));
+    assert!([both.0.unwrap(), both.1.unwrap()].contains(&Answer::Done));
+    // The escalation will find its alert acknowledged: the review has ended.
+    assert_eq!(t.timers().await.len(), 4, "dispatch, lifetime, the alert, and its escalation");
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn jobs_of_closed_or_unknown_orders_stay_dead() {
+    let t = held().await;
+    t.cancel("ORD-1").await.unwrap();
+    assert!(matches!(is_refused(&t, DISPATCH).await, Refused::OrderClosed { .. }));
+    let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:1"), delay: secs(0), payload: None };
+    t.app.store.enqueue(&[unknown]).await.unwrap();
+    t.run_due().await;
+    let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:2"), delay: secs(0), payload: None };
+    t.app.store.enqueue(&[unknown]).await.unwrap();
+    bury_due(&t.app, "broken").await;
+    assert!(matches!(is_refused(&t, "dispatch:NONE:2").await, Refused::NoOrder { .. }));
+    for id in [DISPATCH, "dispatch:NONE:2"] {
+        assert_eq!(discard(&t.app, &job(id), &anna()).await.unwrap(), Answer::Done);
+        assert_eq!(discard(&t.app, &job(id), &anna()).await.unwrap(), Answer::NotDead);
+    }
+    assert_eq!(dead_ids(&t.app).await, Vec::<String>::new());
+    let kept = t.texts("SELECT resolved_how || ' ' || resolved_by FROM dead_letters").await;
+    assert_eq!(kept, ["discarded operator:anna", "discarded operator:anna"]);
+}
+
+#[tokio::test]
+async fn a_superseded_timer_stays_dead() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.advance(secs(120)).await;
+    bury_due(&t.app, "broken").await;
+    let refused = is_refused(&t, "timeout:ORD-1:1").await;
+    assert!(matches!(refused, Refused::Superseded { status: Status::DriverAssigned, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_review_for_another_reason_is_not_ended() {
+    let t = held().await;
+    t.sql("UPDATE orders SET held_reason = 'the payment is odd'").await;
+    let refused = is_refused(&t, DISPATCH).await;
+    assert!(refused.to_string().contains("the payment is odd"), "{refused}");
+}
+
+#[tokio::test]
+async fn past_the_lifetime_a_person_must_decide() {
+    let t = held().await;
+    t.advance(secs(1800)).await;
+    let refused = is_refused(&t, DISPATCH).await.to_string();
+    for words in ["LIFETIME_TIMEOUT", "dispatchq order assign ORD-1", "dispatchq order cancel ORD-1"] {
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_lifetimes_own_job_ends_its_order() {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_for(secs(1799)).await;
+    t.advance(secs(1)).await;
+    while t.timers().await.contains_key("lifetime:ORD-1") {
+        bury_due(&t.app, "broken").await;
+    }
+    assert_eq!(notice(&t).await, 1);
+    let cause = t.texts("SELECT held_reason FROM orders").await.remove(0);
+    // Two timers are dead, and one of them was met first.
+    let first = if cause.contains("lifetime:ORD-1") { "lifetime:ORD-1" } else { "dispatch:ORD-1:1" };
+    for dead in dead_ids(&t.app).await {
+        if dead != first {
+            assert!(matches!(is_refused(&t, &dead).await, Refused::UnderReview { .. }));
+        }
+    }
+    if first != "lifetime:ORD-1" {
+        let s = t.snapshot("ORD-1").await;
+        assert_eq!(s.order.status, Status::Dispatching);
+        t.sql("UPDATE orders SET held_reason = replace(held_reason, 'dispatch:ORD-1:1', 'lifetime:ORD-1')").await;
+    }
+    is_requeued(&t, "lifetime:ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+}
+
+#[tokio::test]
+async fn periodic_work_just_runs_again() {
+    let t = TestApp::start().await;
+    let tick = NewJob { queue: jobs::queues::PERIODIC, id: job("tick:cleanup:60"), delay: secs(0), payload: None };
+    t.app.store.enqueue(&[tick]).await.unwrap();
+    bury_due(&t.app, "broken").await;
+    is_requeued(&t, "tick:cleanup:60").await;
+    assert_eq!(ids(&t.run_due().await), ["tick:cleanup:60"]);
+    assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["requeued"]);
+}
+
+/// A refund alert that did not arrive for a day. Answers its job.
+async fn given_up(t: &TestApp, receiver: &Receiver) -> String {
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.cancel("ORD-1").await.unwrap();
+    receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 10_000);
+    t.run_for(secs(25 * 3600)).await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "dead");
+    dead_ids(&t.app).await.remove(0)
+}
+
+#[tokio::test]
+async fn a_message_given_up_is_sent_after_all_though_its_order_is_closed() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    let notify = given_up(&t, &receiver).await;
+    is_requeued(&t, &notify).await;
+    // It is tried for another day, not once.
+    t.run_for(secs(3600)).await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "pending");
+    receiver.recover();
+    t.run_for(secs(3600)).await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
+    assert!(t.reasons("ORD-1").await.contains(&"REQUEUED_BY_HAND".to_owned()));
+    assert_eq!(dead_ids(&t.app).await, Vec::<String>::new());
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_message_whose_job_died_is_revived_with_it() {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_due().await;
+    t.cancel("ORD-1").await.unwrap();
+    bury_due(&t.app, "panicked").await;
+    notice(&t).await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "dead");
+    let notify = dead_ids(&t.app).await.into_iter().find(|id| id.starts_with("notify:")).unwrap();
+    is_requeued(&t, &notify).await;
+    t.run_due().await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
+}
+
+#[tokio::test]
+async fn an_offer_nobody_can_answer_stays_dead() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    let leased = t.take().await.remove(0);
+    let outcome = t.perform(&leased).await;
+    t.settle(&leased, outcome).await;
+    bury_due(&t.app, "panicked").await;
+    let notify = dead_ids(&t.app).await.remove(0);
+    assert_eq!(preview(&t.app, &job(&notify)).await.unwrap(), Answer::Done);
+    t.accept_offer("ORD-1").await;
+    assert_eq!(is_refused(&t, &notify).await, Refused::OfferGone);
+    t.sql("UPDATE outbox SET state = 'delivered'").await;
+    assert!(matches!(is_refused(&t, &notify).await, Refused::MessageDone { .. }));
+    t.sql("DELETE FROM outbox").await;
+    assert_eq!(is_refused(&t, &notify).await, Refused::NoMessage);
+}
+
+/// The process died after the order was changed.
+async fn only_the_order(t: &TestApp) {
+    let dispatch = job(DISPATCH);
+    store::change(&t.app.db, &t.app.config.notifications, &id("ORD-1"), |s| {
+        judge::requeue(s, &dispatch, "operator:anna", None).into()
+    })
+    .await
+    .unwrap();
+}
+
+/// And after the copy was written.
+async fn order_and_copy(t: &TestApp) {
+    only_the_order(t).await;
+    let entry = super::dead(&t.app).await.remove(0);
+    let resolution = Resolution { how: How::Requeued, by: "operator:anna".to_owned(), why: None };
+    table::resolve(&t.app.db, &entry, &resolution).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_crash_between_the_steps_is_healed_by_doing_it_again() {
+    for noticed in [false, true] {
+        let t = held().await;
+        only_the_order(&t).await;
+        if noticed {
+            assert_eq!(notice(&t).await, 1);
+        }
+        is_requeued(&t, DISPATCH).await;
+        goes_on(&t).await;
+
+        let t = held().await;
+        order_and_copy(&t).await;
+        if noticed {
+            assert_eq!(notice(&t).await, 1);
+        }
+        is_requeued(&t, DISPATCH).await;
+        goes_on(&t).await;
+    }
+}
+
+#[tokio::test]
+async fn an_order_held_by_a_job_that_is_gone_goes_on() {
+    let t = held().await;
+    t.app.store.discard(&[DISPATCH], &jobs::queues::ALL).await.unwrap();
+    assert_eq!(t.app.store.find(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
+    is_requeued(&t, DISPATCH).await;
+    assert_eq!(t.app.store.find(&job(DISPATCH), &jobs::queues::ALL).await.unwrap().unwrap().state, JobState::Due);
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    let notify = given_up(&t, &receiver).await;
+    t.app.store.discard(&[&notify], &jobs::queues::ALL).await.unwrap();
+    receiver.recover();
+    is_requeued(&t, &notify).await;
+    t.run_due().await;
+    assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
+    assert_eq!(requeue(&t.app, &job(&notify), &anna()).await.unwrap(), Answer::NotDead);
+}
+
+#[tokio::test]
+async fn an_order_taken_out_of_review_by_other_means_leaves_no_dead_letter() {
+    let t = held().await;
+    t.advance(secs(1)).await;
+    dispatchq::dead_letters::mirror::once(&t.app).await.unwrap().unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, "operator:bert")).await.unwrap();
+    assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
+    goes_on(&t).await;
+}

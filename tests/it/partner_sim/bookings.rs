@@ -1,0 +1,172 @@
+//! Booking, asking, cancelling; and the same fate for the same seed.
+
+use super::*;
+
+#[tokio::test]
+async fn a_key_books_once() {
+    let partner = start(1.0, smooth()).await;
+    let first = partner.book("ORD-1:1").await;
+    let again = partner.book("ORD-1:1").await;
+    assert_eq!((first.status, again.status), (201, 200));
+    assert_eq!(first.body, json!({ "booking_id": first.booking_id() }));
+    assert_eq!(again.body, first.body);
+
+    let mut other = request("ORD-1:1");
+    other["pickup"]["latitude"] = json!(-6.3);
+    let refused = partner.send(Method::POST, "/bookings", KEY, "ORD-1:1", &other).await.unwrap();
+    assert_eq!(refused.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
+
+    assert_ne!(partner.booked("ORD-1:2").await, first.booking_id());
+    let counters = partner.sim.report().counters;
+    assert_eq!((counters.bookings, counters.bookings_repeated), (2, 1));
+}
+
+#[tokio::test]
+async fn simultaneous_requests_with_one_key_book_once() {
+    let partner = start(1.0, smooth()).await;
+    let (a, b, c, d) = tokio::join!(partner.book("O:1"), partner.book("O:1"), partner.book("O:1"), partner.book("O:1"));
+    let mut statuses = [&a, &b, &c, &d].map(|answer| answer.status);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 201]);
+    assert!([b, c, d].iter().all(|answer| answer.body == a.body));
+}
+
+#[tokio::test]
+async fn wrong_requests_are_told_why() {
+    let partner = start(1.0, smooth()).await;
+    let post = async |key: &str, idempotency_key: &str, body: &Value| {
+        partner.send(Method::POST, "/bookings", key, idempotency_key, body).await.unwrap()
+    };
+    let good = request("O:1");
+    for key in ["", "another"] {
+        assert_eq!(post(key, "O:1", &good).await.error(), (401, "UNAUTHORIZED"));
+    }
+    assert_eq!(post(KEY, "", &good).await.error(), (400, "IDEMPOTENCY_KEY_MISSING"));
+    assert_eq!(post(KEY, "O:2", &good).await.error(), (422, "INVALID"));
+    for (field, value) in [("attempt", json!(0)), ("order_id", json!("")), ("pickup", json!({ "latitude": 91.0 }))] {
+        let mut bad = good.clone();
+        bad[field] = value;
+        assert_eq!(post(KEY, "O:1", &bad).await.error(), (422, "INVALID"), "{field}");
+    }
+    for booking in ["B-0000000000000000", "B-1", "nonsense"] {
+        assert_eq!(partner.poll(booking).await.error(), (404, "BOOKING_NOT_FOUND"));
+        assert_eq!(partner.cancel(booking).await.error(), (404, "BOOKING_NOT_FOUND"));
+    }
+    assert_eq!(partner.send(Method::GET, "/job-status", KEY, "", &Value::Null).await.unwrap().status, 400);
+    assert_eq!(partner.send(Method::GET, "/elsewhere", KEY, "", &Value::Null).await.unwrap().status, 404);
+    assert_eq!(partner.send(Method::GET, "/bookings", KEY, "", &Value::Null).await.unwrap().status, 405);
+    assert_eq!(partner.sim.report().counters.bookings, 0);
+}
+
+#[tokio::test]
+async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
+    // Far apart, so that what lies between can be seen.
+    let hours = |hours: &str| hours.parse().unwrap();
+    let knobs = Knobs { job_id_delay: hours("1h"), driver_delay: hours("3h"), pickup_delay: hours("3h"), ..smooth() };
+    let partner = start(FAST, knobs).await;
+    let booking = partner.booked("ORD-1:1").await;
+    let fresh = json!({ "booking_id": booking, "job_id": null, "status": "searching", "driver_id": null });
+    assert_eq!(partner.poll(&booking).await.body, fresh);
+
+    eventually("a job id", secs(20), || async { partner.poll(&booking).await.body["job_id"].is_string() }).await;
+    let searching = partner.poll(&booking).await.body;
+    assert!(searching["job_id"].as_str().unwrap().starts_with("J-"));
+    assert_eq!((&searching["status"], &searching["driver_id"]), (&json!("searching"), &Value::Null));
+
+    partner.reaches(&booking, "driver_assigned").await;
+    let assigned = partner.poll(&booking).await.body;
+    assert!(assigned["driver_id"].as_str().unwrap().starts_with("D-"));
+    assert_eq!(assigned["job_id"], searching["job_id"]);
+    partner.reaches(&booking, "completed").await;
+    assert_eq!(partner.sim.report().open_bookings, 0);
+}
+
+#[tokio::test]
+async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
+    let partner = start(FAST, Knobs { driver_rate: Rate::NEVER, ..smooth() }).await;
+    let nobody = partner.booked("ORD-1:1").await;
+    partner.reaches(&nobody, "no_driver").await;
+    partner.sim.change(|knobs| *knobs = Knobs { driver_cancel_rate: Rate::ALWAYS, ..smooth() }).unwrap();
+    let deserted = partner.booked("ORD-1:2").await;
+    partner.reaches(&deserted, "cancelled").await;
+    assert_eq!(partner.sim.report().open_bookings, 0);
+    // Cancelling what is over without a passenger does no harm.
+    assert_eq!(partner.cancel(&nobody).await.status, 200);
+    assert_eq!(partner.cancel(&deserted).await.status, 200);
+}
+
+#[tokio::test]
+async fn without_a_job_id_a_booking_stays_open_until_it_is_cancelled() {
+    let partner = start(FAST, Knobs { job_id_rate: Rate::NEVER, ..smooth() }).await;
+    let stuck = partner.booked("ORD-1:1").await;
+    partner.turn(json!({ "job_id_rate": 1.0 })).await;
+    let other = partner.booked("ORD-2:1").await;
+    partner.reaches(&other, "completed").await;
+    // The knob was turned after its fate was sealed.
+    assert_eq!(partner.poll(&stuck).await.body["job_id"], Value::Null);
+    assert_eq!(partner.sim.report().open, std::slice::from_ref(&stuck));
+    assert_eq!(partner.cancel(&stuck).await.status, 200);
+    assert_eq!(partner.sim.report().open_bookings, 0);
+}
+
+#[tokio::test]
+async fn cancelling_repeats_until_a_passenger_is_aboard() {
+    let slow_trip = Knobs { trip_duration: "7days".parse().unwrap(), ..smooth() };
+    let partner = start(FAST, slow_trip).await;
+    let waiting = partner.booked("ORD-1:1").await;
+    for _ in 0..2 {
+        let cancelled = partner.cancel(&waiting).await;
+        assert_eq!((cancelled.status, &cancelled.body["status"]), (200, &json!("cancelled")));
+    }
+    assert_eq!(partner.poll(&waiting).await.body["status"], "cancelled");
+
+    let aboard = partner.booked("ORD-2:1").await;
+    partner.reaches(&aboard, "picked_up").await;
+    assert_eq!(partner.cancel(&aboard).await.error(), (409, "TRIP_IN_PROGRESS"));
+    assert_eq!(partner.poll(&aboard).await.body["status"], "picked_up");
+    let counters = partner.sim.report().counters;
+    assert_eq!((counters.cancels, counters.cancels_too_late), (1, 1));
+}
+
+/// How every booking ended, by reference.
+async fn endings(seed: u64, references: &[String]) -> Vec<(String, Value)> {
+    let knobs = Knobs { driver_rate: rate(0.6), driver_cancel_rate: rate(0.3), ..Knobs::default() };
+    let partner = Partner::start(&Options { seed, speed: FAST, knobs, ..Options::default() }).await;
+    let mut bookings = Vec::new();
+    for reference in references {
+        bookings.push((reference.clone(), partner.booked(reference).await));
+    }
+    eventually("all are over", secs(20), || async { partner.sim.report().open_bookings == 0 }).await;
+    let mut endings = Vec::new();
+    for (reference, booking) in bookings {
+        endings
+            .push((reference, partner.control(Method::GET, &format!("/bookings/{booking}"), &Value::Null).await.body));
+    }
+    endings.sort_by(|a, b| a.0.cmp(&b.0));
+    endings
+}
+
+#[tokio::test]
+async fn the_same_seed_brings_the_same_fate_in_any_order() {
+    let references: Vec<_> = (0..30).map(|n| format!("ORD-{n}:1")).collect();
+    let reversed: Vec<_> = references.iter().rev().cloned().collect();
+    let (forth, back, other) = tokio::join!(endings(1, &references), endings(1, &reversed), endings(2, &references));
+    assert_eq!(forth, back);
+    assert_ne!(forth, other);
+    let statuses: std::collections::BTreeSet<_> = forth.iter().map(|(_, e)| e["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses.into_iter().collect::<Vec<_>>(), ["cancelled", "completed", "no_driver"]);
+}
+
+#[tokio::test]
+async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
+    let knobs = Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
+    let options = Options { speed: 1000.0, keep_finished: secs(2000), knobs, ..Options::default() };
+    let partner = Partner::start(&options).await;
+    let (kept, gone) = (partner.booked("ORD-1:1").await, partner.booked("ORD-2:1").await);
+    partner.cancel(&gone).await;
+    assert_eq!(partner.sim.report().known_bookings, 2);
+    eventually("one is forgotten", secs(20), || async { partner.sim.report().known_bookings == 1 }).await;
+    assert_eq!(partner.poll(&gone).await.status, 404);
+    assert_eq!(partner.poll(&kept).await.status, 200);
+    assert_eq!(partner.sim.report().counters.bookings, 2);
+}

@@ -1,0 +1,99 @@
+//! Redis as it stands in production: encrypted, behind sentinels, and full.
+
+use dispatchq::app::App;
+use serde_json::Value;
+use servers::{Redis, Sentinels};
+
+use super::{assert_all_well, orders};
+use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs};
+
+#[tokio::test]
+async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
+    let fleet = Fleet::start().await;
+    let tls = fleet.redis.serve_tls().await.unwrap();
+    let (url, authority) = (tls.url(), tls.root_certificate().display().to_string());
+    let trusting = [("DISPATCHQ_REDIS__URL", url.as_str()), ("DISPATCHQ_REDIS__ROOT_CERTIFICATE", &authority)];
+    assert_eq!(run_binary(fleet.dir(), &["config", "check"], &trusting).code, Some(0));
+    let doctor = run_binary(fleet.dir(), &["doctor", "--json"], &trusting);
+    let findings: Value = serde_json::from_str(&doctor.stdout).unwrap();
+    let redis = findings.as_array().unwrap().iter().find(|f| f["what"] == "redis").unwrap();
+    assert_eq!((redis["verdict"].as_str(), redis["detail"].as_str()), (Some("ok"), Some(url.as_str())));
+
+    // Without the authority nobody is trusted.
+    let printed = run_binary(fleet.dir(), &["work"], &trusting[..1]);
+    assert_eq!(printed.code, Some(1));
+    assert!(printed.stderr.contains("cannot reach Redis") && printed.stderr.contains("ertificate"), "{printed:?}");
+
+    let _worker = fleet.worker_with("w1", &trusting);
+    hire(&fleet.app, 20).await;
+    let _crowd = Crowd::start(&fleet.app);
+    orders(&fleet, "ORD", 30).await;
+    fleet.at_rest(secs(30)).await;
+    assert_all_well(&fleet).await;
+}
+
+/// A replica of this primary.
+async fn replica(primary: &Redis) -> Redis {
+    let replica = Redis::start().await.unwrap();
+    redis_command::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
+    redis_command::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
+    eventually("the replica follows", secs(20), || async {
+        redis_command::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
+    })
+    .await;
+    replica
+}
+
+#[tokio::test]
+async fn a_failover_to_a_replica_loses_no_order() {
+    let mut fleet = Fleet::with_lifetime("60s").await;
+    let _replica = replica(&fleet.redis).await;
+    let sentinels = Sentinels::start(&fleet.redis).await.unwrap();
+    let url = sentinels.url();
+    let mut config = (*fleet.app.config).clone();
+    config.redis.url.clone_from(&url);
+    fleet.app = App::connect(config).await.unwrap();
+    let settings = [("DISPATCHQ_REDIS__URL", url.as_str())];
+    let mut workers = [fleet.worker_with("w1", &settings), fleet.worker_with("w2", &settings)];
+    hire(&fleet.app, 40).await;
+    orders(&fleet, "ORD", 30).await;
+    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+
+    fleet.redis.kill().await;
+    orders(&fleet, "MEANWHILE", 5).await;
+    // The new primary is another process: all timers are compared, for it may lack the last ones.
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(30)).await;
+    let _crowd = Crowd::start(&fleet.app);
+    orders(&fleet, "LATER", 20).await;
+    fleet.at_rest(secs(45)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 55);
+    assert_all_well(&fleet).await;
+    for worker in &mut workers {
+        worker.terminate();
+        assert_eq!(worker.ended(secs(10)).await.code(), Some(0));
+    }
+}
+
+/// Nothing is evicted: new timers are refused, those in it fire, and what was refused is put in once there is room.
+#[tokio::test]
+async fn a_full_redis_ends_the_work_in_hand_and_new_orders_wait_in_postgres() {
+    let fleet = Fleet::with_lifetime("60s").await;
+    let fill = async |bytes: &str| {
+        redis_command::<()>(&fleet.redis.url(), &["CONFIG", "SET", "maxmemory", bytes]).await;
+    };
+    let _workers = [fleet.worker("w1"), fleet.worker("w2")];
+    hire(&fleet.app, 40).await;
+    orders(&fleet, "ORD", 30).await;
+    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+    fill("1").await;
+    orders(&fleet, "LATER", 10).await;
+    let _crowd = Crowd::start(&fleet.app);
+    fleet.reach(30, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'", secs(30)).await;
+    let begun = "SELECT count(*) FROM offers WHERE order_id LIKE 'LATER%'";
+    assert_eq!(fleet.count(begun).await, 0, "no timer of theirs went in");
+
+    fill("0").await;
+    fleet.at_rest(secs(45)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 40);
+    assert_all_well(&fleet).await;
+}

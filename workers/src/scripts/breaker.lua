@@ -1,0 +1,55 @@
+-- Tells a circuit breaker how a call went, or asks how it stands.
+--
+-- KEYS    1 the breaker
+-- ARGV    1 now in ms (empty: this server's clock), 2 what: 'read', 'ok', 'fail', 'trip' (fail, and open at once) or
+--         'pause' (stay away for a while, nobody's fault), 3 why, 4 failures in a row that open it, 5 ms it stays open
+--         the first time, doubled each time it opens again, 6 at most; of 'pause' and 'trip': 5 ms
+-- RETURNS ms it is still open, failures in a row, times opened in a row, ms since it closed (-1: it did not), why
+-- BOUND   one hash
+--
+-- Once its time is over an open breaker is half open: callers try with care, one failure opens it again, one success
+-- closes it.
+
+-- A breaker nobody tells anything is forgotten, and so closed.
+local KEPT_MS = 3600000
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + time[2] / 1000
+end
+local key, what, why = KEYS[1], ARGV[2], ARGV[3]
+
+local state = redis.call('HMGET', key, 'failures', 'opens', 'until', 'closed', 'why')
+local failures, opens = tonumber(state[1] or 0), tonumber(state[2] or 0)
+local open_until, closed = tonumber(state[3] or 0), tonumber(state[4] or -1)
+local known = state[1]
+
+if what == 'read' or (what == 'ok' and not known) then
+  why = state[5] or ''
+else
+  if what == 'ok' then
+    -- The answer to a call made before it opened says nothing of how it is now.
+    if opens > 0 and now >= open_until then
+      opens, closed = 0, now
+    end
+    failures = 0
+    why = state[5] or ''
+  elseif what == 'pause' then
+    open_until = math.max(open_until, now + tonumber(ARGV[5]))
+  elseif now >= open_until or what == 'trip' then
+    failures = failures + 1
+    if what == 'trip' or opens > 0 or failures >= tonumber(ARGV[4]) then
+      local longest = tonumber(ARGV[6]) or tonumber(ARGV[5])
+      open_until = math.max(open_until, now + math.min(longest, tonumber(ARGV[5]) * 2 ^ math.min(opens, 20)))
+      opens, failures, closed = opens + 1, 0, -1
+    end
+  end
+  redis.call('HSET', key, 'failures', failures, 'opens', opens, 'until', string.format('%.0f', open_until),
+    'closed', string.format('%.0f', closed), 'why', why)
+  redis.call('PEXPIRE', key, KEPT_MS)
+end
+
+local since = -1
+if closed >= 0 then since = math.max(0, math.floor(now - closed)) end
+return { math.max(0, math.ceil(open_until - now)), failures, opens, since, why }

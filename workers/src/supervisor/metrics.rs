@@ -1,0 +1,89 @@
+//! What the engine counts, as handles that a run makes once: to look a metric up by its labels for every job costs more
+//! than to record it.
+//!
+//! All series exist from the start of the run, so that the first failure is an increase and not a new series.
+
+use std::time::Duration;
+
+use metrics::{Counter, Histogram, counter, histogram};
+
+use crate::{job::Delivery, outcome::Outcome, registry::Registry};
+
+pub(crate) struct Metrics {
+    /// By queue. A handful, so that looking through them is quicker than hashing.
+    outcomes: Vec<(&'static str, Outcomes)>,
+    /// By kind of job.
+    durations: Vec<(&'static str, Histogram)>,
+    lateness: Histogram,
+    refused: Counter,
+}
+
+/// `dispatchq_jobs_total` of one queue.
+struct Outcomes {
+    done: Counter,
+    snooze: Counter,
+    retry: Counter,
+    dead: Counter,
+    lost: Counter,
+}
+
+impl Metrics {
+    /// Handles of the recorder that is installed by now.
+    pub(crate) fn new(queues: impl IntoIterator<Item = &'static str>, registry: &Registry) -> Self {
+        let kinds = registry.kinds().into_iter();
+        Self {
+            outcomes: queues.into_iter().map(|queue| (queue, Outcomes::new(queue))).collect(),
+            durations: kinds.map(|(kind, _)| (kind, duration(kind.to_owned()))).collect(),
+            lateness: histogram!("dispatchq_job_lateness_seconds"),
+            refused: counter!("dispatchq_settles_refused_total"),
+        }
+    }
+
+    pub(crate) fn taken(&self, delivery: &Delivery) {
+        #[expect(clippy::cast_precision_loss, reason = "a histogram needs no more than 52 bits")]
+        self.lateness.record(delivery.lateness_ms as f64 / 1000.0);
+    }
+
+    pub(crate) fn performed(&self, delivery: &Delivery, outcome: &Outcome, took: Duration) {
+        let kind = delivery.id.kind();
+        match self.durations.iter().find(|(known, _)| *known == kind) {
+            Some((_, histogram)) => histogram.record(took),
+            // Of a newer producer. It comes once a minute.
+            None => duration(kind.to_owned()).record(took),
+        }
+        let Some(outcomes) = self.of_queue(delivery.queue) else { return };
+        let counter = match outcome {
+            Outcome::Done { .. } => &outcomes.done,
+            Outcome::Snooze { .. } => &outcomes.snooze,
+            Outcome::Retry(_) => &outcomes.retry,
+            Outcome::Dead(_) => &outcomes.dead,
+        };
+        counter.increment(1);
+    }
+
+    /// A job died of lost deliveries: it has no outcome.
+    pub(crate) fn lost(&self, queue: &str) {
+        if let Some(outcomes) = self.of_queue(queue) {
+            outcomes.lost.increment(1);
+        }
+    }
+
+    pub(crate) fn refused(&self, settles: usize) {
+        self.refused.increment(settles as u64);
+    }
+
+    fn of_queue(&self, queue: &str) -> Option<&Outcomes> {
+        self.outcomes.iter().find(|(known, _)| *known == queue).map(|(_, outcomes)| outcomes)
+    }
+}
+
+impl Outcomes {
+    fn new(queue: &'static str) -> Self {
+        let of = |outcome: &'static str| counter!("dispatchq_jobs_total", "queue" => queue, "outcome" => outcome);
+        Self { done: of("done"), snooze: of("snooze"), retry: of("retry"), dead: of("dead"), lost: of("lost") }
+    }
+}
+
+fn duration(kind: String) -> Histogram {
+    histogram!("dispatchq_job_duration_seconds", "kind" => kind)
+}
