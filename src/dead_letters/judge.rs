@@ -112,14 +112,29 @@ pub fn requeue(s: &Snapshot, job: &JobId, actor: &str, why: Option<&str>) -> Cha
     let mut change = Change::of(s, actor);
     if hold_cause(&s.order) == Some(job.as_str()) {
         change.release_hold();
-        let order = &mut change.order;
-        if order.status == Status::Dispatching && order.attempt_deadline.is_none() {
-            order.next_attempt_at.get_or_insert(s.now);
-        }
+        resume(&mut change);
     }
     let detail = why.map_or_else(|| job.to_string(), |why| format!("{job}: {why}"));
     change.note(Reason::RequeuedByHand, Some(detail));
     change
+}
+
+/// What holding stopped goes on: the search with a new attempt, a partner's trip with being asked for.
+fn resume(change: &mut Change) {
+    let (now, order) = (change.at, &mut change.order);
+    match order.status {
+        Status::Dispatching | Status::PendingJobId if order.attempt_deadline.is_none() => {
+            order.next_attempt_at.get_or_insert(now);
+        }
+        Status::Assigned => {
+            (order.job_id, order.next_attempt_at) = (None, Some(now));
+            change.enter(Status::PendingJobId, Reason::Redispatched, None);
+        }
+        Status::DriverAssigned | Status::PickedUp if order.partner.is_some() => {
+            order.next_poll_at.get_or_insert(now);
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
