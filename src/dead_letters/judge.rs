@@ -66,12 +66,20 @@ pub fn hold_cause(order: &Order) -> Option<&str> {
     Some(reason.strip_prefix(HOLD_PREFIX)?.split_once(HOLD_SUFFIX)?.0)
 }
 
+/// Does the order's review end with this job's other life? It does if the job caused it; and past the lifetime the
+/// lifetime's own job ends the order, whichever of its timers is dead beside it.
+fn ends_review(s: &Snapshot, job: &JobId) -> bool {
+    hold_cause(&s.order).is_some_and(|cause| {
+        cause == job.as_str() || (job.kind() == Lifetime::KIND && released(&s.order).is_past_lifetime(s.now))
+    })
+}
+
 /// May this timer of the order run again?
 pub fn timer(s: &Snapshot, job: &JobId) -> Verdict {
     let order = || s.order.id.clone();
     let status = s.order.status;
     let verdict = if s.order.held_for_review {
-        if hold_cause(&s.order) != Some(job.as_str()) {
+        if !ends_review(s, job) {
             let reason = s.order.held_reason.clone().unwrap_or_default();
             return Verdict::Refused(Refused::UnderReview { order: order(), reason });
         }
@@ -110,7 +118,7 @@ pub fn message(row: Option<&OutboxRow>) -> Verdict {
 /// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
 pub fn requeue(s: &Snapshot, job: &JobId, actor: &str, why: Option<&str>) -> Change {
     let mut change = Change::of(s, actor);
-    if hold_cause(&s.order) == Some(job.as_str()) {
+    if ends_review(s, job) {
         change.release_hold();
         resume(&mut change);
     }
@@ -207,6 +215,15 @@ mod tests {
                 assert_eq!(refused, !lifetimes_own, "{text}, held: {held}");
             }
         }
+    }
+
+    #[test]
+    fn past_the_lifetime_its_own_job_ends_the_order_whatever_else_is_dead() {
+        let mut s = held_by("dispatch:ORD-1:1");
+        assert!(matches!(timer(&s, &job("lifetime:ORD-1")), Verdict::Refused(Refused::UnderReview { .. })));
+        s.now = s.order.lifetime_deadline;
+        assert_eq!(timer(&s, &job("lifetime:ORD-1")), Verdict::Held);
+        assert!(!requeue(&s, &job("lifetime:ORD-1"), "operator:test", None).order.held_for_review);
     }
 
     #[test]
