@@ -63,7 +63,10 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     // 8 s are a lease; the promise is 10 s, and 2 s are for a machine that has more to do than this.
     assert_eq!(fleet.count(&between("0 s", "12 s")).await, 40);
     let after_its_lease = fleet.count(&between("4 s", "12 s")).await;
-    assert!((CONCURRENCY / 2..=CONCURRENCY).contains(&after_its_lease.cast_unsigned()), "{after_its_lease} were in hand");
+    assert!(
+        (CONCURRENCY / 2..=CONCURRENCY).contains(&after_its_lease.cast_unsigned()),
+        "{after_its_lease} were in hand"
+    );
     let _crowd = Crowd::start(&fleet.app);
     fleet.at_rest(secs(45)).await;
     assert_all_well(&fleet).await;
