@@ -387,6 +387,14 @@ mod tests {
     }
 
     #[test]
+    fn every_queue_is_served() {
+        let concurrency = Config::defaults().worker.concurrency;
+        for queue in jobs::queues::ALL {
+            assert!(concurrency.contains_key(queue), "config.toml: worker.concurrency lacks {queue}");
+        }
+    }
+
+    #[test]
     fn a_service_type_overrides_the_defaults() {
         let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
         assert_eq!(config.policy("TOW").attempt.as_secs(), 300);
