@@ -19,6 +19,7 @@ mod migrate;
 mod order;
 mod outbox;
 mod output;
+mod partner;
 mod partner_sim;
 mod queue;
 mod reconcile;
@@ -87,6 +88,9 @@ enum Command {
     /// Jobs that were given up: look at them, give them another life, forget them
     #[command(subcommand)]
     Dead(dead::Command),
+    /// Partners: whether they are called, how many of their orders are polled
+    #[command(subcommand)]
+    Partner(partner::Command),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -145,6 +149,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
         Command::Dead(command) => command.run(App::connect(config).await?).await,
+        Command::Partner(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,

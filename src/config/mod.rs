@@ -383,6 +383,14 @@ mod tests {
     }
 
     #[test]
+    fn every_queue_is_served() {
+        let concurrency = Config::defaults().worker.concurrency;
+        for queue in jobs::queues::ALL {
+            assert!(concurrency.contains_key(queue), "config.toml: worker.concurrency lacks {queue}");
+        }
+    }
+
+    #[test]
     fn a_service_type_overrides_the_defaults() {
         let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
         assert_eq!(config.policy("TOW").attempt.as_secs(), 300);
@@ -463,6 +471,34 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
+    }
+
+    #[test]
+    fn the_partner_the_shipped_file_shows_has_the_defaults() {
+        let shown: String = DEFAULTS
+            .lines()
+            .skip_while(|line| !line.starts_with("# [partners.bbd]"))
+            .take_while(|line| line.starts_with('#'))
+            .filter_map(|line| line.strip_prefix("# ").filter(|line| !line.starts_with('#')))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let shown = with_file(&shown).unwrap().partners.remove("bbd").unwrap();
+        let least = "[partners.bbd]\nurl = \"https://dispatch.example.com/api\"";
+        let least = with_file(least).unwrap().partners.remove("bbd").unwrap();
+        assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
+    }
+
+    #[test]
+    fn a_partner_is_checked_and_its_secrets_come_from_the_environment() {
+        assert!(error("[service_types.TAXI]\npartner = \"bbd\"").contains("[partners.bbd]"));
+        assert!(error("[partners.bbd]\nurl = \"ftp://p\"").contains("http"));
+        assert!(error("[partners.bbd]\nurl = \"http://p\"\ncallback_secret = \"whsec_?\"").contains("base64"));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"[partners.bbd]\nurl = \"http://p\"").unwrap();
+        let env = HashMap::from([("DISPATCHQ_PARTNERS__BBD__API_KEY".to_owned(), "hunter2".to_owned())]);
+        let config = Config::from_sources(Some(file.path()), env).unwrap();
+        assert_eq!(config.partners["bbd"].api_key, "hunter2");
+        assert!(!serde_json::to_string(&config.redacted()).unwrap().contains("hunter2"));
     }
 
     #[test]

@@ -190,9 +190,7 @@ impl Core {
     pub(super) fn handle(self: &Arc<Self>, due: Due) {
         match due {
             Due::Step(number) => {
-                let event = self.state().ledger.step(number, Instant::now());
-                if let Some(event) = event {
-                    self.happened(number, event);
+                if self.do_step(number) {
                     self.schedule_step(number);
                 }
             }
@@ -202,6 +200,15 @@ impl Core {
             }
             Due::Send(callbacks) => callbacks::send(self, callbacks),
         }
+    }
+
+    /// Does the next step of a booking, if there is one.
+    pub(super) fn do_step(&self, number: u64) -> bool {
+        let event = self.state().ledger.step(number, Instant::now());
+        if let Some(event) = event {
+            self.happened(number, event);
+        }
+        event.is_some()
     }
 
     /// What follows from an event that is in the ledger already.

@@ -77,6 +77,12 @@ impl PartnerSim {
         control::report(&self.core)
     }
 
+    /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
+    /// was one. For who moves time by hand; the delays should be longer than the test.
+    pub fn step(&self, booking_id: &str) -> bool {
+        api::booking_number(booking_id).is_some_and(|number| self.core.do_step(number))
+    }
+
     /// Changes knobs for everything that is decided from now on.
     pub fn change(&self, change: impl FnOnce(&mut Knobs)) -> anyhow::Result<()> {
         let changed = self.core.change_knobs(|knobs| {

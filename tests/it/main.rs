@@ -13,6 +13,7 @@
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
+//! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
@@ -27,6 +28,7 @@ mod lifecycle;
 mod notifications;
 mod operator;
 mod outbox;
+mod partner;
 mod partner_sim;
 mod periodic;
 mod process;

@@ -49,6 +49,11 @@ impl Api {
         Self { base, client: outbound::client(secs(30)).unwrap(), stop }
     }
 
+    /// Where a path is served.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
     /// A request with everything said; `key` and `idempotency_key` may be empty.
     pub(crate) async fn send(
         &self,
@@ -58,7 +63,7 @@ impl Api {
         idempotency_key: &str,
         body: impl Into<reqwest::Body>,
     ) -> Answer {
-        let mut request = self.client.request(method, format!("{}{path}", self.base));
+        let mut request = self.client.request(method, self.url(path));
         if !key.is_empty() {
             request = request.header(AUTHORIZATION, format!("Bearer {key}"));
         }

@@ -1,0 +1,247 @@
+//! dispatchq, its API, and a partner that answers it.
+
+use std::{
+    ops::Deref,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use chrono::Utc;
+use dispatchq::{
+    app::App,
+    config::Config,
+    orders::{Booking, BookingState, Status},
+    outbound,
+    partner::PartnerConfig,
+    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
+    worker::process,
+};
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Answer, Api, TestApp, eventually, secs};
+
+pub(super) const PARTNER: &str = "bbd";
+pub(super) const SERVICE: &str = "TAXI";
+const KEY: &str = "partner-sim-key";
+pub(super) const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
+pub(super) const ANOTHER_SECRET: &str = "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3";
+
+/// The key of an attempt at the partner.
+pub(super) fn reference(order: &str, attempt: i32) -> String {
+    format!("{order}:{attempt}")
+}
+
+/// Nothing happens by itself; everybody finds a driver who stays; callbacks are sent as soon as there is something to say.
+pub(super) fn patient() -> Knobs {
+    let never = "1day";
+    Knobs {
+        job_id_delay: never.parse().unwrap(),
+        driver_delay: never.parse().unwrap(),
+        no_driver_delay: never.parse().unwrap(),
+        pickup_delay: never.parse().unwrap(),
+        trip_duration: never.parse().unwrap(),
+        callback_delay: "0s".parse().unwrap(),
+        driver_rate: Rate::ALWAYS,
+        driver_cancel_rate: Rate::NEVER,
+        job_id_callback_rate: Rate::ALWAYS,
+        callback_rate: Rate::ALWAYS,
+        ..Knobs::default()
+    }
+}
+
+/// As [`patient`], but the partner never calls back.
+pub(super) fn silent() -> Knobs {
+    Knobs { job_id_callback_rate: Rate::NEVER, callback_rate: Rate::NEVER, ..patient() }
+}
+
+/// A partner at this address, as dispatchq knows it.
+pub(super) fn configured(url: &str) -> PartnerConfig {
+    let config = json!({ "url": url, "api_key": KEY, "callback_secret": SECRET });
+    serde_json::from_value(config).unwrap()
+}
+
+/// dispatchq with a partner. Its clock is moved by hand, or real; the partner's own time is always real.
+pub(super) struct Partnership {
+    pub(super) t: TestApp,
+    pub(super) sim: PartnerSim,
+    pub(super) api: Api,
+    client: reqwest::Client,
+    events: AtomicU64,
+}
+
+impl Deref for Partnership {
+    type Target = TestApp;
+
+    fn deref(&self) -> &TestApp {
+        &self.t
+    }
+}
+
+impl Partnership {
+    /// On moved time.
+    pub(super) async fn start(knobs: Knobs) -> Self {
+        Self::with(knobs, |_| {}).await
+    }
+
+    /// As [`start`](Self::start), with what dispatchq knows of the partner changed first.
+    pub(super) async fn with(knobs: Knobs, configure: impl FnOnce(&mut PartnerConfig)) -> Self {
+        let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+        let t = TestApp::with(|config| serve_by(config, &sim, configure)).await;
+        Self::of(t, sim).await
+    }
+
+    /// On real time, with a partner that is so much faster than life.
+    pub(super) async fn on_real_time(speed: f64, knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
+        let sim = PartnerSim::start(&Options { knobs, speed, ..Options::default() }).await.unwrap();
+        let t = TestApp::on_real_time(|config| {
+            serve_by(config, &sim, |_| {});
+            configure(config);
+        })
+        .await;
+        Self::of(t, sim).await
+    }
+
+    async fn of(t: TestApp, sim: PartnerSim) -> Self {
+        let api = Api::start(&t.app).await;
+        let url = api.url(&format!("/api/v1/callbacks/{PARTNER}"));
+        sim.change(|knobs| knobs.callback_url = Some(url)).unwrap();
+        Self { t, sim, api, client: outbound::client(secs(10)).unwrap(), events: AtomicU64::new(0) }
+    }
+
+    /// Performs jobs as `dispatchq work` does, until it is dropped.
+    pub(super) fn work(&self) -> Working {
+        work(&self.app)
+    }
+
+    pub(super) async fn taxi(&self, order: &str, payment: &str) {
+        self.order_of(order, SERVICE, payment).await;
+    }
+
+    /// An order whose first booking the partner has.
+    pub(super) async fn booked(&self, order: &str, payment: &str) -> String {
+        self.taxi(order, payment).await;
+        self.run_due().await;
+        self.booking_id(order, 1).await
+    }
+
+    /// An order whose first booking has a job id, which the partner has told.
+    pub(super) async fn assigned(&self, order: &str, payment: &str) -> String {
+        let booking_id = self.booked(order, payment).await;
+        self.sim_steps(&booking_id, order, Status::Assigned).await;
+        booking_id
+    }
+
+    /// The partner goes one step on, and its callback arrives.
+    pub(super) async fn sim_steps(&self, booking_id: &str, order: &str, status: Status) {
+        assert!(self.sim.step(booking_id));
+        self.reaches(order, status).await;
+    }
+
+    pub(super) async fn reaches(&self, order: &str, status: Status) {
+        eventually(status.as_str(), secs(20), || async { self.status(order).await == status }).await;
+    }
+
+    pub(super) async fn booking(&self, order: &str, attempt: i32) -> Booking {
+        let s = self.snapshot(order).await;
+        s.booking(attempt).cloned().unwrap_or_else(|| panic!("{order} has no booking {attempt}: {:?}", s.bookings))
+    }
+
+    pub(super) async fn booking_id(&self, order: &str, attempt: i32) -> String {
+        let booking = self.booking(order, attempt).await;
+        booking.booking_id.clone().unwrap_or_else(|| panic!("the partner has not answered: {booking:?}"))
+    }
+
+    /// States of an order's bookings, in their order.
+    pub(super) async fn booking_states(&self, order: &str) -> Vec<BookingState> {
+        self.snapshot(order).await.bookings.iter().map(|b| b.state).collect()
+    }
+
+    /// Questions the partner was asked about bookings.
+    pub(super) fn polls(&self) -> u64 {
+        self.sim.report().counters.polls
+    }
+
+    /// A callback about an attempt's booking, as the partner would send it, with these fields over its own.
+    pub(super) async fn callback(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> Value {
+        let number = self.events.fetch_add(1, Ordering::SeqCst);
+        let booking_id = self.snapshot(order).await.booking(attempt).and_then(|b| b.booking_id.clone());
+        let mut body = json!({
+            "event_id": format!("E-{number}"),
+            "type": kind,
+            "booking_id": booking_id.unwrap_or_else(|| format!("B-{order}-{attempt}")),
+            "reference": reference(order, attempt),
+            "occurred_at": Utc::now(),
+        });
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        body
+    }
+
+    /// Sends a callback of the partner that must be taken; answers what became of it.
+    pub(super) async fn tell(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> String {
+        let body = self.callback(order, attempt, kind, fields).await;
+        let answer = self.send(&body).await;
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        answer.text("status").to_owned()
+    }
+
+    /// Sends a callback, rightly signed now.
+    pub(super) async fn send(&self, body: &Value) -> Answer {
+        self.send_signed(PARTNER, body, SECRET, Utc::now().timestamp()).await
+    }
+
+    /// Sends a callback to this partner's address, signed with this secret at this time (Unix seconds).
+    pub(super) async fn send_signed(&self, partner: &str, body: &Value, secret: &str, at: i64) -> Answer {
+        let (id, text) = (body["event_id"].as_str().unwrap_or("none"), body.to_string());
+        let signature = Webhook::new(secret).unwrap().sign(id, at, text.as_bytes()).unwrap();
+        let headers = [("webhook-id", id), ("webhook-timestamp", &at.to_string()), ("webhook-signature", &signature)];
+        self.send_with(partner, &text, &headers).await
+    }
+
+    /// Sends a callback with these headers.
+    pub(super) async fn send_with(&self, partner: &str, body: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = self.client.post(self.api.url(&format!("/api/v1/callbacks/{partner}")));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
+        let status = answer.status().as_u16();
+        let body = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default();
+        Answer { status, body, replayed: false }
+    }
+
+    /// What must hold when nothing is left to do: no invariant broken, no booking open at the partner, no job dead.
+    pub(super) async fn assert_at_rest(&self) {
+        self.assert_sound().await;
+        assert_eq!(self.sim.report().open, Vec::<String>::new());
+        let dead: u64 = self.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        assert_eq!(dead, 0);
+    }
+}
+
+fn serve_by(config: &mut Config, sim: &PartnerSim, configure: impl FnOnce(&mut PartnerConfig)) {
+    let mut partner = configured(&sim.url());
+    configure(&mut partner);
+    config.partners.insert(PARTNER.to_owned(), partner);
+    config.service_types.entry(SERVICE.to_owned()).or_default().partner = Some(PARTNER.to_owned());
+}
+
+/// A worker in this process. Dropping it drains it.
+pub(super) struct Working {
+    stop: CancellationToken,
+}
+
+pub(super) fn work(app: &App) -> Working {
+    let stop = CancellationToken::new();
+    let queues = process::queues(app, &[], None).unwrap();
+    tokio::spawn(process::run(app.clone(), queues, stop.clone()));
+    Working { stop }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
