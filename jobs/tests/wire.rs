@@ -10,8 +10,8 @@ use std::{
 };
 
 use jobs::{
-    Callback, CancelBooking, Compensate, Dispatch, Enqueued, Job, JobId, Lifetime, NewJob, Notify, OrderId, Poll,
-    Store, Tick, Timeout, queues,
+    Alarm, Callback, CancelBooking, Compensate, Dispatch, Enqueued, Escalate, Job, JobId, Lifetime, NewJob, Notify,
+    OrderId, Poll, Remind, Store, Tick, Timeout, alarm::Content, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,13 @@ fn all() -> Vec<(String, NewJob)> {
         contract(Compensate { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
         contract(Notify { order: order(), outbox_id: 41 }),
+        contract(Escalate { order: order(), alert_id: 5 }),
+        contract(Remind { order: order(), alert_id: 6 }),
+        contract(Alarm {
+            order: order(),
+            channel: "slack".to_owned(),
+            content: Content { message: serde_json::json!({ "order_id": "ORD-1" }), told: false },
+        }),
         contract(Tick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
         contract(Receipt::example()),
     ]
