@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sqlx::{
-    PgPool,
+    Connection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -15,6 +15,10 @@ static MIGRATOR: Migrator = sqlx::migrate!();
 
 /// A process that cannot have a connection within this time is better off trying again later.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection handed back must answer within this time, or it is given up. sqlx asks, too, but waits for ever: after a
+/// network that swallowed everything, connections that nobody waits for any more would fill the pool until TCP gives up,
+/// a quarter of an hour later.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Daily partitions of the history are made this far ahead.
 const PARTITIONS_AHEAD_DAYS: i32 = 14;
 
@@ -47,6 +51,12 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
     Ok(PgPoolOptions::new()
         .max_connections(config.max_connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                let answer = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
+                answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
+            })
+        })
         .connect_lazy_with(options))
 }
 

@@ -16,6 +16,7 @@
 //! * [`cli`]: one file per command of the binary `dispatchq`.
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
+//! * [`explain`]: why an order is as it is, and what to do.
 //! * [`replay`]: real rides against simulated drivers.
 //! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
@@ -32,6 +33,7 @@ pub mod config;
 pub mod db;
 pub mod dead_letters;
 pub mod dispatch;
+pub mod explain;
 pub mod history;
 pub mod http;
 pub mod notifications;

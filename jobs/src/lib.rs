@@ -1,7 +1,7 @@
 //! The job contracts: one file per job type, with its id, queue and retry policy. What a producer links.
 //!
-//! The code that performs a job lives in the `dispatchq` crate under the same file stem. Every job here is a *timer*:
-//! its id is its payload, and the order's row decides what is done when it fires.
+//! The code that performs a job lives in the `dispatchq` crate under the same file stem. Nearly every job here is a
+//! *timer*: its id is its payload, and a row decides what is done when it fires.
 //!
 //! | file | queue | job | fires |
 //! |---|---|---|---|
@@ -13,31 +13,40 @@
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
 //! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
+//! | [`escalate`] | notify-queue | `escalate:{order}:{alert id}` | when an alert was not acknowledged in time |
+//! | [`remind`] | notify-queue | `remind:{order}:{alert id}` | when an order has waited for a dispatcher too long |
+//! | [`alarm`] | notify-queue | `alarm:{order}:{channel}` | when an order's end could not be written; has a payload |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
 //!
 //! What follows is the crate's README.
 #![doc = include_str!("../README.md")]
 
+pub mod alarm;
 pub mod callback;
 pub mod cancel_booking;
 pub mod compensate;
 pub mod dispatch;
+pub mod escalate;
 pub mod lifetime;
 pub mod notify;
 pub mod order_id;
 pub mod poll;
 pub mod queues;
+pub mod remind;
 pub mod tick;
 pub mod timeout;
 
+pub use alarm::Alarm;
 pub use callback::Callback;
 pub use cancel_booking::CancelBooking;
 pub use compensate::Compensate;
 pub use dispatch::Dispatch;
+pub use escalate::Escalate;
 pub use lifetime::Lifetime;
 pub use notify::Notify;
 pub use order_id::{InvalidOrderId, OrderId};
 pub use poll::Poll;
+pub use remind::Remind;
 pub use tick::Tick;
 pub use timeout::Timeout;
 /// What enqueueing takes, so that a producer depends on this crate alone.

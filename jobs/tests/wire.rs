@@ -10,7 +10,8 @@ use std::{
 };
 
 use jobs::{
-    Compensate, Dispatch, Enqueued, Job, JobId, Lifetime, NewJob, Notify, OrderId, Store, Tick, Timeout, queues,
+    Alarm, Callback, CancelBooking, Compensate, Dispatch, Enqueued, Escalate, Job, JobId, Lifetime, NewJob, Notify,
+    OrderId, Poll, Remind, Store, Tick, Timeout, alarm::Content, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,19 @@ fn all() -> Vec<(String, NewJob)> {
     vec![
         contract(Dispatch { order: order(), attempt: 3 }),
         contract(Timeout { order: order(), attempt: 3 }),
+        contract(Poll { order: order(), number: 7 }),
+        contract(Callback { order: order(), inbox_id: 17 }),
         contract(Lifetime { order: order() }),
         contract(Compensate { order: order() }),
+        contract(CancelBooking { order: order(), attempt: 3 }),
         contract(Notify { order: order(), outbox_id: 41 }),
+        contract(Escalate { order: order(), alert_id: 5 }),
+        contract(Remind { order: order(), alert_id: 6 }),
+        contract(Alarm {
+            order: order(),
+            channel: "slack".to_owned(),
+            content: Content { message: serde_json::json!({ "order_id": "ORD-1" }), told: false },
+        }),
         contract(Tick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
         contract(Receipt::example()),
     ]
@@ -239,7 +250,8 @@ async fn a_producer_needs_few_rights() {
     // Also beside leased and dead jobs, which it then has to look at.
     command::<()>(&redis, &["HSET", "{dq:0}:leases", "lifetime:ORD-1", "a:1 1 -"]).await;
     command::<()>(&redis, &["HSET", "{dq:0}:dead", "timeout:ORD-1:3", "{}"]).await;
-    let verdicts = store.enqueue(&jobs[1..3]).await.unwrap();
+    let again = [NewJob::now(&Timeout { order: order(), attempt: 3 }), NewJob::now(&Lifetime { order: order() })];
+    let verdicts = store.enqueue(&again).await.unwrap();
     assert_eq!(verdicts, [Enqueued::Dead, Enqueued::Again]);
     assert!(store.epoch().await.is_err(), "it may read nothing else");
 }

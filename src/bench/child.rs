@@ -29,6 +29,11 @@ impl Worker {
         Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
     }
 
+    /// As [`start`](Self::start), but it records metrics, as a worker does that somebody watches.
+    pub(super) fn metered(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
+        Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
+    }
+
     /// Starts one that says what it has seen each time `every` has passed; see `soak`.
     pub(super) fn soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
         let (places, every_ms) = (places.to_string(), every.as_millis().to_string());

@@ -89,6 +89,10 @@ pub struct WorkerOptions {
 
     #[arg(long, value_name = "N", default_value_t = CONCURRENCY)]
     pub concurrency: usize,
+
+    /// Record metrics for Prometheus
+    #[arg(long)]
+    pub metrics: bool,
 }
 
 /// How much of everything there is in one round.

@@ -176,6 +176,18 @@ impl Report {
                 self.of_throughput(|round| round.redis_cpu_us),
             ),
             figure(
+                "metered_per_s",
+                "process, metrics recorded; jobs/s",
+                Goal::None,
+                self.of_throughput(|round| round.metered_per_s),
+            ),
+            figure(
+                "metered_cpu_us_worker",
+                "process, metrics recorded: processor time of the worker; us/job",
+                Goal::None,
+                self.of_throughput(|round| round.metered_cpu_us.unwrap_or_default()),
+            ),
+            figure(
                 "enqueue_per_s",
                 "enqueue in batches of 500; jobs/s",
                 Goal::AtLeast(120_000.0),
@@ -342,6 +354,7 @@ impl Report {
             "enqueue_per_s": median(self.of_throughput(|round| round.enqueue_per_s)),
             "process_per_s": median(self.of_throughput(|round| round.process_per_s)),
             "through_per_s": median(self.of_throughput(|round| round.through_per_s)),
+            "metered_per_s": median(self.of_throughput(|round| round.metered_per_s)),
             "process_cpu_us_per_job": {
                 "worker": median(self.of_throughput(|round| round.worker_cpu_us.unwrap_or_default())),
                 "redis": median(self.of_throughput(|round| round.redis_cpu_us)),
@@ -447,6 +460,8 @@ mod tests {
                 doubled: 0,
                 worker_cpu_us: Some(7.5),
                 redis_cpu_us: 4.0,
+                metered_per_s: 110_000.0,
+                metered_cpu_us: Some(8.0),
             });
         }
         report.lateness = vec![late(1_204, 0), late(1_300, 0), late(1_100, 0)];

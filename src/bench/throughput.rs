@@ -28,10 +28,39 @@ pub(super) struct Throughput {
     /// Processor time per job performed: what it takes whoever else is at work on the machine.
     pub(super) worker_cpu_us: Option<f64>,
     pub(super) redis_cpu_us: f64,
+    /// The same performed by a worker that records metrics.
+    pub(super) metered_per_s: f64,
+    pub(super) metered_cpu_us: Option<f64>,
+}
+
+/// What lay in the queue was performed by one worker.
+struct Processed {
+    observed: Observed,
+    enqueue_per_s: f64,
+    per_s: f64,
+    worker_cpu_us: Option<f64>,
+    redis_cpu_us: f64,
 }
 
 pub(super) async fn measure(jobs: u32) -> anyhow::Result<Throughput> {
     let through = through(jobs).await?;
+    let plain = process(jobs, Worker::start).await?;
+    let metered = process(jobs, Worker::metered).await?;
+    let observed = [plain.observed, metered.observed, through.1];
+    Ok(Throughput {
+        enqueue_per_s: plain.enqueue_per_s,
+        process_per_s: plain.per_s,
+        through_per_s: through.0,
+        lost: observed.iter().map(|observed| observed.lost).sum(),
+        doubled: observed.iter().map(|observed| observed.doubled).sum(),
+        worker_cpu_us: plain.worker_cpu_us,
+        redis_cpu_us: plain.redis_cpu_us,
+        metered_per_s: metered.per_s,
+        metered_cpu_us: metered.worker_cpu_us,
+    })
+}
+
+async fn process(jobs: u32, start: fn(&str, u32) -> anyhow::Result<Worker>) -> anyhow::Result<Processed> {
     let stage = Stage::start().await?;
     let timers = timers(jobs, Duration::ZERO);
     let begun = Instant::now();
@@ -41,21 +70,13 @@ pub(super) async fn measure(jobs: u32) -> anyhow::Result<Throughput> {
     stage.quiet().await?;
 
     let redis_cpu = redis_cpu(&stage).await?;
-    let observed = Worker::start(&stage.url(), jobs)?.observed(PATIENCE).await?;
+    let observed = start(&stage.url(), jobs)?.observed(PATIENCE).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
-    let process_per_s = f64::from(jobs) / micros(settled_us - observed.began_us).as_secs_f64();
+    let per_s = f64::from(jobs) / micros(settled_us - observed.began_us).as_secs_f64();
     let redis_cpu = self::redis_cpu(&stage).await? - redis_cpu;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
     let worker_cpu_us = observed.cpu_ms.map(|ms| ms as f64 * 1e3 / f64::from(jobs));
-    Ok(Throughput {
-        enqueue_per_s,
-        process_per_s,
-        through_per_s: through.0,
-        lost: observed.lost + through.1.lost,
-        doubled: observed.doubled + through.1.doubled,
-        worker_cpu_us,
-        redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs),
-    })
+    Ok(Processed { observed, enqueue_per_s, per_s, worker_cpu_us, redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs) })
 }
 
 /// Enqueued and performed at the same time, jobs per second.

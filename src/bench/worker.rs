@@ -1,8 +1,8 @@
 //! The worker process that is measured: the real runtime, with a handler that does nothing but note its run.
 //!
 //! A process of its own, so that whoever enqueues shares neither its threads nor its connection, as in production. It
-//! ends when all timers have run and are settled, or with its standard input: when its parent closes that, or dies. No
-//! metrics are recorded, as in the queues it is compared with.
+//! ends when all timers have run and are settled, or with its standard input: when its parent closes that, or dies. Metrics
+//! are recorded only when asked for: the queues it is compared with record none.
 
 use std::{
     io::{self, Write},
@@ -20,12 +20,16 @@ use super::{
     runs::{Runs, now_us},
     timers::{QUEUE, QUEUES},
 };
+use crate::telemetry;
 
 /// How often to look whether the last results are written.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Works, then prints what it saw as one line of JSON.
 pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
+    if options.metrics {
+        telemetry::init_metrics()?;
+    }
     let runs = Arc::new(Runs::new(options.jobs));
     let registry = Registry::new().register({
         let runs = runs.clone();

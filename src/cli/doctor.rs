@@ -111,6 +111,20 @@ async fn postgres(config: &Config) -> Vec<Finding> {
             format!("{n} orders wait for a person: dispatchq order list --held"),
         ));
     }
+    let late: Result<i64, _> =
+        sqlx::query_scalar("SELECT count(*) FROM alerts WHERE acked_at IS NULL AND escalations > 0")
+            .fetch_one(&pool)
+            .await;
+    if let Ok(n @ 1..) = late {
+        let detail = format!("{n} were not acknowledged in time: dispatchq alert list --open");
+        found.push(finding("alerts", Verdict::Warn, detail));
+    }
+    let dead: Result<i64, _> =
+        sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&pool).await;
+    if let Ok(n @ 1..) = dead {
+        let detail = format!("{n} could not be delivered: dispatchq outbox list --state dead");
+        found.push(finding("messages", Verdict::Warn, detail));
+    }
     found
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
+mod alert;
 mod apikey;
 mod bench;
 mod check;
@@ -16,7 +17,9 @@ mod import;
 mod job;
 mod migrate;
 mod order;
+mod outbox;
 mod output;
+mod partner;
 mod partner_sim;
 mod queue;
 mod reconcile;
@@ -70,6 +73,12 @@ enum Command {
     /// Orders: look at them, and help those that need a person
     #[command(subcommand)]
     Order(order::Command),
+    /// Alerts: who must act, since when, and who has
+    #[command(subcommand)]
+    Alert(alert::Command),
+    /// Messages: what was delivered, and what is dead and can be sent again
+    #[command(subcommand)]
+    Outbox(outbox::Command),
     /// Queues
     #[command(subcommand)]
     Queue(queue::Command),
@@ -79,6 +88,9 @@ enum Command {
     /// Jobs that were given up: look at them, give them another life, forget them
     #[command(subcommand)]
     Dead(dead::Command),
+    /// Partners: whether they are called, how many of their orders are polled
+    #[command(subcommand)]
+    Partner(partner::Command),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -132,9 +144,12 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Driver(command) => command.run(App::connect(config).await?).await,
         Command::User(command) => command.run(App::connect(config).await?).await,
         Command::Order(command) => command.run(App::connect(config).await?).await,
+        Command::Alert(command) => command.run(App::connect(config).await?).await,
+        Command::Outbox(command) => command.run(App::connect(config).await?).await,
         Command::Queue(command) => command.run(App::connect(config).await?).await,
         Command::Job(command) => command.run(App::connect(config).await?).await,
         Command::Dead(command) => command.run(App::connect(config).await?).await,
+        Command::Partner(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,

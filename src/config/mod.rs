@@ -3,6 +3,7 @@
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.
 
+mod channels;
 pub(crate) mod duration;
 
 use std::{
@@ -16,10 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     dispatch::policy::{DispatchPolicy, Exhausted},
-    notifications::{Channel, Channels, Routes, routes::LOG},
+    notifications::{Channels, Routes, routes::LOG},
     partner::{PartnerConfig, Partners},
     periodic::schedule::{Schedule, Task},
 };
+
+pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, WebhookConfig};
 
 /// The shipped file: every setting with its default.
 pub const DEFAULTS: &str = include_str!("../../config.toml");
@@ -137,12 +140,6 @@ pub struct DispatchOverrides {
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ChannelConfig {
-    Webhook { url: String },
-}
-
-#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
     #[serde(with = "duration")]
@@ -253,11 +250,19 @@ impl Config {
         ] {
             ensure!(!route.is_empty(), "notifications.{name} is empty: nobody would be told; use [\"log\"] at least");
         }
-        let routes = [&self.notifications.driver, &self.notifications.support, &self.notifications.dispatchers];
-        for name in routes.into_iter().flatten() {
+        for (route, channels) in self.notifications.named() {
+            for name in channels {
+                ensure!(
+                    name == LOG || self.channels.contains_key(name),
+                    "notifications.{route}: no channel '{name}'; add [channels.{name}] or use \"log\""
+                );
+            }
+        }
+        for (name, repeat) in [("escalate", &self.notifications.escalate), ("remind", &self.notifications.remind)] {
+            let pauses = [repeat.after, repeat.every];
             ensure!(
-                name == LOG || self.channels.contains_key(name),
-                "notifications: no channel '{name}'; add [channels.{name}] or use \"log\""
+                pauses.iter().all(|p| !p.is_zero() && *p <= LONGEST),
+                "notifications.{name}: after and every must be longer than 0 and at most 365 days"
             );
         }
         for (task, schedule) in &self.schedules {
@@ -299,14 +304,10 @@ impl Config {
 
     /// The channels messages travel by.
     pub fn channels(&self) -> anyhow::Result<Channels> {
-        let mut by_name = BTreeMap::new();
-        for (name, channel) in &self.channels {
-            let ChannelConfig::Webhook { url } = channel;
-            let url: reqwest::Url = url.parse().with_context(|| format!("channels.{name}: url is not valid"))?;
-            ensure!(matches!(url.scheme(), "http" | "https"), "channels.{name}: url must be http or https");
-            by_name.insert(name.clone(), Channel::Webhook { url });
-        }
-        Ok(Channels::new(by_name)?)
+        let by_name = channels::build(&self.channels)?;
+        // Some of what a worker can do at once is left for the other channels.
+        let notify = self.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
+        Ok(Channels::new(by_name, (notify * 3).div_ceil(4), self.notifications.escalate.after)?)
     }
 
     /// The configuration without its secrets, for people's eyes.
@@ -322,12 +323,7 @@ impl Config {
             }
             partner.url = without_password(&partner.url);
         }
-        for ChannelConfig::Webhook { url } in shown.channels.values_mut() {
-            // the path of a webhook is often its secret
-            *url = url
-                .parse::<reqwest::Url>()
-                .map_or_else(|_| "***".to_owned(), |u| format!("{}/***", u.origin().ascii_serialization()));
-        }
+        shown.channels.values_mut().for_each(ChannelConfig::redact);
         shown
     }
 }
@@ -390,29 +386,7 @@ mod tests {
     fn every_queue_is_served() {
         let concurrency = Config::defaults().worker.concurrency;
         for queue in jobs::queues::ALL {
-            assert!(concurrency.contains_key(queue), "{queue}");
-        }
-    }
-
-    #[test]
-    fn the_partner_in_the_shipped_file_shows_the_defaults() {
-        let (_, example) = DEFAULTS.split_once("# [partners.bbd]\n").unwrap();
-        let lines =
-            example.lines().map_while(|line| line.strip_prefix('#')).map(|line| line.strip_prefix(' ').unwrap_or(line));
-        let text = format!("[partners.bbd]\n{}", lines.collect::<Vec<_>>().join("\n"));
-        let read = |text: &str| {
-            let source = config::File::from_str(text, config::FileFormat::Toml);
-            let config = config::Config::builder().add_source(source).build().unwrap();
-            config.get::<BTreeMap<String, PartnerConfig>>("partners").unwrap().remove("bbd").unwrap()
-        };
-        let shown = read(&text);
-        let bare = format!(
-            "[partners.bbd]\nurl = {:?}\napi_key = {:?}\ncallback_secret = {:?}",
-            shown.url, shown.api_key, shown.callback_secret
-        );
-        assert_eq!(serde_json::to_value(&shown).unwrap(), serde_json::to_value(read(&bare)).unwrap());
-        for setting in ["percent", "not_found_grace", "follow", "ramp_up", "max_concurrent_per_process"] {
-            assert!(text.contains(&format!("\n{setting} = ")), "{setting} is not shown");
+            assert!(concurrency.contains_key(queue), "config.toml: worker.concurrency lacks {queue}");
         }
     }
 
@@ -449,6 +423,31 @@ mod tests {
         assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
     }
 
+    const CHANNELS: &str = "
+        [channels.app]
+        type = \"webhook\"
+        url = \"https://h/T0/SECRET\"
+        secret = \"whsec_c2VjcmV0SECRETc2VjcmV0SECRETc2Vj\"
+        [channels.slack]
+        type = \"slack\"
+        url = \"https://hooks.example.com/services/SECRET\"
+        [channels.mail]
+        type = \"email\"
+        from = \"dispatchq@example.com\"
+        to = [\"desk@example.com\"]
+        host = \"mail.example.com\"
+        username = \"dispatchq\"
+        password = \"SECRET\"
+        [channels.desk]
+        type = \"ticket\"
+        url = \"https://desk.example.com/SECRET\"
+        token = \"SECRET\"
+        [channels.lines]
+        type = \"log\"
+        [notifications]
+        support = [\"slack\", \"mail\", \"desk\", \"lines\"]
+        producer = [\"app\"]";
+
     #[test]
     fn a_redis_address_is_checked_without_asking_redis() {
         for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
@@ -475,11 +474,85 @@ mod tests {
     }
 
     #[test]
+    fn the_partner_the_shipped_file_shows_has_the_defaults() {
+        let shown: String = DEFAULTS
+            .lines()
+            .skip_while(|line| !line.starts_with("# [partners.bbd]"))
+            .take_while(|line| line.starts_with('#'))
+            .filter_map(|line| line.strip_prefix("# ").filter(|line| !line.starts_with('#')))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let shown = with_file(&shown).unwrap().partners.remove("bbd").unwrap();
+        let least = "[partners.bbd]\nurl = \"https://dispatch.example.com/api\"";
+        let least = with_file(least).unwrap().partners.remove("bbd").unwrap();
+        assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
+    }
+
+    #[test]
+    fn a_partner_is_checked_and_its_secrets_come_from_the_environment() {
+        assert!(error("[service_types.TAXI]\npartner = \"bbd\"").contains("[partners.bbd]"));
+        assert!(error("[partners.bbd]\nurl = \"ftp://p\"").contains("http"));
+        assert!(error("[partners.bbd]\nurl = \"http://p\"\ncallback_secret = \"whsec_?\"").contains("base64"));
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"[partners.bbd]\nurl = \"http://p\"").unwrap();
+        let env = HashMap::from([("DISPATCHQ_PARTNERS__BBD__API_KEY".to_owned(), "hunter2".to_owned())]);
+        let config = Config::from_sources(Some(file.path()), env).unwrap();
+        assert_eq!(config.partners["bbd"].api_key, "hunter2");
+        assert!(!serde_json::to_string(&config.redacted()).unwrap().contains("hunter2"));
+    }
+
+    #[test]
     fn secrets_are_not_shown() {
-        let shown = with_file("[database]\nurl = \"postgres://u:hunter2@h/db\"\n[channels.x]\ntype = \"webhook\"\nurl = \"https://h/T0/SECRET\"")
-            .unwrap()
-            .redacted();
-        let text = serde_json::to_string(&shown).unwrap();
-        assert!(!text.contains("hunter2") && !text.contains("SECRET"), "{text}");
+        let config = with_file(&format!("[database]\nurl = \"postgres://u:hunter2@h/db\"\n{CHANNELS}")).unwrap();
+        let shown = config.redacted();
+        for text in [
+            serde_json::to_string(&shown).unwrap(),
+            toml::to_string(&shown).unwrap(),
+            format!("{:?}", config.channels),
+            format!("{:?}", config.channels().unwrap()),
+        ] {
+            assert!(!text.contains("hunter2") && !text.contains("SECRET"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_may_lie_in_the_environment_or_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "s3cret\n").unwrap();
+        let ticket = |how: &str| format!("[channels.x]\ntype = \"ticket\"\nurl = \"http://h\"\n{how}");
+        with_file(&ticket(&format!("token_file = {file:?}"))).unwrap();
+        // Whatever runs this has it.
+        with_file(&ticket("token_env = \"PATH\"")).unwrap();
+        let missing = error(&ticket("token_env = \"NOT_SET_ANYWHERE\""));
+        assert!(missing.contains("channels.x") && missing.contains("NOT_SET_ANYWHERE"), "{missing}");
+        assert!(error(&ticket("token_file = \"/no/such/file\"")).contains("/no/such/file"));
+        assert!(error(&ticket("token = \"a\"\ntoken_env = \"PATH\"")).contains("only one of"));
+    }
+
+    #[test]
+    fn a_channel_that_cannot_work_is_refused_with_its_place() {
+        let of = |text: &str| error(&format!("[channels.x]\n{text}"));
+        for (text, said) in [
+            ("type = \"pager\"", "pager"),
+            ("type = \"webhook\"", "url is missing"),
+            ("type = \"webhook\"\nurl = \"ftp://h\"", "http or https"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecrets = \"x\"", "secrets"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"short\"", "24 bytes"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!\"", "base64"),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"nobody\"\nto = [\"a@b.c\"]", "'nobody' is no e-mail address"),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = []", "to names nobody"),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\nusername = \"u\"", "go together"),
+            (
+                "type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\ntls = \"none\"\nusername = \"u\"\npassword = \"p\"",
+                "starttls",
+            ),
+        ] {
+            let error = of(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert!(error("[channels.\"a b\"]\ntype = \"log\"").contains("letters, digits"));
+        assert!(error("[notifications]\nproducer = [\"app\"]").contains("notifications.producer"));
+        assert!(error("[notifications.escalate]\nafter = \"0s\"").contains("notifications.escalate"));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use jobs::{Notify, OrderId};
+use jobs::{Alarm, Notify, OrderId};
 use workers::{Job, JobId, store::DeadEntry};
 
 use super::{
@@ -49,11 +49,15 @@ pub(super) enum Subject {
         order: OrderId,
         outbox_id: i64,
     },
-    /// Periodic work, or nothing we know.
+    /// Periodic work, what asks its row itself, or nothing we know.
     Other,
 }
 
 pub(super) fn subject(job: &JobId) -> Subject {
+    if job.kind() == Alarm::KIND {
+        // It asks its order itself.
+        return Subject::Other;
+    }
     if job.kind() == Notify::KIND {
         return Notify::decode(job, None)
             .map_or(Subject::Other, |Notify { order, outbox_id }| Subject::Message { order, outbox_id });
@@ -169,7 +173,7 @@ async fn requeue_message(
     if let Verdict::Refused(refused) = judge::message(row.as_ref()) {
         return Ok(Answer::Refused(refused));
     }
-    outbox::revive(&app.db, outbox_id).await?;
+    outbox::revive(&app.db, outbox_id, &by.who).await?;
     let noted = store::change(&app.db, &app.config.notifications, order, |s| {
         judge::requeue(s, job, &by.who, by.why.as_deref()).into()
     });

@@ -66,12 +66,20 @@ pub fn hold_cause(order: &Order) -> Option<&str> {
     Some(reason.strip_prefix(HOLD_PREFIX)?.split_once(HOLD_SUFFIX)?.0)
 }
 
+/// Does the order's review end with this job's other life? It does if the job caused it; and past the lifetime the
+/// lifetime's own job ends the order, whichever of its timers is dead beside it.
+fn ends_review(s: &Snapshot, job: &JobId) -> bool {
+    hold_cause(&s.order).is_some_and(|cause| {
+        cause == job.as_str() || (job.kind() == Lifetime::KIND && released(&s.order).is_past_lifetime(s.now))
+    })
+}
+
 /// May this timer of the order run again?
 pub fn timer(s: &Snapshot, job: &JobId) -> Verdict {
     let order = || s.order.id.clone();
     let status = s.order.status;
     let verdict = if s.order.held_for_review {
-        if hold_cause(&s.order) != Some(job.as_str()) {
+        if !ends_review(s, job) {
             let reason = s.order.held_reason.clone().unwrap_or_default();
             return Verdict::Refused(Refused::UnderReview { order: order(), reason });
         }
@@ -110,16 +118,31 @@ pub fn message(row: Option<&OutboxRow>) -> Verdict {
 /// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
 pub fn requeue(s: &Snapshot, job: &JobId, actor: &str, why: Option<&str>) -> Change {
     let mut change = Change::of(s, actor);
-    if hold_cause(&s.order) == Some(job.as_str()) {
+    if ends_review(s, job) {
         change.release_hold();
-        let order = &mut change.order;
-        if order.status == Status::Dispatching && order.attempt_deadline.is_none() {
-            order.next_attempt_at.get_or_insert(s.now);
-        }
+        resume(&mut change);
     }
     let detail = why.map_or_else(|| job.to_string(), |why| format!("{job}: {why}"));
     change.note(Reason::RequeuedByHand, Some(detail));
     change
+}
+
+/// What holding stopped goes on: the search with a new attempt, a partner's trip with being asked for.
+fn resume(change: &mut Change) {
+    let (now, order) = (change.at, &mut change.order);
+    match order.status {
+        Status::Dispatching | Status::PendingJobId if order.attempt_deadline.is_none() => {
+            order.next_attempt_at.get_or_insert(now);
+        }
+        Status::Assigned => {
+            (order.job_id, order.next_attempt_at) = (None, Some(now));
+            change.enter(Status::PendingJobId, Reason::Redispatched, None);
+        }
+        Status::DriverAssigned | Status::PickedUp if order.partner.is_some() => {
+            order.next_poll_at.get_or_insert(now);
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +215,15 @@ mod tests {
                 assert_eq!(refused, !lifetimes_own, "{text}, held: {held}");
             }
         }
+    }
+
+    #[test]
+    fn past_the_lifetime_its_own_job_ends_the_order_whatever_else_is_dead() {
+        let mut s = held_by("dispatch:ORD-1:1");
+        assert!(matches!(timer(&s, &job("lifetime:ORD-1")), Verdict::Refused(Refused::UnderReview { .. })));
+        s.now = s.order.lifetime_deadline;
+        assert_eq!(timer(&s, &job("lifetime:ORD-1")), Verdict::Held);
+        assert!(!requeue(&s, &job("lifetime:ORD-1"), "operator:test", None).order.held_for_review);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Invariant {
 /// Violations shown per invariant; a broken rule tends to be broken often.
 const MOST: usize = 100;
 
-pub const INVARIANTS: [Invariant; 14] = [
+pub const INVARIANTS: [Invariant; 16] = [
     Invariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state the one before ended in; the last is the order's state",
@@ -159,6 +159,20 @@ pub const INVARIANTS: [Invariant; 14] = [
                 UNION ALL
                 SELECT order_id, count(*) || ' refund alerts over ' || channel FROM audit_notifications
                 WHERE kind = 'MANUAL_REFUND_REQUIRED' GROUP BY order_id, channel HAVING count(*) > 1",
+    },
+    Invariant {
+        name: "refund_alert_on_a_desk",
+        meaning: "a refund alert waits to be acknowledged, or was",
+        query: "SELECT DISTINCT n.order_id, 'nobody can acknowledge its refund alert' FROM audit_notifications n
+                WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
+                  AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = n.order_id AND a.kind = n.kind)",
+    },
+    Invariant {
+        name: "no_escalation_once_acknowledged",
+        meaning: "an alert that was acknowledged escalates and reminds no more",
+        query: "SELECT a.order_id, m.kind || ' ' || m.dedupe_key || ' came after alert ' || a.id || ' was acknowledged'
+                FROM outbox m JOIN alerts a ON a.id = (m.payload->>'alert_id')::bigint
+                WHERE m.kind IN ('ESCALATION', 'REMINDER') AND m.created_at > a.acked_at",
     },
     Invariant {
         name: "no_refund_alert_without_payment",

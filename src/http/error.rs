@@ -19,6 +19,8 @@ pub enum ApiError {
     Forbidden(String),
     #[error("no order of this id")]
     NoSuchOrder,
+    #[error("no alert of this id")]
+    NoSuchAlert,
     #[error("no partner of this name; add it under [partners] in config.toml")]
     NoSuchPartner,
     #[error("the callback is not signed by this partner, or too long ago; see partners.*.callback_secret")]
@@ -50,7 +52,7 @@ impl ApiError {
         match self {
             Self::Unauthenticated | Self::BadSignature => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder | Self::NoSuchPartner => StatusCode::NOT_FOUND,
+            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchPartner => StatusCode::NOT_FOUND,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -71,6 +73,7 @@ impl ApiError {
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
+            Self::NoSuchAlert => "ALERT_NOT_FOUND",
             Self::NoSuchPartner => "PARTNER_NOT_FOUND",
             Self::BadSignature => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",

@@ -1,6 +1,7 @@
 //! The HTTP faces.
 //!
 //! * [`orders`]: what producers and drivers do with orders.
+//! * [`alerts`]: what support has to do, and that it is done.
 //! * [`callbacks`]: what partners call.
 //! * [`auth`]: bearer keys and roles.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
@@ -10,6 +11,7 @@
 //! * [`health`]: /healthz, /readyz, /metrics.
 //! * [`server`]: listening, and ending in good order.
 
+pub mod alerts;
 pub mod auth;
 pub mod body;
 pub mod callbacks;
@@ -32,6 +34,7 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 pub fn api(app: App) -> Router {
     Router::new()
         .nest("/api/v1/orders", orders::routes())
+        .nest("/api/v1/alerts", alerts::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))

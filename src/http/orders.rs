@@ -273,7 +273,7 @@ fn may_read(caller: &Caller, snapshot: &Snapshot) -> Result<(), ApiError> {
 }
 
 /// Free text as people write it, bounded.
-fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     match value {
         Some(v) if v.chars().count() > 500 || v.contains('\0') => {
             Err(ApiError::Invalid(format!("{name} must have at most 500 characters")))

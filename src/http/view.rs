@@ -20,8 +20,14 @@ pub struct OrderView {
     pub amount_minor: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
+    /// Who finds the driver; absent for the own fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
+    /// The partner's job id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
     pub driver_id: Option<String>,
-    /// Offers made so far.
+    /// Offers or bookings made so far.
     pub attempt_no: i32,
     pub held_for_review: bool,
     /// What happens next by itself, if anything.
@@ -57,6 +63,8 @@ impl From<&Snapshot> for OrderView {
             payment_status: o.payment_status,
             amount_minor: o.amount_minor,
             currency: o.currency,
+            partner: o.partner,
+            job_id: o.job_id,
             driver_id: o.driver_id,
             attempt_no: o.attempt_no,
             held_for_review: o.held_for_review,
@@ -77,6 +85,12 @@ fn next(order: &Order, now: DateTime<Utc>) -> Option<Next> {
             (None, Some(at)) => ("NEXT_ATTEMPT", at),
             (None, None) => return None,
         },
+        Status::PendingJobId => match (order.next_attempt_at, order.next_poll_at) {
+            (Some(at), _) => ("NEXT_ATTEMPT", at),
+            (None, Some(at)) => ("JOB_ID_POLL", at),
+            (None, None) => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
+        },
+        Status::Assigned => ("ATTEMPT_TIMEOUT", order.attempt_deadline?),
         Status::Pending if !order.lifetime_waived => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
         Status::Compensating => ("COMPENSATION", order.updated_at),
         _ => return None,

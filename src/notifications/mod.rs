@@ -1,16 +1,27 @@
 //! Telling people and programs what happened.
 //!
 //! * [`messages`]: the messages, as values. Pure.
-//! * [`routes`]: which channels reach whom, by configuration.
+//! * [`text`], [`money`]: how they read for people. Pure.
+//! * [`routes`]: which channels reach whom, and how often an unanswered alert is told again.
 //! * [`outbox`]: messages as rows, written in the transaction of the transition that causes them.
-//! * [`channel`]: how one message travels: webhook or log.
+//! * [`alerts`]: the messages that a person acknowledges.
+//! * [`channel`]: how one message travels: log, webhook, Slack, e-mail, ticket.
 //! * [`notify`]: the job that delivers one row over one channel, again and again until it arrives or is given up.
+//! * [`escalate`]: the jobs that tell again about an alert nobody has acknowledged.
+//! * [`alarm`]: the job that alerts support when the database refuses an order's end.
+//! * [`redeliver`]: dead messages, listed and sent again by hand.
 
+pub mod alarm;
+pub mod alerts;
 pub mod channel;
+pub mod escalate;
 pub mod messages;
+pub mod money;
 pub mod notify;
 pub mod outbox;
+pub mod redeliver;
 pub mod routes;
+pub mod text;
 
 pub use channel::{Channel, Channels};
 pub use messages::{Audience, Message};

@@ -8,9 +8,10 @@ use std::time::Duration;
 use chrono::{SubsecRound, TimeDelta};
 use jobs::Notify;
 use rand::random;
-use workers::{Outcome, RetryPolicy};
+use workers::{Outcome, RetryPolicy, retry::jittered};
 
 use super::{
+    channel::{DeliveryError, Parcel},
     messages,
     outbox::{self, Delivery, OutboxRow},
 };
@@ -25,6 +26,14 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     jitter: 0.3,
 };
 
+/// A receiver may ask for a longer pause than ours, but not for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
+/// is being deployed answers 404 for a moment. 410 ends it at once.
+const REFUSED_TRIES: u32 = 5;
+/// Until the channel may be free for one more message.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+
 pub async fn perform(app: App, job: Notify) -> Outcome {
     let row = match outbox::load(&app.db, job.outbox_id).await {
         Ok(Some(row)) if row.state == "pending" => row,
@@ -34,7 +43,9 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
     if row.now < row.next_attempt_at {
         return Outcome::Snooze { delay: timers::until(row.next_attempt_at, row.now) };
     }
-    let delivery = deliver(&app, &row).await;
+    let Some(delivery) = deliver(&app, &row).await else {
+        return Outcome::Snooze { delay: jittered(BUSY_PAUSE, 0.5, random()) };
+    };
     if let Err(e) = outbox::record(&app.db, &row, &delivery).await {
         return step::database_failed(&e);
     }
@@ -54,25 +65,111 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
     }
 }
 
-async fn deliver(app: &App, row: &OutboxRow) -> Delivery {
+/// One try. `None`: not even tried, for the channel is busy.
+async fn deliver(app: &App, row: &OutboxRow) -> Option<Delivery> {
     let is_offer = row.kind == messages::OFFER;
     // Nobody is asked by an offer that has lapsed or was taken back meanwhile.
     if is_offer && (row.now >= row.expires_at || row.offer_is_live == Some(false)) {
-        return Delivery::Expired;
+        return Some(Delivery::Expired);
     }
-    let Err(error) = app.channels.deliver(&row.channel, row.id, &row.kind, &row.payload).await else {
-        return Delivery::Delivered;
-    };
+    let parcel = Parcel { id: row.message_id, order_id: &row.order_id, kind: &row.kind, payload: &row.payload };
+    Some(match app.channels.deliver(&row.channel, &parcel).await {
+        Ok(()) => Delivery::Delivered,
+        Err(DeliveryError::Busy) => return None,
+        Err(error) => after_failure(row, &error, random()),
+    })
+}
+
+/// Where a message goes that did not arrive. `random` lies in 0..1.
+fn after_failure(row: &OutboxRow, error: &DeliveryError, random: f64) -> Delivery {
     let tries = row.attempts.unsigned_abs() + 1;
-    let pause = TimeDelta::from_std(BACKOFF.backoff(tries, random())).unwrap_or(TimeDelta::minutes(10));
+    let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
+    let asked = match error {
+        DeliveryError::Again { pause, .. } => pause.unwrap_or_default().min(LONGEST_PAUSE),
+        _ => Duration::ZERO,
+    };
+    let pause = BACKOFF.backoff(tries_in_a_row, random).max(asked);
     // Whole milliseconds, as the row keeps them: row and job name the same moment.
-    let next = (row.now + pause).trunc_subsecs(3);
-    if next < row.expires_at {
-        Delivery::Again(next, error.to_string())
-    } else if is_offer {
-        // The attempt's own timeout goes on to the next driver.
-        Delivery::Expired
-    } else {
+    let next = (row.now + TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1))).trunc_subsecs(3);
+    let is_final = match error {
+        DeliveryError::Gone(_) => true,
+        DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,
+        _ => false,
+    };
+    if row.kind == messages::OFFER {
+        // Short-lived anyway: the attempt's own timeout goes on to the next driver.
+        if next < row.expires_at { Delivery::Again(next, error.to_string()) } else { Delivery::Expired }
+    } else if is_final || next >= row.expires_at {
         Delivery::Dead(format!("given up after {tries} tries: {error}"))
+    } else {
+        Delivery::Again(next, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+
+    fn row(kind: &str, attempts: i32) -> OutboxRow {
+        let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
+        OutboxRow {
+            id: 1,
+            message_id: uuid::Uuid::nil(),
+            order_id: "ORD-1".to_owned(),
+            kind: kind.to_owned(),
+            channel: "hook".to_owned(),
+            payload: serde_json::json!({}),
+            state: "pending".to_owned(),
+            attempts,
+            backoff_from: 0,
+            next_attempt_at: now,
+            expires_at: now + messages::PATIENCE,
+            offer_is_live: None,
+            now,
+        }
+    }
+
+    fn wait(row: &OutboxRow, error: &DeliveryError) -> Option<i64> {
+        match after_failure(row, error, 0.5) {
+            Delivery::Again(at, _) => Some((at - row.now).num_seconds()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_receiver_may_ask_for_a_longer_pause_within_reason() {
+        let again = |pause: Option<u64>| DeliveryError::Again {
+            error: "the receiver answered 429".to_owned(),
+            pause: pause.map(Duration::from_secs),
+        };
+        let first = row(messages::MANUAL_REFUND_REQUIRED, 0);
+        assert_eq!(wait(&first, &again(None)), Some(1));
+        assert_eq!(wait(&first, &again(Some(90))), Some(90));
+        assert_eq!(wait(&first, &again(Some(1_000_000))), Some(3600));
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 20), &again(Some(90))), Some(600));
+    }
+
+    #[test]
+    fn a_refused_message_is_dead_soon_and_one_nobody_wants_at_once() {
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        let waits: Vec<_> = (0..6).map(|n| wait(&row(messages::MANUAL_REFUND_REQUIRED, n), &refused)).collect();
+        assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
+        let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
+        // Sent again by hand, it is given the same patience as at first.
+        let replayed = OutboxRow { backoff_from: 5, ..row(messages::MANUAL_REFUND_REQUIRED, 5) };
+        assert_eq!(wait(&replayed, &refused), Some(1));
+    }
+
+    #[test]
+    fn an_offer_is_never_dead_but_expires() {
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        let mut offer = row(messages::OFFER, 9);
+        offer.expires_at = offer.now + TimeDelta::seconds(700);
+        assert_eq!(wait(&offer, &refused), Some(512));
+        offer.expires_at = offer.now + TimeDelta::seconds(100);
+        assert_eq!(after_failure(&offer, &refused, 0.5), Delivery::Expired);
     }
 }

@@ -3,19 +3,30 @@
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
 
-use super::{Audience, Message, Routes};
-use crate::orders::PendingMessage;
+use super::{Audience, Message, Routes, alerts, messages};
+use crate::orders::{PendingAlert, PendingMessage};
 
-/// Inserts the rows of a message; a message that was written before is not written again.
+/// The rows that were new.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Written {
+    pub messages: Vec<PendingMessage>,
+    pub alert: Option<PendingAlert>,
+}
+
+/// Inserts the rows of a message, and of the alert that it is; a message that was written before is not written again.
 pub async fn insert(
     tx: &mut PgConnection,
     routes: &Routes,
     order: &OrderId,
     message: &Message,
     at: DateTime<Utc>,
-) -> Result<Vec<PendingMessage>, sqlx::Error> {
-    let mut rows = Vec::new();
+) -> Result<Written, sqlx::Error> {
+    let mut written = Written::default();
+    if message.is_alert() {
+        written.alert = alerts::raise(tx, routes, order, message, at).await?;
+    }
     for (channel, dedupe_key) in recipients(tx, routes, message).await? {
         let id: Option<i64> = sqlx::query_scalar(
             "-- insert outbox
@@ -31,9 +42,9 @@ pub async fn insert(
         .bind(message.expires_at)
         .fetch_optional(&mut *tx)
         .await?;
-        rows.extend(id.map(|id| PendingMessage { id, next_attempt_at: at }));
+        written.messages.extend(id.map(|id| PendingMessage { id, next_attempt_at: at }));
     }
-    Ok(rows)
+    Ok(written)
 }
 
 /// Channel and dedupe key of each row.
@@ -42,37 +53,82 @@ async fn recipients(
     routes: &Routes,
     message: &Message,
 ) -> Result<Vec<(String, String)>, sqlx::Error> {
-    let by = |channels: &[String]| channels.iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect();
-    Ok(match message.audience {
-        Audience::Driver => by(&routes.driver),
-        Audience::Support => by(&routes.support),
-        Audience::Dispatchers => {
-            let users: Vec<(String, String)> = sqlx::query_as(
-                "-- dispatchers
-                                SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id",
-            )
-            .fetch_all(tx)
-            .await?;
-            if users.is_empty() {
-                // Nobody to tell is no reason to tell nobody.
-                by(&routes.dispatchers)
-            } else {
-                users.into_iter().map(|(channel, id)| (channel, format!("{}:{id}", message.dedupe_key))).collect()
-            }
+    if message.audience == Audience::Dispatchers {
+        let users: Vec<(String, String)> = sqlx::query_as(
+            "-- dispatchers
+             SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id",
+        )
+        .fetch_all(tx)
+        .await?;
+        // Nobody to tell is no reason to tell nobody: then by the route.
+        if !users.is_empty() {
+            return Ok(users
+                .into_iter()
+                .map(|(channel, id)| (channel, format!("{}:{id}", message.dedupe_key)))
+                .collect());
         }
-    })
+    }
+    Ok(routes.of(&message.audience).iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect())
+}
+
+/// Writes down a message that was delivered without a row, and raises its alert.
+pub async fn insert_delivered(
+    db: &PgPool,
+    routes: &Routes,
+    order: &OrderId,
+    message: &Message,
+    channel: &str,
+    message_id: Uuid,
+) -> Result<(), sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let now = crate::orders::store::now(&mut *tx).await?;
+    alerts::raise(&mut tx, routes, order, message, now).await?;
+    sqlx::query(
+        "-- insert delivered outbox
+         WITH delivered AS (
+             INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, message_id, state, attempts,
+                                 next_attempt_at, expires_at, created_at, delivered_at)
+             VALUES ($1, $2, $3, $4, $5, $6, 'delivered', 1, $7, $7, $7, $7) ON CONFLICT DO NOTHING RETURNING id)
+         INSERT INTO outbox_attempts (outbox_id, attempt_no, at) SELECT id, 1, $7 FROM delivered",
+    )
+    .bind(order.as_str())
+    .bind(message.kind)
+    .bind(channel)
+    .bind(&message.dedupe_key)
+    .bind(&message.payload)
+    .bind(message_id)
+    .bind(now)
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await
+}
+
+/// Does the log say that a message under this id was delivered?
+pub async fn was_delivered(db: &PgPool, order: &OrderId, message_id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- was delivered
+         SELECT EXISTS (SELECT 1 FROM outbox WHERE order_id = $1 AND message_id = $2 AND state = 'delivered')",
+    )
+    .bind(order.as_str())
+    .bind(message_id)
+    .fetch_one(db)
+    .await
 }
 
 /// A row as its delivery needs it.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct OutboxRow {
     pub id: i64,
+    /// The id its receiver sees.
+    pub message_id: Uuid,
     pub order_id: String,
     pub kind: String,
     pub channel: String,
     pub payload: serde_json::Value,
     pub state: String,
     pub attempts: i32,
+    /// Tries before it was last sent again by hand.
+    pub backoff_from: i32,
     pub next_attempt_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
     /// Of offer messages: does the offer still wait for an answer?
@@ -83,7 +139,8 @@ pub struct OutboxRow {
 pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
         "-- load outbox
-         SELECT id, order_id, kind, channel, payload, state, attempts, next_attempt_at, expires_at,
+         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
+                expires_at,
                 CASE WHEN kind = 'OFFER'
                      THEN EXISTS (SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered') END
                      AS offer_is_live,
@@ -135,16 +192,20 @@ pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result
 }
 
 /// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
-/// outlive its offer.
-pub async fn revive(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+/// outlive its offer. The delivery log says who had it done.
+pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
-         UPDATE outbox SET state = 'pending', next_attempt_at = dispatchq_now(),
-                expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
-                                  ELSE greatest(expires_at, dispatchq_now() + (expires_at - created_at)) END
-         WHERE id = $1 AND state IN ('dead', 'pending')",
+         WITH revived AS (
+             UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now(),
+                    expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
+                                      ELSE greatest(expires_at, dispatchq_now() + $3 * interval '1 second') END
+             WHERE id = $1 AND state IN ('dead', 'pending') RETURNING id)
+         INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, dispatchq_now(), $2 FROM revived",
     )
     .bind(id)
+    .bind(actor)
+    .bind(messages::PATIENCE.as_seconds_f64())
     .execute(db)
     .await?;
     Ok(())

@@ -90,12 +90,14 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
         Status::Compensating if s.order.held_for_review && actor.starts_with("operator:") => {
             let mut change = Change::of(s, actor);
             change.release_hold();
-            if change.order.payment_status.is_paid() {
-                change.enter(Status::CancelledBySystemAfterPayment, Reason::ReleasedByHand, why);
-                let refund = messages::refund_required(&change.order, "ended by hand", s.now);
-                change.tell(refund);
+            let to = if change.order.payment_status.is_paid() {
+                Status::CancelledBySystemAfterPayment
             } else {
-                change.enter(Status::CancelledBySystem, Reason::ReleasedByHand, why);
+                Status::CancelledBySystem
+            };
+            change.enter(to, Reason::ReleasedByHand, why);
+            for message in messages::cancelled_by_system(&change.order, "ended by hand", s.now) {
+                change.tell(message);
             }
             return change.into();
         }
@@ -145,7 +147,9 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
     match s.order.status {
         Status::CancelledBySystem if status.is_paid() => {
             change.enter(Status::CancelledBySystemAfterPayment, Reason::PaidAfterCancel, Some(status.to_string()));
-            change.tell(messages::refund_required(&change.order, "paid after the system had cancelled", s.now));
+            for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
+                change.tell(message);
+            }
         }
         Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
             change.note(Reason::PaidAfterCancel, Some(status.to_string()));

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, Status};
-use crate::notifications::Message;
+use crate::notifications::{Message, messages};
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,8 @@ pub struct Change {
     /// What the producer said of the money: event id and status.
     pub payment_event: Option<(String, PaymentStatus)>,
     pub messages: Vec<Message>,
+    /// Kinds of alerts whose matter this settles, and why: those of them that are open are acknowledged.
+    pub settles: Vec<(&'static str, String)>,
 }
 
 impl Change {
@@ -66,6 +68,7 @@ impl Change {
             callback: None,
             payment_event: None,
             messages: Vec::new(),
+            settles: Vec::new(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Change {
             && self.callback.is_none()
             && self.payment_event.is_none()
             && self.messages.is_empty()
+            && self.settles.is_empty()
     }
 
     /// Goes to another state.
@@ -90,6 +94,9 @@ impl Change {
         if !to.is_searching() {
             self.order.attempt_deadline = None;
             self.order.next_attempt_at = None;
+        }
+        for kind in settled_by(from, to) {
+            self.settle(kind, format!("the order became {to}"));
         }
         if !to.is_searching() && !to.occupies_driver() {
             self.order.next_poll_at = None;
@@ -154,6 +161,11 @@ impl Change {
         self.messages.push(message);
     }
 
+    /// Acknowledges the open alerts of this kind.
+    pub fn settle(&mut self, kind: &'static str, note: String) {
+        self.settles.push((kind, note));
+    }
+
     /// Stops the order's timers until a person has decided. Whoever was asked is asked no more.
     pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
         let why = why.into();
@@ -169,8 +181,23 @@ impl Change {
     }
 
     pub fn release_hold(&mut self) {
+        if self.order.held_for_review {
+            self.settle(messages::UNEXPECTED_STATE, "the review ended".to_owned());
+            self.settle(messages::TIMER_DEAD, "the review ended".to_owned());
+        }
         self.order.held_for_review = false;
         self.order.held_reason = None;
+    }
+}
+
+/// Alerts that need nobody any more once an order goes from one state to another.
+fn settled_by(from: Status, to: Status) -> &'static [&'static str] {
+    match (from, to) {
+        (Status::Pending, Status::Pending) => &[],
+        (Status::Pending, _) => &[messages::DISPATCH_FAILED],
+        (Status::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
+        (_, Status::RefundPending | Status::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
+        _ => &[],
     }
 }
 

@@ -32,7 +32,7 @@ pub mod timers;
 
 pub use booking::{Booking, BookingState};
 pub use change::{Change, Decision, Refusal};
-pub use order::{Offer, OfferState, Order, PaymentEvent, PendingCallback, PendingMessage, Snapshot};
+pub use order::{Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
 pub use reason::Reason;
 pub use status::Status;

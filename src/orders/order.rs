@@ -110,6 +110,14 @@ pub struct PendingMessage {
     pub next_attempt_at: DateTime<Utc>,
 }
 
+/// An alert that escalates, or reminds, unless somebody acknowledges it first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct PendingAlert {
+    pub id: i64,
+    pub kind: String,
+    pub next_escalation_at: DateTime<Utc>,
+}
+
 /// A partner's callback that waits to be acted on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingCallback {
@@ -131,6 +139,7 @@ pub struct Snapshot {
     pub offers: Vec<Offer>,
     pub bookings: Vec<Booking>,
     pub messages: Vec<PendingMessage>,
+    pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
     pub payments: Vec<PaymentEvent>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
@@ -145,6 +154,7 @@ impl Snapshot {
             offers: Vec::new(),
             bookings: Vec::new(),
             messages: Vec::new(),
+            alerts: Vec::new(),
             callbacks: Vec::new(),
             payments: Vec::new(),
             now,

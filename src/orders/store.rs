@@ -10,10 +10,10 @@ use jobs::OrderId;
 use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
 
 use super::{
-    Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingCallback, PendingMessage, Refusal,
-    Snapshot, metrics, state,
+    Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
+    Refusal, Snapshot, metrics, state,
 };
-use crate::notifications::{Routes, messages, outbox};
+use crate::notifications::{Routes, alerts, messages, outbox};
 
 /// Attempts at a change before its maker is told to come back later.
 const MAX_CONFLICTS: usize = 5;
@@ -81,6 +81,10 @@ pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::E
                 (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
                                           ORDER BY m.id), '[]')
                  FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
+                (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
+                                                            'next_escalation_at', a.next_escalation_at)
+                                          ORDER BY a.id), '[]')
+                 FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL) AS alerts,
                 (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
                                           ORDER BY i.id), '[]')
                  FROM inbox i WHERE i.order_id = o.id AND i.state = 'pending') AS callbacks,
@@ -101,6 +105,7 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
         offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
         bookings: row.try_get::<Json<Vec<Booking>>, _>("bookings")?.0,
         messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
+        alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
         callbacks: row.try_get::<Json<Vec<PendingCallback>>, _>("callbacks")?.0,
         payments: row.try_get::<Json<Vec<PaymentEvent>>, _>("payments")?.0,
         now: row.try_get("now")?,
@@ -140,7 +145,7 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     if change.is_row_only() {
         // One statement is a transaction of its own.
         update_order(&mut *db.acquire().await?, &change).await?;
-        return Ok(after(before, change, None, before.messages.clone()));
+        return Ok(after(before, change, None));
     }
     let mut tx = db.begin().await?;
     update_order(&mut tx, &change).await?;
@@ -173,21 +178,28 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
         .execute(&mut *tx)
         .await?;
     }
-    let mut pending = before.messages.clone();
+    let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
+    for (kind, note) in &change.settles {
+        alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note).await?;
+        alerts.retain(|a| a.kind != *kind);
+    }
     let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));
     for message in change.messages.iter().chain(&offer_message) {
-        pending.extend(outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?);
+        let written = outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?;
+        messages.extend(written.messages);
+        alerts.extend(written.alert);
     }
     tx.commit().await?;
 
     metrics::record(before, &change);
-    let mut after = after(before, change, offered.map(|(offer, _)| offer), pending);
+    let mut after = after(before, change, offered.map(|(offer, _)| offer));
+    (after.messages, after.alerts) = (messages, alerts);
     after.callbacks.extend(matched);
     Ok(after)
 }
 
 /// The order as the change has left it.
-fn after(before: &Snapshot, change: Change, offered: Option<Offer>, messages: Vec<PendingMessage>) -> Snapshot {
+fn after(before: &Snapshot, change: Change, offered: Option<Offer>) -> Snapshot {
     let mut order = change.order;
     order.version = change.version + 1;
     order.updated_at = change.at;
@@ -209,7 +221,8 @@ fn after(before: &Snapshot, change: Change, offered: Option<Offer>, messages: Ve
     callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
     let mut payments = before.payments.clone();
     payments.extend(change.payment_event.map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }));
-    Snapshot { order, offers, bookings, messages, callbacks, payments, now: before.now }
+    let (messages, alerts) = (before.messages.clone(), before.alerts.clone());
+    Snapshot { order, offers, bookings, messages, alerts, callbacks, payments, now: before.now }
 }
 
 async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {

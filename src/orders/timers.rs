@@ -7,10 +7,13 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, OrderId, Poll, Tick, Timeout};
+use jobs::{
+    Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Poll, Remind, Tick, Timeout,
+};
 use workers::{Job, JobId, NewJob};
 
-use super::{BookingState, Order, Snapshot, Status};
+use super::{BookingState, Order, PendingAlert, PendingMessage, Snapshot, Status};
+use crate::notifications::messages;
 
 /// A job that must exist, and the time of its row's deadline.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,8 +101,29 @@ pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: D
     Timer::new(&Notify { order: order.clone(), outbox_id }, due, now)
 }
 
-/// Every job that must exist for this order: its own timers, its open bookings, the callbacks nobody has acted on, and
-/// its undelivered messages.
+/// The timer of one alert.
+pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> Timer {
+    let (order, alert_id, due) = (order.clone(), alert.id, alert.next_escalation_at);
+    if messages::is_for_dispatchers(&alert.kind) {
+        Timer::new(&Remind { order, alert_id }, due, now)
+    } else {
+        Timer::new(&Escalate { order, alert_id }, due, now)
+    }
+}
+
+/// The timers of what people and programs are still to be told.
+pub fn of_messages(
+    order: &OrderId,
+    messages: &[PendingMessage],
+    alerts: &[PendingAlert],
+    now: DateTime<Utc>,
+) -> Vec<Timer> {
+    let messages = messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now));
+    messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
+}
+
+/// Every job that must exist for this order: its own timers, its open bookings, the callbacks nobody has acted on, its
+/// undelivered messages, its unacknowledged alerts.
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
     let (order, now) = (&snapshot.order.id, snapshot.now);
     let mut all = timers(&snapshot.order, now);
@@ -107,7 +131,7 @@ pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
         snapshot.bookings.iter().filter_map(|b| Some(booking_timer(order, b.attempt_no, b.state, b.next_try_at?, now))),
     );
     all.extend(snapshot.callbacks.iter().map(|c| callback_timer(order, c.id, c.received_at, now)));
-    all.extend(snapshot.messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now)));
+    all.extend(of_messages(order, &snapshot.messages, &snapshot.alerts, now));
     all
 }
 
@@ -169,5 +193,12 @@ mod tests {
         }
     }
 
-    use crate::orders::PendingMessage;
+    #[test]
+    fn an_alert_escalates_or_reminds_whatever_the_order_does() {
+        let mut s = fixture::snapshot();
+        s.order.held_for_review = true;
+        let alert = |id, kind: &str| PendingAlert { id, kind: kind.to_owned(), next_escalation_at: s.now };
+        s.alerts = vec![alert(7, messages::TIMER_DEAD), alert(8, messages::DISPATCH_FAILED)];
+        assert_eq!(ids(&s), ["escalate:ORD-1:7", "remind:ORD-1:8"]);
+    }
 }

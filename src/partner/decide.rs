@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     dispatch::policy::DispatchPolicy,
-    notifications::messages,
+    notifications::messages::{self, Method},
     orders::{Booking, BookingState, Change, Decision, OfferState, Reason, Snapshot, Status},
 };
 
@@ -303,6 +303,12 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
         change.order.next_poll_at =
             (o.via == Via::Poll).then(|| change.at + delta(rules.poll.initial.mul_f64(rules.poll.multiplier)));
         change.enter(Status::Assigned, o.via.reason(), Some(format!("{job}, after {polls} polls")));
+        let method = match o.via {
+            Via::Callback => Method::Callback,
+            Via::Poll => Method::Proactive,
+        };
+        let took = (change.at - before.created_at).to_std().unwrap_or_default();
+        change.tell(messages::job_id_retrieved(&s.order.id, job, polls.unsigned_abs(), took, method, change.at));
     } else if s.order.job_id.as_ref() != Some(job) {
         match o.via {
             // Who is right? The partner is asked; its answer holds.

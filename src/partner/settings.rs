@@ -184,6 +184,27 @@ pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &s
     Ok(())
 }
 
+/// What waits for a partner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct Waiting {
+    /// Orders without a driver yet.
+    pub searching: i64,
+    /// Bookings the partner has yet to confirm as cancelled.
+    pub cancels: i64,
+}
+
+pub async fn waiting(db: &PgPool, partner: &str) -> Result<Waiting, sqlx::Error> {
+    sqlx::query_as(
+        "-- waiting for partner
+         SELECT (SELECT count(*) FROM orders
+                 WHERE closed_at IS NULL AND partner = $1 AND status IN ('PENDING_JOB_ID', 'ASSIGNED')) AS searching,
+                (SELECT count(*) FROM bookings WHERE partner = $1 AND state = 'cancel_wanted') AS cancels",
+    )
+    .bind(partner)
+    .fetch_one(db)
+    .await
+}
+
 /// True for one caller an hour: the one who tells support that the partner refuses our key.
 pub(super) async fn claim_alert(tx: &mut PgConnection, partner: &str) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(

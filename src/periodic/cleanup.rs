@@ -23,11 +23,11 @@ pub enum Mode {
 /// What was removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Closed orders with their offers and messages.
+    /// Closed orders with their offers, messages and alerts.
     pub orders: u64,
     /// Daily partitions of the history.
     pub event_partitions: Vec<String>,
-    /// Offer messages that are done with, of orders that stay.
+    /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
     pub messages: u64,
     pub idempotency_keys: u64,
     /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order, dead letters decided
@@ -43,7 +43,7 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
-        messages: sweep(db, &MESSAGES, keep.messages, mode).await?,
+        messages: sweep(db, &MESSAGES, keep.messages, mode).await? + sweep(db, &ALERTS, keep.messages, mode).await?,
         idempotency_keys: sweep(db, &IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS, mode).await?,
         ..Report::default()
     };
@@ -132,7 +132,8 @@ const ORDERS: Sweep = Sweep {
              b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
              p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
              i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
-             m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old))
+             m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old)),
+             a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old))
              DELETE FROM orders WHERE id IN (SELECT id FROM old)",
 };
 
@@ -147,6 +148,19 @@ const MESSAGES: Sweep = Sweep {
                  SELECT id FROM outbox m WHERE state <> 'pending'
                    AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
                    AND created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+// Those about an order that never was, once nobody waits for them.
+const ALERTS: Sweep = Sweep {
+    count: "-- count old alerts
+            SELECT count(*) FROM alerts a WHERE acked_at IS NOT NULL
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
+              AND raised_at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old alerts
+             DELETE FROM alerts WHERE id IN (
+                 SELECT id FROM alerts a WHERE acked_at IS NOT NULL
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
+                   AND raised_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 
 // Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.

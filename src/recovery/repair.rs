@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use jobs::{Notify, OrderId};
+use jobs::{Escalate, Notify, OrderId, Remind};
 use metrics::counter;
 use serde::Serialize;
 use sqlx::FromRow;
@@ -16,7 +16,7 @@ use crate::{
     dead_letters::judge,
     dispatch,
     notifications::messages,
-    orders::{BookingState, Change, Decision, Order, Snapshot, Status, store, timers},
+    orders::{BookingState, Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
 };
 
 /// Rows read and timers compared at a time.
@@ -164,14 +164,15 @@ impl Page {
     }
 }
 
-/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks nobody has acted on, and
-/// undelivered messages.
+/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks nobody has acted on, undelivered
+/// messages, and unacknowledged alerts.
 struct Pages {
     scope: Scope,
     orders_after: Option<String>,
     bookings_after: Option<(String, i32)>,
     callbacks_after: Option<i64>,
-    messages_after: i64,
+    messages_after: Option<i64>,
+    alerts_after: i64,
 }
 
 impl Pages {
@@ -181,7 +182,8 @@ impl Pages {
             orders_after: Some(String::new()),
             bookings_after: Some((String::new(), 0)),
             callbacks_after: Some(0),
-            messages_after: 0,
+            messages_after: Some(0),
+            alerts_after: 0,
         }
     }
 
@@ -256,24 +258,51 @@ impl Pages {
                 return Ok(Some(Page::of(rows.iter().map(timer).collect())));
             }
         }
-        let rows: Vec<MessageRow> = sqlx::query_as(
-            "-- messages to reconcile
-             SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
-             WHERE state = 'pending' AND id > $1
-               AND ($2::float8 IS NULL OR next_attempt_at < dispatchq_now() - $2 * interval '1 second')
+        if let Some(after) = self.messages_after.take() {
+            let rows: Vec<MessageRow> = sqlx::query_as(
+                "-- messages to reconcile
+                 SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
+                 WHERE state = 'pending' AND id > $1
+                   AND ($2::float8 IS NULL OR next_attempt_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.messages_after = Some(last.id);
+                let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
+                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+            }
+        }
+        let rows: Vec<AlertRow> = sqlx::query_as(
+            "-- alerts to reconcile
+             SELECT id, kind, next_escalation_at, order_id, dispatchq_now() AS now FROM alerts
+             WHERE acked_at IS NULL AND next_escalation_at IS NOT NULL AND id > $1
+               AND ($2::float8 IS NULL OR next_escalation_at < dispatchq_now() - $2 * interval '1 second')
              ORDER BY id LIMIT $3",
         )
-        .bind(self.messages_after)
+        .bind(self.alerts_after)
         .bind(self.overdue_secs())
         .bind(PAGE)
         .fetch_all(&app.db)
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
-        self.messages_after = last.id;
-        let jobs =
-            rows.iter().map(|m| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job).collect();
-        Ok(Some(Page::of(jobs)))
+        self.alerts_after = last.alert.id;
+        let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
+        Ok(Some(Page::of(rows.iter().map(timer).collect())))
     }
+}
+
+#[derive(FromRow)]
+struct AlertRow {
+    #[sqlx(flatten)]
+    alert: PendingAlert,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    now: DateTime<Utc>,
 }
 
 #[derive(FromRow)]
@@ -345,7 +374,7 @@ async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
 /// Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
 async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     if job.queue == jobs::queues::NOTIFY {
-        give_up_message(app, &job.id).await?;
+        give_up(app, &job.id).await?;
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
@@ -363,17 +392,23 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     follow_up(app, held).await
 }
 
-/// A message whose job is dead will not be sent by itself any more: its row says so.
-async fn give_up_message(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
-    let Ok(Notify { outbox_id, .. }) = Notify::decode(job, None) else { return Ok(()) };
+/// A message or alert whose job is dead will not be told by itself any more: its row says so.
+async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
+    let number = job.key().rsplit(':').next().unwrap_or_default();
+    let Ok(id) = number.parse::<i64>() else { return Ok(()) };
+    let row = match job.kind() {
+        Notify::KIND => sqlx::query(
+            "-- give up message
+             UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
+        ),
+        Escalate::KIND | Remind::KIND => sqlx::query(
+            "-- give up escalation
+             UPDATE alerts SET next_escalation_at = NULL WHERE id = $1",
+        ),
+        _ => return Ok(()),
+    };
     tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq dead show {job}");
-    sqlx::query(
-        "-- give up message
-         UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
-    )
-    .bind(outbox_id)
-    .execute(&app.db)
-    .await?;
+    row.bind(id).execute(&app.db).await?;
     Ok(())
 }
 

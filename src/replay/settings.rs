@@ -6,7 +6,7 @@ use std::{collections::hash_map::RandomState, fmt::Write, hash::BuildHasher, net
 
 use super::fleet::SERVICE_TYPE;
 use crate::{
-    config::{ChannelConfig, Config},
+    config::{ChannelConfig, Config, WebhookConfig},
     dispatch::policy::DispatchPolicy,
 };
 
@@ -33,7 +33,7 @@ pub(super) fn config(speed: f64, workers: usize, offers_url: &str, redis: &str, 
     dispatch.lifetime = scaled(dispatch.lifetime, speed);
     dispatch.radius_m = RADIUS_M;
     config.notifications.driver = vec![CHANNEL.to_owned()];
-    config.channels.insert(CHANNEL.to_owned(), ChannelConfig::Webhook { url: offers_url.to_owned() });
+    config.channels.insert(CHANNEL.to_owned(), ChannelConfig::webhook(offers_url));
     config
 }
 
@@ -72,9 +72,11 @@ pub(super) fn toml(config: &Config) -> String {
         dispatch.radius_m,
         config.notifications.driver,
     );
-    for (name, ChannelConfig::Webhook { url }) in &config.channels {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "[channels.{name}]\ntype = \"webhook\"\nurl = {url:?}\n");
+    for (name, channel) in &config.channels {
+        if let ChannelConfig::Webhook(WebhookConfig { url: Some(url), .. }) = channel {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "[channels.{name}]\ntype = \"webhook\"\nurl = {url:?}\n");
+        }
     }
     text
 }

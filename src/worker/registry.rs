@@ -20,6 +20,9 @@ pub fn registry(app: &App) -> Registry {
     let registry = on(registry, app, compensation::compensate::perform);
     let registry = on(registry, app, partner::cancel_booking::perform);
     let registry = on(registry, app, notifications::notify::perform);
+    let registry = on(registry, app, notifications::escalate::perform);
+    let registry = on(registry, app, notifications::escalate::remind);
+    let registry = on(registry, app, notifications::alarm::perform);
     on(registry, app, periodic::tick::perform)
 }
 

@@ -27,8 +27,18 @@ const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A step decided by the order alone.
 pub async fn alone(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
+    settled(try_alone(app, order, job, decide).await)
+}
+
+/// As [`alone`], for a step that has more to do when the database fails.
+pub async fn try_alone(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(&Snapshot) -> Change,
+) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    run(app, order, job, |s| async move {
+    try_run(app, order, job, |s| async move {
         let change = decide(&s);
         Ok((s, change))
     })
@@ -40,10 +50,26 @@ pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Sna
 where
     F: Future<Output = Result<(Snapshot, Change), Outcome>>,
 {
+    settled(try_run(app, order, job, decide).await)
+}
+
+fn settled(result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&error))
+}
+
+async fn try_run<F>(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(Snapshot) -> F,
+) -> Result<Outcome, sqlx::Error>
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
     for _ in 0..MAX_CONFLICTS {
-        let s = match due(app, order, job).await {
+        let s = match due(app, order, job).await? {
             Ok(s) => s,
-            Err(outcome) => return outcome,
+            Err(outcome) => return Ok(outcome),
         };
         let (s, change) = if s.order.is_past_lifetime(s.now) {
             // Whatever the job was to do: the order's time is over.
@@ -52,37 +78,33 @@ where
         } else {
             match decide(s).await {
                 Ok(decided) => decided,
-                Err(outcome) => return outcome,
+                Err(outcome) => return Ok(outcome),
             }
         };
         match store::apply(&app.db, &app.config.notifications, &s, change).await {
-            Ok(after) => return Outcome::then(timers::derived_jobs(&after)),
+            Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
             Err(ApplyError::Conflict) => {}
-            Err(ApplyError::Refused(refusal)) => return Outcome::Retry(refusal.to_string()),
-            Err(ApplyError::Database(e)) => return database_failed(&e),
+            Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
+            Err(ApplyError::Database(e)) => return Err(e),
         }
     }
-    busy(order, job)
+    Ok(busy(order, job))
 }
 
 /// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
-async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Snapshot, Outcome> {
-    let s = match store::load(&app.db, order).await {
-        Ok(Some(s)) => s,
-        Ok(None) => {
-            tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
-            return Err(Outcome::done());
-        }
-        Err(e) => return Err(database_failed(&e)),
+async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
+    let Some(s) = store::load(&app.db, order).await? else {
+        tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+        return Ok(Err(Outcome::done()));
     };
     let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
-        return Err(Outcome::then(timers::derived_jobs(&s)));
+        return Ok(Err(Outcome::then(timers::derived_jobs(&s))));
     };
-    if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+    Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
         Ok(s)
     } else {
         Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })
-    }
+    })
 }
 
 /// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
@@ -111,7 +133,8 @@ pub fn database_pause() -> Outcome {
     Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
 }
 
-fn is_unreachable(error: &sqlx::Error) -> bool {
+/// May it pass by itself?
+pub fn is_unreachable(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(e) => e.code().is_some_and(|code| {
             // connection, resources, operator intervention (restart, timeout), serialization and locks

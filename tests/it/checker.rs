@@ -6,7 +6,7 @@ use dispatchq::history::{self, invariants::INVARIANTS};
 
 use crate::support::{TestApp, secs};
 
-const TABLES: [&str; 6] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts"];
+const TABLES: [&str; 7] = ["orders", "offers", "bookings", "order_events", "outbox", "outbox_attempts", "alerts"];
 
 /// Orders of every end, and the constraints out of the way that would refuse to break them.
 async fn history_to_break() -> TestApp {
@@ -34,7 +34,10 @@ async fn history_to_break() -> TestApp {
 }
 
 async fn restore(t: &TestApp) {
-    t.sql("TRUNCATE orders, offers, bookings, payment_events, order_events, outbox, outbox_attempts").await;
+    t.sql(
+        "TRUNCATE orders, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts",
+    )
+    .await;
     for table in TABLES {
         t.sql(&format!("INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM kept_{table}")).await;
     }
@@ -46,7 +49,7 @@ async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
 }
 
 /// Invariant, the order that breaks it, and how.
-const BROKEN_IN_SQL: [(&str, &str, &str); 17] = [
+const BROKEN_IN_SQL: [(&str, &str, &str); 19] = [
     (
         "legal_transitions",
         "DONE",
@@ -118,6 +121,15 @@ const BROKEN_IN_SQL: [(&str, &str, &str); 17] = [
         "UPDATE order_events SET at = at - interval '1 second' WHERE order_id = 'UNPAID' AND reason = 'LIFETIME_TIMEOUT'",
     ),
     ("refund_alert_for_each_paid_cancel", "PAID", "DELETE FROM outbox WHERE order_id = 'PAID'"),
+    ("refund_alert_on_a_desk", "PAID", "DELETE FROM alerts WHERE order_id = 'PAID'"),
+    (
+        "no_escalation_once_acknowledged",
+        "PAID",
+        "UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'PAID';
+         INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+         SELECT order_id, 'ESCALATION', 'log', '1', jsonb_build_object('alert_id', id), 'delivered', raised_at, raised_at,
+                raised_at + interval '1 day' FROM alerts WHERE order_id = 'PAID'",
+    ),
     ("no_refund_alert_without_payment", "PAID", "UPDATE orders SET payment_status = 'UNPAID' WHERE id = 'PAID'"),
 ];
 

@@ -5,6 +5,7 @@
 //! * `races`: many want the same order, or one driver, at the same moment.
 //! * `recovery`: what the reconciler puts back, and what it leaves alone.
 //! * `outbox`: messages reach their receiver, once, or are given up.
+//! * `notifications`: who is told what over which channel, and what happens until somebody acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
@@ -24,6 +25,7 @@ mod decisions;
 mod http;
 mod layering;
 mod lifecycle;
+mod notifications;
 mod operator;
 mod outbox;
 mod partner;

@@ -1,6 +1,7 @@
 //! What operators do with single jobs and with dead letters, and what is kept of it.
 
 mod commands;
+mod explain;
 mod jobs;
 mod mirror;
 mod requeue;

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use dispatchq::{
     config::ChannelConfig,
-    notifications::messages::{DISPATCH_FAILED, MANUAL_REFUND_REQUIRED, OFFER},
+    notifications::messages::{DISPATCH_FAILED, OFFER},
     orders::{act::act, actions},
     people::api_keys::Role,
 };
@@ -108,7 +108,8 @@ async fn an_offer_nobody_receives_expires_with_its_attempt() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_for(secs(1801)).await;
-    assert!(t.messages("ORD-1").await.iter().all(|(_, _, state)| state == "expired"));
+    let offers: Vec<_> = t.messages("ORD-1").await.into_iter().filter(|(kind, ..)| kind == OFFER).collect();
+    assert!(!offers.is_empty() && offers.iter().all(|(_, _, state)| state == "expired"), "{offers:?}");
     assert_eq!(t.timers().await.len(), 0);
     t.assert_sound().await;
 }
@@ -119,10 +120,10 @@ async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
     receiver.fail(StatusCode::BAD_GATEWAY, 10_000);
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800 + 23 * 3600)).await;
-    let alert = |state: &str| (MANUAL_REFUND_REQUIRED.to_owned(), "hook".to_owned(), state.to_owned());
-    assert_eq!(t.messages("ORD-1").await, [alert("pending")]);
+    let state = "SELECT state FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'";
+    assert_eq!(t.texts(state).await, ["pending"]);
     t.run_for(secs(3600)).await;
-    assert_eq!(t.messages("ORD-1").await, [alert("dead")]);
+    assert_eq!(t.texts(state).await, ["dead"]);
     assert!(receiver.received().len() > 100);
     let dead = t.app.store.list(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
     assert!(dead[0].error.as_ref().unwrap().contains("the receiver answered 502"), "{dead:?}");
@@ -150,15 +151,13 @@ async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
 async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
     let t = TestApp::with(|config| {
         // Nobody listens there.
-        config
-            .channels
-            .insert("hook".to_owned(), ChannelConfig::Webhook { url: "http://127.0.0.1:1/s3cret".to_owned() });
+        config.channels.insert("hook".to_owned(), ChannelConfig::webhook("http://127.0.0.1:1/s3cret"));
         config.notifications.support = vec!["hook".to_owned()];
     })
     .await;
     t.order_of("ORD-1", "RIDE", "SETTLEMENT").await;
     t.run_for(secs(1810)).await;
-    let errors = t.texts("SELECT DISTINCT error FROM outbox_attempts").await;
+    let errors = t.texts("SELECT DISTINCT error FROM outbox_attempts WHERE error IS NOT NULL").await;
     assert!(!errors.is_empty() && errors.iter().all(|e| !e.contains("s3cret")), "{errors:?}");
     t.assert_sound().await;
 }

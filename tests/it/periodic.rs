@@ -53,9 +53,11 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.accept_offer("OLD").await;
     t.carry_out("OLD", "D1").await;
     t.order_of("WAITING", "RIDE", "ODD").await;
-    // An alert about an order that never was has no order to go with.
+    // An alert about an order that never was has no order to go with: it stays until somebody has acknowledged it.
     t.sql(
-        "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+        "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
+         VALUES ('NEVER', 'FAILED_TO_GET_ORDER', '', '{}', dispatchq_now());
+         INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
          SELECT 'NEVER', 'FAILED_TO_GET_ORDER', 'log', '', '{}', 'delivered', n, n, n FROM dispatchq_now() n",
     )
     .await;
@@ -70,6 +72,12 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, would.messages);
     assert_eq!(t.count(offers).await, 0);
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
+    assert_eq!(t.texts("SELECT kind FROM alerts ORDER BY id").await, ["FAILED_TO_GET_ORDER", "UNEXPECTED_STATE"]);
+    t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'NEVER'")
+        .await;
+    assert_eq!(cleanup::run(&t.app, Mode::DryRun).await.unwrap().messages, 1);
+    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, 1);
+    assert_eq!(t.texts("SELECT kind FROM alerts").await, ["UNEXPECTED_STATE"]);
     t.assert_sound().await;
 
     t.advance(DAY * 335).await;
@@ -85,6 +93,8 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
     assert_eq!(report.event_partitions, Vec::<String>::new(), "an order that waits keeps its history");
     act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    // An order whose customer is still to be told is not removed.
+    t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").await;
     t.advance(DAY * 366).await;
     let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
     assert!(report.event_partitions.contains(&"order_events_20300101".to_owned()), "{report:?}");

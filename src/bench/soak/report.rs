@@ -157,7 +157,9 @@ fn ms(us: i64) -> String {
 }
 
 fn mib(bytes: u64) -> String {
-    format!("{}.{}", bytes >> 20, (bytes & ((1 << 20) - 1)) * 10 >> 20)
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    let mib = bytes as f64 / f64::from(1 << 20);
+    format!("{mib:.1}")
 }
 
 #[cfg(test)]

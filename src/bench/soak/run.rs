@@ -37,19 +37,12 @@ pub async fn run(options: SoakOptions) -> anyhow::Result<bool> {
         "that is more than {} jobs; lower --minutes or --rate",
         u32::MAX
     );
-    let machine = Machine::look();
+    let (machine, versions) = (Machine::look(), Versions::look().await?);
     let stage = Stage::start().await?;
     let places = u64::from(rate) * (spread + MISSING_AFTER).as_secs();
     let mut worker = Worker::soak(&stage.url(), u32::try_from(places).unwrap_or(u32::MAX), MINUTE.min(time))?;
     stage.workers(1).await?;
-    let mut report = Report {
-        machine,
-        versions: Versions::look().await?,
-        minutes: Vec::new(),
-        enqueued: 0,
-        last: Seen::default(),
-        options,
-    };
+    let mut report = Report { machine, versions, minutes: Vec::new(), enqueued: 0, last: Seen::default(), options };
 
     report.print(HEADER)?;
     let enqueueing = async {

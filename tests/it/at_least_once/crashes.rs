@@ -66,7 +66,7 @@ async fn every_job_heals_what_its_worker_left_half_done() {
             assert_eq!(repair::missing(&t.app).await.unwrap(), []);
         }
         let kinds: HashSet<_> = crashed.iter().filter_map(|id| id.split(':').next()).collect();
-        assert_eq!(kinds.len(), 5, "every kind of job crashed: {kinds:?}");
+        assert_eq!(kinds.len(), 6, "every kind of job crashed: {kinds:?}");
 
         assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
         assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);

@@ -43,7 +43,7 @@ async fn an_order_waits_for_a_person_once_everybody_was_asked() {
     let history =
         ["ORDER_CREATED", "ATTEMPT_STARTED", "OFFER_DECLINED", "ATTEMPT_STARTED", "ATTEMPT_TIMEOUT", "NO_CANDIDATES"];
     assert_eq!(t.reasons("ORD-1").await, history);
-    assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1"]);
+    assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1", "remind:ORD-1:1"]);
     t.assert_sound().await;
 
     // A new search asks whoever let the offer lapse, and not who declined it.

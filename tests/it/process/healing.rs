@@ -18,12 +18,15 @@ async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
     lock
 }
 
-/// Waits until so many workers have their hands full.
+/// Waits until so many workers have their hands full, and most of those jobs wait in Postgres.
 async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", secs(20), || async {
         fleet.app.store.stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
     })
     .await;
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND wait_event_type = 'Lock'";
+    fleet.reach((workers * CONCURRENCY / 2).cast_signed(), waiting, secs(20)).await;
 }
 
 /// Now, as text in the words of Postgres.
@@ -60,7 +63,10 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     // 8 s are a lease; the promise is 10 s, and 2 s are for a machine that has more to do than this.
     assert_eq!(fleet.count(&between("0 s", "12 s")).await, 40);
     let after_its_lease = fleet.count(&between("4 s", "12 s")).await;
-    assert_eq!(after_its_lease.cast_unsigned(), CONCURRENCY, "those in hand waited for their leases, and no other");
+    assert!(
+        (CONCURRENCY / 2..=CONCURRENCY).contains(&after_its_lease.cast_unsigned()),
+        "{after_its_lease} were in hand"
+    );
     let _crowd = Crowd::start(&fleet.app);
     fleet.at_rest(secs(45)).await;
     assert_all_well(&fleet).await;
@@ -188,5 +194,25 @@ async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try(
     drop(lock);
     nothing_suffers(&fleet, secs(40), &mut workers).await;
     proxy.thaw();
+    assert_all_completed(&fleet, 50).await;
+}
+
+/// As when a failover moves the address elsewhere: nobody says that the old connections are dead.
+#[tokio::test]
+async fn connections_to_postgres_that_died_without_a_word_are_given_up() {
+    let fleet = Fleet::with_lifetime("120s").await;
+    let proxy = Proxy::start(fleet.postgres.port()).await;
+    let port = |port: u16| format!(":{port}/");
+    let url = fleet.postgres.url().replace(&port(fleet.postgres.port()), &port(proxy.port()));
+    hire(&fleet.app, 60).await;
+    orders(&fleet, "ORD", 50).await;
+    let lock = lock_orders(&fleet).await;
+    let mut worker = fleet.worker_with("w1", &[("DISPATCHQ_DATABASE__URL", url.as_str())]);
+    hands_full(&fleet, 1).await;
+    proxy.forget_connections();
+    drop(lock);
+    // Handlers are given up after 25 s, and their connections with them.
+    fleet.reach(50, "SELECT count(*) FROM offers", secs(45)).await;
+    nothing_suffers(&fleet, secs(1), std::slice::from_mut(&mut worker)).await;
     assert_all_completed(&fleet, 50).await;
 }

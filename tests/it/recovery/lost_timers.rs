@@ -1,6 +1,7 @@
 //! Single timers that went missing, or lie far from their row's deadline.
 
 use dispatchq::{
+    notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::Status,
     recovery::{reconciler, repair, repair::Report},
 };
@@ -99,6 +100,9 @@ async fn a_message_without_its_job_is_delivered_after_all() {
     assert_eq!(reconcile(&t).await.inserted, 1);
     t.run_due().await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
+    // So is the reminder, once it is overdue.
+    t.advance(secs(300)).await;
+    assert_eq!(reconcile(&t).await.inserted, 1);
     t.assert_sound().await;
 }
 
@@ -116,7 +120,7 @@ async fn an_order_far_past_its_lifetime_is_ended_without_its_job() {
     assert_eq!(reconcile(&t).await.compensated, 1);
     assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
     t.run_due().await;
-    assert_eq!(t.messages("ORD-1").await.len(), 1);
+    assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     // The checker does not hide that the promise was broken.
     let violations = t.violations().await;
     assert_eq!(violations.len(), 1, "{violations:?}");

@@ -116,7 +116,8 @@ impl TestApp {
                 (SELECT string_agg(f::text, E'\\n' ORDER BY f.id) FROM offers f),
                 (SELECT string_agg(e::text, E'\\n' ORDER BY e.seq) FROM order_events e),
                 (SELECT string_agg(m::text, E'\\n' ORDER BY m.id) FROM outbox m),
-                (SELECT string_agg(a::text, E'\\n' ORDER BY a.outbox_id, a.attempt_no) FROM outbox_attempts a))",
+                (SELECT string_agg(a::text, E'\\n' ORDER BY a.outbox_id, a.attempt_no) FROM outbox_attempts a),
+                (SELECT string_agg(l::text, E'\\n' ORDER BY l.id) FROM alerts l))",
         )
         .fetch_one(&self.app.db)
         .await

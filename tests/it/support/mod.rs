@@ -5,7 +5,7 @@
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys.
 //! * `proxy`: a way to a server on which everything can get stuck.
-//! * `receiver`: a webhook receiver that can be told to fail.
+//! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
 
@@ -14,6 +14,7 @@ mod app;
 mod crowd;
 mod drive;
 mod fleet;
+mod mail;
 mod orders;
 mod proxy;
 mod receiver;
@@ -25,6 +26,7 @@ pub(crate) use app::{TestApp, redis_command};
 pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
+pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::Receiver;

@@ -14,7 +14,16 @@ use tokio::{
 /// Connections end with the test.
 pub(crate) struct Proxy {
     port: u16,
-    flows: watch::Sender<bool>,
+    flow: watch::Sender<Flow>,
+}
+
+/// What passes. Connections are numbered from 1 in the order in which they are made.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    frozen: bool,
+    made: u64,
+    /// Nothing passes ever again on this one and those before it.
+    lost: u64,
 }
 
 impl Proxy {
@@ -22,16 +31,19 @@ impl Proxy {
     pub(crate) async fn start(to: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (flows, watch) = watch::channel(true);
+        let flow = watch::Sender::new(Flow::default());
+        let state = flow.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else { continue };
+                state.send_modify(|flow| flow.made += 1);
+                let number = state.borrow().made;
                 let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-                tokio::spawn(carry(from_client, to_server, watch.clone()));
-                tokio::spawn(carry(from_server, to_client, watch.clone()));
+                tokio::spawn(carry(number, from_client, to_server, state.subscribe()));
+                tokio::spawn(carry(number, from_server, to_client, state.subscribe()));
             }
         });
-        Self { port, flows }
+        Self { port, flow }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -40,19 +52,30 @@ impl Proxy {
 
     /// Nothing passes any more; connections stay, and new ones are accepted.
     pub(crate) fn freeze(&self) {
-        self.flows.send_replace(false);
+        self.flow.send_modify(|flow| flow.frozen = true);
     }
 
     /// What got stuck passes.
     pub(crate) fn thaw(&self) {
-        self.flows.send_replace(true);
+        self.flow.send_modify(|flow| flow.frozen = false);
+    }
+
+    /// The other end moved away without a word: nothing passes on connections there are, new ones are well.
+    pub(crate) fn forget_connections(&self) {
+        self.flow.send_modify(|flow| flow.lost = flow.made);
     }
 }
 
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut flows: watch::Receiver<bool>) {
+async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut flow: watch::Receiver<Flow>) {
     let mut bytes = vec![0; 16 * 1024];
-    while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        if flows.wait_for(|flows| *flows).await.is_err() || to.write_all(&bytes[..count]).await.is_err() {
+    loop {
+        let read = from.read(&mut bytes).await;
+        // Also that the other end has closed does not pass.
+        if flow.wait_for(|flow| !flow.frozen && flow.lost < number).await.is_err() {
+            return;
+        }
+        let Ok(count @ 1..) = read else { return };
+        if to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! A webhook receiver that can be told to fail.
+//! A receiver of everything that is posted, which can be told to fail: a webhook, Slack, a ticket system.
 
 use std::{
     collections::VecDeque,
@@ -9,8 +9,8 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, StatusCode},
-    routing::post,
+    http::{HeaderMap, StatusCode, Uri, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
 };
 use dispatchq::config::{ChannelConfig, Config};
 use serde_json::Value;
@@ -22,18 +22,22 @@ pub(crate) struct Received {
     /// Of the header `webhook-id`.
     pub(crate) id: String,
     pub(crate) body: Value,
+    /// As it came, for signatures.
+    pub(crate) bytes: Bytes,
+    pub(crate) headers: HeaderMap,
+    pub(crate) path: String,
     /// What the receiver answered.
     pub(crate) answer: u16,
 }
 
 #[derive(Default)]
 struct Inner {
-    failures: VecDeque<StatusCode>,
+    failures: VecDeque<(StatusCode, Option<String>)>,
     received: Vec<Received>,
 }
 
 pub(crate) struct Receiver {
-    url: String,
+    base: String,
     inner: Arc<Mutex<Inner>>,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -42,22 +46,32 @@ impl Receiver {
     pub(crate) async fn start() -> Self {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let router = Router::new().route("/hook", post(receive)).with_state(inner.clone());
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(receive).with_state(inner.clone());
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, inner, server }
+        Self { base, inner, server }
     }
 
     /// Makes it the channel `hook` of drivers and support.
     pub(crate) fn configure(&self, config: &mut Config) {
-        config.channels.insert("hook".to_owned(), ChannelConfig::Webhook { url: self.url.clone() });
+        config.channels.insert("hook".to_owned(), ChannelConfig::webhook(self.url("/hook")));
         config.notifications.driver = vec!["hook".to_owned()];
         config.notifications.support = vec!["hook".to_owned()];
     }
 
     /// Answers this to the next `times` messages.
     pub(crate) fn fail(&self, status: StatusCode, times: usize) {
-        self.inner.lock().unwrap().failures.extend(std::iter::repeat_n(status, times));
+        self.inner.lock().unwrap().failures.extend(std::iter::repeat_n((status, None), times));
+    }
+
+    /// Answers this to the next message, with this Retry-After.
+    pub(crate) fn fail_until(&self, status: StatusCode, retry_after: &str) {
+        self.inner.lock().unwrap().failures.push_back((status, Some(retry_after.to_owned())));
+    }
+
+    /// What is posted to different paths can be told apart.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
     }
 
     /// Takes every message again.
@@ -76,11 +90,15 @@ impl Drop for Receiver {
     }
 }
 
-async fn receive(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(State(inner): State<Arc<Mutex<Inner>>>, uri: Uri, headers: HeaderMap, bytes: Bytes) -> Response {
     let mut inner = inner.lock().unwrap();
-    let status = inner.failures.pop_front().unwrap_or(StatusCode::NO_CONTENT);
+    let (status, retry_after) = inner.failures.pop_front().unwrap_or((StatusCode::NO_CONTENT, None));
     let id = headers.get("webhook-id").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default();
-    let body = serde_json::from_slice(&body).unwrap();
-    inner.received.push(Received { id, body, answer: status.as_u16() });
-    status
+    let body = serde_json::from_slice(&bytes).unwrap();
+    let path = uri.path().to_owned();
+    inner.received.push(Received { id, body, bytes, headers, path, answer: status.as_u16() });
+    match retry_after {
+        Some(pause) => (status, [(RETRY_AFTER, pause)]).into_response(),
+        None => status.into_response(),
+    }
 }

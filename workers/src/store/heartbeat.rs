@@ -70,6 +70,8 @@ pub struct WorkerInfo {
 /// A live worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WorkerEntry {
+    /// Unique per process start: its leases' tokens begin with it.
+    pub boot: String,
     /// Its name. Two processes may have the same; each has an entry of its own.
     pub replica: String,
     /// Age of its last heartbeat.
@@ -122,8 +124,9 @@ impl Store {
                 let (up_ms, info) = infos.get(&process)?.split_once(' ')?;
                 let mut info: WorkerInfo = serde_json::from_str(info).ok()?;
                 info.started_ms = seen_ms.saturating_sub(up_ms.parse().ok()?);
-                let replica = process.split_once(' ')?.1.to_owned();
-                Some(WorkerEntry { replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), info })
+                let (boot, replica) = process.split_once(' ')?;
+                let (boot, replica) = (boot.to_owned(), replica.to_owned());
+                Some(WorkerEntry { boot, replica, seen_ms_ago: now_ms.saturating_sub(seen_ms), info })
             })
             .collect();
         workers.sort_by(|a, b| (&a.replica, &a.info.host, a.info.pid).cmp(&(&b.replica, &b.info.host, b.info.pid)));

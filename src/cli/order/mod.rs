@@ -1,13 +1,15 @@
-//! `dispatchq order create|show|list|timeline|cancel|assign|redispatch`.
+//! `dispatchq order create|show|list|timeline|explain|cancel|assign|redispatch|refund`.
+
+mod explain;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use jobs::OrderId;
 
-use super::output::{self, or_dash, time};
 use crate::{
     app::App,
+    cli::output::{self, or_dash, time},
     http::view::OrderView,
     orders::{
         Decision, PaymentStatus, Refusal, Snapshot, Status,
@@ -21,7 +23,7 @@ use crate::{
 };
 
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+pub(in crate::cli) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
     Create(Create),
@@ -53,6 +55,13 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Why an order is as it is, what happens next, who holds it, what to do
+    #[command(after_help = "Example:\n  dispatchq order explain ORD-1")]
+    Explain {
+        id: OrderId,
+        #[arg(long)]
+        json: bool,
+    },
     /// Cancel an order for its customer, or end one under review
     Cancel {
         id: OrderId,
@@ -67,10 +76,29 @@ pub(super) enum Command {
     },
     /// Have the search for a driver begin anew
     Redispatch { id: OrderId },
+    /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
+    #[command(subcommand)]
+    Refund(Refund),
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum Refund {
+    /// Support has begun to pay the money back
+    Start {
+        id: OrderId,
+        #[arg(long)]
+        note: Option<String>,
+    },
+    /// The money is back
+    Done {
+        id: OrderId,
+        #[arg(long)]
+        note: Option<String>,
+    },
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Create {
+pub(in crate::cli) struct Create {
     /// The order's id [default: a new one]
     #[arg(long)]
     id: Option<OrderId>,
@@ -94,7 +122,7 @@ pub(super) struct Create {
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(in crate::cli) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
@@ -105,6 +133,13 @@ impl Command {
                 list(&app, &Filter { status, held, open, limit }, json).await?;
             }
             Self::Timeline { id, json } => timeline(&app, &id, json).await?,
+            Self::Explain { id, json } => return explain::run(&app, &id, json).await,
+            Self::Refund(Refund::Start { id, note }) => {
+                change(&app, &id, |s| actions::start_refund(s, &operator(), note.clone())).await?;
+            }
+            Self::Refund(Refund::Done { id, note }) => {
+                change(&app, &id, |s| actions::finish_refund(s, &operator(), note.clone())).await?;
+            }
             Self::Cancel { id, reason } => {
                 change(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
             }
@@ -192,6 +227,8 @@ fn show(s: &Snapshot, json: bool) -> anyhow::Result<()> {
         ["order".to_owned(), view.order_id.to_string()],
         ["status".to_owned(), view.status.to_string()],
         ["service type".to_owned(), view.service_type],
+        ["partner".to_owned(), or_dash(view.partner)],
+        ["job id".to_owned(), or_dash(view.job_id)],
         ["payment".to_owned(), view.payment_status.to_string()],
         ["driver".to_owned(), or_dash(view.driver_id)],
         ["attempts".to_owned(), view.attempt_no.to_string()],
@@ -225,7 +262,7 @@ fn no_such_order(id: &OrderId) -> String {
 }
 
 /// Who changes orders from here, as the history names them.
-pub(super) fn operator() -> String {
+pub(in crate::cli) fn operator() -> String {
     let user = std::env::var("USER").ok().filter(|u| !u.is_empty());
     format!("operator:{}", user.as_deref().unwrap_or("cli"))
 }

@@ -1,0 +1,54 @@
+//! Tells support over one channel that an order's end could not be written. The one job about an order that carries its own
+//! payload, for it must not need the database that failed.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use workers::{DecodeError, Job, JobId, RetryPolicy};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alarm {
+    pub order: OrderId,
+    /// Name of the configured channel.
+    pub channel: String,
+    pub content: Content,
+}
+
+/// The payload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Content {
+    /// The message as receivers get it.
+    pub message: serde_json::Value,
+    /// It was delivered; the job stays until the delivery log says so too.
+    pub told: bool,
+}
+
+impl Job for Alarm {
+    const KIND: &'static str = "alarm";
+    const QUEUE: &'static str = queues::NOTIFY;
+    /// 1, 2, 4 ... up to 600 s: some 24 hours.
+    const RETRY: RetryPolicy = RetryPolicy {
+        max_tries: 153,
+        initial: Duration::from_secs(1),
+        multiplier: 2.0,
+        max: Duration::from_secs(600),
+        jitter: 0.3,
+    };
+
+    fn id(&self) -> JobId {
+        self.order.numbered_job(Self::KIND, &self.channel)
+    }
+
+    fn payload(&self) -> Option<serde_json::Value> {
+        Some(serde_json::to_value(&self.content).expect("plain data becomes JSON"))
+    }
+
+    fn decode(id: &JobId, payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (order, channel) = OrderId::of_numbered_job(id)?;
+        let payload = payload.ok_or_else(|| DecodeError::new(id, "no payload"))?;
+        let content = serde_json::from_value(payload).map_err(|e| DecodeError::new(id, e))?;
+        Ok(Self { order, channel, content })
+    }
+}

@@ -1,0 +1,26 @@
+//! Escalates an alert that nobody has acknowledged within its time. The alert's row holds the time and the count.
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Escalate {
+    pub order: OrderId,
+    /// An order may have several alerts, so the number is the alert's and not that of the escalation.
+    pub alert_id: i64,
+}
+
+impl Job for Escalate {
+    const KIND: &'static str = "escalate";
+    const QUEUE: &'static str = queues::NOTIFY;
+
+    fn id(&self) -> JobId {
+        self.order.numbered_job(Self::KIND, self.alert_id)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (order, alert_id) = OrderId::of_numbered_job(id)?;
+        Ok(Self { order, alert_id })
+    }
+}

@@ -1,0 +1,269 @@
+//! What the state of an order means, in words, and what a person can do about it. Pure.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, Poll, Timeout};
+use workers::Job;
+
+use super::{Advice, JobStanding, Surroundings};
+use crate::orders::{Booking, BookingState, Order, Snapshot, Status};
+
+/// What a job of this kind does.
+pub fn does(kind: &str) -> &'static str {
+    match kind {
+        Dispatch::KIND => "starts an attempt: offers or books",
+        Timeout::KIND => "ends the attempt if nobody has the order",
+        Poll::KIND => "asks the partner how the booking stands",
+        Callback::KIND => "acts on a callback of the partner",
+        Lifetime::KIND => "ends the order if it has no driver",
+        Compensate::KIND => "settles what the end means for the payment",
+        CancelBooking::KIND => "cancels a booking at the partner",
+        Notify::KIND => "delivers a message",
+        _ => "",
+    }
+}
+
+/// Why the order is as it is.
+pub fn why(about: &Surroundings) -> String {
+    let s = &about.snapshot;
+    let o = &s.order;
+    if let Some(reason) = &o.held_reason {
+        return format!("A person must decide: {reason}.");
+    }
+    match o.status {
+        Status::Dispatching => match (s.live_offer(), o.next_attempt_at) {
+            (Some(offer), _) => format!(
+                "Attempt {}: driver {} was asked at {} and has until {} to answer.",
+                offer.attempt_no,
+                offer.driver_id,
+                time(offer.offered_at),
+                time(offer.expires_at)
+            ),
+            (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => {
+                format!("New: the search for a driver begins at {}.", time(at))
+            }
+            (None, Some(at)) => format!(
+                "Nobody who could be asked is left; after {} the search begins anew (round {}) at {}.",
+                attempts(o),
+                o.round,
+                time(at)
+            ),
+            (None, None) => format!("Attempt {} has its answer; the next is about to begin.", o.attempt_no),
+        },
+        Status::PendingJobId => pending_job_id(s),
+        Status::Assigned => format!(
+            "{} has it as job {} and looks for a driver until {} (attempt {}).",
+            o.partner.as_deref().unwrap_or("The partner"),
+            o.job_id.as_deref().unwrap_or("?"),
+            o.attempt_deadline.map_or_else(|| "?".to_owned(), time),
+            o.attempt_no
+        ),
+        Status::Pending => format!("Automatic dispatch gave up after {}: a dispatcher must act.", attempts(o)),
+        Status::DriverAssigned => format!("Driver {} is on the way.", driver(o)),
+        Status::PickedUp => format!("Driver {} has the passenger aboard.", driver(o)),
+        Status::Compensating => {
+            "The system ended it, and is about to settle what that means for the payment.".to_owned()
+        }
+        _ => closed(about),
+    }
+}
+
+fn pending_job_id(s: &Snapshot) -> String {
+    let o = &s.order;
+    let partner = o.partner.as_deref().unwrap_or("the partner");
+    let Some(booking) = s.live_booking() else {
+        let at = o.next_attempt_at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", time(at)));
+        return format!("Attempt {} is to be booked at {partner} {at}.", o.attempt_no + 1);
+    };
+    match booking.state {
+        BookingState::Intent => format!("Attempt {} is being booked at {partner}.", o.attempt_no),
+        BookingState::Unknown => format!(
+            "Attempt {} was asked of {partner} {} times and the answer did not come{}: it is asked again under the same key.",
+            o.attempt_no,
+            booking.tries,
+            last_error(booking)
+        ),
+        _ => format!(
+            "Booked at {partner} as {}; its job id is not known yet, {}.",
+            booking.booking_id.as_deref().unwrap_or("?"),
+            match o.next_poll_at {
+                Some(at) => format!("asked for {} times and again at {}", o.poll_no, time(at)),
+                None => format!("and after {} times it is not asked for: the callback must bring it", o.poll_no),
+            }
+        ),
+    }
+}
+
+fn closed(about: &Surroundings) -> String {
+    let o = &about.snapshot.order;
+    let entered = about.timeline.iter().rev().find(|e| e.to_status == o.status && e.from_status != Some(o.status));
+    let Some(event) = entered else { return format!("It is {}.", o.status) };
+    let detail = event.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
+    format!("{} at {} by {} ({}{detail}).", o.status, time(event.at), event.actor, event.reason)
+}
+
+/// What a person can do.
+pub fn advice(about: &Surroundings) -> Vec<Advice> {
+    let s = &about.snapshot;
+    let o = &s.order;
+    let id = &o.id;
+    let mut advice = Vec::new();
+    let mut say = |text: &str, command: Option<String>| advice.push(Advice { text: text.to_owned(), command });
+
+    for job in &about.next {
+        match &job.state {
+            JobStanding::Dead { error } => {
+                say(&format!("{} is dead: {error}", job.job), Some(format!("dispatchq dead show {}", job.job)));
+            }
+            JobStanding::Missing => {
+                say(
+                    &format!("{} is missing; put back within seconds, or now", job.job),
+                    Some("dispatchq reconcile run".to_owned()),
+                );
+            }
+            JobStanding::Waiting { .. } | JobStanding::Running { .. } => {}
+        }
+    }
+    for queue in &about.paused {
+        say(&format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));
+    }
+    for queue in &about.unserved {
+        say(&format!("no worker serves {queue}"), Some("dispatchq work".to_owned()));
+    }
+    if let Some((secs, why)) = &about.partner_open {
+        say(&format!("the partner is left alone for {secs} s more: {why}"), Some("dispatchq partner list".to_owned()));
+    }
+    let assign = || Some(format!("dispatchq order assign {id} --driver ID"));
+    let redispatch = || Some(format!("dispatchq order redispatch {id}"));
+    let cancel = || Some(format!("dispatchq order cancel {id}"));
+    match o.status {
+        Status::Pending => {
+            say("name a driver", assign());
+            say("or search again", redispatch());
+            say("or give it up", cancel());
+        }
+        Status::Dispatching | Status::PendingJobId | Status::Assigned if o.held_for_review => {
+            say("search again", redispatch());
+            say("or give it up", cancel());
+        }
+        Status::Compensating if o.held_for_review => {
+            say("end it once the payment is clear", cancel());
+        }
+        Status::CancelledBySystemAfterPayment => {
+            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+        }
+        Status::CancelledByUser | Status::CancelledByDriver if o.payment_status.is_paid() => {
+            say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
+        }
+        Status::RefundPending => {
+            say("when the money is back", Some(format!("dispatchq order refund done {id}")));
+        }
+        _ => {}
+    }
+    advice
+}
+
+fn attempts(order: &Order) -> String {
+    if order.attempt_no == 1 { "1 attempt".to_owned() } else { format!("{} attempts", order.attempt_no) }
+}
+
+fn driver(order: &Order) -> &str {
+    order.driver_id.as_deref().unwrap_or("?")
+}
+
+fn last_error(booking: &Booking) -> String {
+    booking.last_error.as_ref().map(|e| format!(" ({e})")).unwrap_or_default()
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+    use crate::{
+        explain::NextJob,
+        orders::{order::fixture, timers},
+    };
+
+    fn about(snapshot: Snapshot) -> Surroundings {
+        Surroundings {
+            snapshot,
+            timeline: Vec::new(),
+            next: Vec::new(),
+            paused: Vec::new(),
+            unserved: Vec::new(),
+            partner_open: None,
+        }
+    }
+
+    fn commands(about: &Surroundings) -> Vec<String> {
+        advice(about).into_iter().filter_map(|a| a.command).collect()
+    }
+
+    #[test]
+    fn an_order_that_goes_on_by_itself_needs_nobody() {
+        let about = about(fixture::offered());
+        assert!(why(&about).starts_with("Attempt 1: driver D1 was asked at"), "{}", why(&about));
+        assert_eq!(commands(&about), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_named_with_its_cure() {
+        let mut about = about(fixture::offered());
+        about.paused = vec![jobs::queues::DISPATCH_TIMEOUT.to_owned()];
+        about.unserved = vec![jobs::queues::LIFETIME_CANCEL.to_owned()];
+        about.next.push(NextJob {
+            job: "timeout:ORD-1:1".to_owned(),
+            queue: jobs::queues::DISPATCH_TIMEOUT.to_owned(),
+            does: does(Timeout::KIND),
+            at: about.snapshot.now,
+            state: JobStanding::Dead { error: "panicked".to_owned() },
+        });
+        let commands = commands(&about);
+        assert_eq!(
+            commands,
+            ["dispatchq dead show timeout:ORD-1:1", "dispatchq queue resume dispatch-timeout-queue", "dispatchq work"]
+        );
+    }
+
+    #[test]
+    fn a_booking_without_job_id_says_how_it_is_asked_for() {
+        let mut s = fixture::at_partner();
+        assert!(why(&about(s.clone())).contains("Attempt 1 is to be booked at bbd"));
+        let mut booking = Booking::intent(1, "bbd".to_owned(), s.now);
+        booking.booking_id = Some("B-1".to_owned());
+        booking.set_booked(s.now);
+        s.order.attempt_no = 1;
+        s.order.next_attempt_at = None;
+        s.bookings.push(booking);
+        s.order.poll_no = 3;
+        s.order.next_poll_at = Some(s.now + TimeDelta::seconds(8));
+        assert!(
+            why(&about(s.clone())).contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
+        );
+        s.order.next_poll_at = None;
+        assert!(why(&about(s)).contains("the callback must bring it"));
+    }
+
+    #[test]
+    fn a_paid_order_that_ended_asks_for_its_refund() {
+        let mut s = fixture::snapshot();
+        s.order.status = Status::CancelledBySystemAfterPayment;
+        assert_eq!(commands(&about(s.clone())), ["dispatchq order refund start ORD-1"]);
+        s.order.status = Status::CancelledByUser;
+        assert_eq!(commands(&about(s)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_job_an_order_may_have_is_explained() {
+        let mut s = fixture::offered();
+        s.order.next_poll_at = Some(s.now);
+        s.bookings.push(Booking::intent(1, "bbd".to_owned(), s.now));
+        for timer in timers::derived(&s) {
+            assert_ne!(does(timer.id().kind()), "", "{}", timer.id());
+        }
+    }
+}

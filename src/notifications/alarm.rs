@@ -1,0 +1,95 @@
+//! `alarm:{order}:{channel}`: STATUS_UPDATE_FAILED, the alert about an order whose end the database refuses.
+//!
+//! It carries its own payload, for the database is what failed. Compensation enqueues it at once when Postgres refuses the
+//! statement, and [`PATIENCE`] ahead when Postgres cannot be reached, which mostly passes by itself. When it runs it first
+//! tries what failed: only if that fails still is anybody told. After the delivery the job stays, marked as told, until
+//! the delivery log has taken it up; from then on the log remembers. So each channel is told once, whatever repeats: at
+//! least once if the process dies between sending and settling, then under the same message id.
+
+use std::time::Duration;
+
+use jobs::{Alarm, OrderId, alarm::Content};
+use serde_json::Value;
+use uuid::Uuid;
+use workers::{NewJob, Outcome};
+
+use super::{
+    alerts,
+    channel::{DeliveryError, Parcel},
+    messages::{self, Message, STATUS_UPDATE_FAILED},
+    outbox,
+};
+use crate::{app::App, compensation::compensate, worker::step};
+
+/// An outage shorter than this is nobody's business.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Until the delivery log is tried again.
+const LOG_PAUSE: Duration = Duration::from_secs(60);
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
+/// that failed runs again and comes here again.
+pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
+    let delay = if step::is_unreachable(error) { PATIENCE } else { Duration::ZERO };
+    // No other clock is at hand.
+    let message = messages::status_update_failed(order, &error.to_string(), chrono::Utc::now());
+    let jobs: Vec<NewJob> = app
+        .config
+        .notifications
+        .of(&message.audience)
+        .iter()
+        .map(|channel| {
+            let content = Content { message: message.payload.clone(), told: false };
+            NewJob::after(&Alarm { order: order.clone(), channel: channel.clone(), content }, delay)
+        })
+        .collect();
+    if let Err(error) = app.store.enqueue(&jobs).await {
+        tracing::error!(order.id = %order, %error, "The end of an order could not be written, and nobody be told.");
+    }
+}
+
+pub async fn perform(app: App, mut job: Alarm) -> Outcome {
+    let id = message_id(&job.order, &job.channel);
+    if !job.content.told {
+        // The log remembers what this job forgot when it was last done.
+        match compensate::write(&app, &job.order).await {
+            Ok(outcome) => return outcome,
+            Err(error) if step::is_unreachable(&error) => {}
+            Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
+        }
+    }
+    if !job.content.told {
+        let payload = &job.content.message;
+        let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload };
+        match app.channels.deliver(&job.channel, &parcel).await {
+            Ok(()) => job.content.told = true,
+            Err(DeliveryError::Busy) => return Outcome::Snooze { delay: BUSY_PAUSE },
+            Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
+            Err(error) => return Outcome::Retry(error.to_string()),
+        }
+    }
+    let message = message(&job.order, job.content.message.clone());
+    let logged = async {
+        let routes = &app.config.notifications;
+        outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await?;
+        alerts::derived_jobs(&app.db, &job.order).await
+    };
+    match logged.await {
+        Ok(jobs) => Outcome::then(jobs),
+        Err(error) => {
+            tracing::debug!(order.id = %job.order, %error, "The delivery log cannot be written yet.");
+            Outcome::then(vec![NewJob::after(&job, LOG_PAUSE)])
+        }
+    }
+}
+
+/// The message as it was when its job was made.
+fn message(order: &OrderId, payload: Value) -> Message {
+    let at = payload["timestamp"].as_str().and_then(|at| at.parse().ok()).unwrap_or_default();
+    Message { payload, ..messages::status_update_failed(order, "", at) }
+}
+
+/// The same whichever process computes it.
+fn message_id(order: &OrderId, channel: &str) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("{STATUS_UPDATE_FAILED}:{order}:{channel}").as_bytes())
+}

@@ -1,0 +1,214 @@
+//! Alerts as rows: who was to act, since when, and who said that it is done.
+//!
+//! An alert is raised in the transaction that writes its messages, and acknowledged by a person, or by the change that
+//! settles the matter: a refund that begins, a hold that is released, an order that waits for no dispatcher any more. Its
+//! row holds when it escalates next; like every deadline of a row, that is a timer of the order.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use workers::NewJob;
+
+use super::{
+    Message, Routes,
+    messages::{self, Repeated},
+    outbox,
+};
+use crate::orders::{PendingAlert, PendingMessage, timers};
+
+/// A row, as people see it.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct Alert {
+    pub id: i64,
+    pub order_id: String,
+    pub kind: String,
+    pub raised_at: DateTime<Utc>,
+    pub escalations: i32,
+    pub next_escalation_at: Option<DateTime<Utc>>,
+    pub acked_at: Option<DateTime<Utc>>,
+    pub acked_by: Option<String>,
+    pub ack_note: Option<String>,
+    /// What was told.
+    pub payload: Value,
+}
+
+/// Raises the alert of a message, once.
+pub(super) async fn raise(
+    tx: &mut PgConnection,
+    routes: &Routes,
+    order: &OrderId,
+    message: &Message,
+    at: DateTime<Utc>,
+) -> Result<Option<PendingAlert>, sqlx::Error> {
+    let next = routes.repeat(message.kind).pause(0).map(|pause| at + pause);
+    let id: Option<i64> = sqlx::query_scalar(
+        "-- raise alert
+         INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
+    )
+    .bind(order.as_str())
+    .bind(message.kind)
+    .bind(&message.dedupe_key)
+    .bind(&message.payload)
+    .bind(at)
+    .bind(next)
+    .fetch_optional(tx)
+    .await?;
+    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert {
+        id,
+        kind: message.kind.to_owned(),
+        next_escalation_at,
+    }))
+}
+
+/// The matter of these alerts of an order is settled by a change of it.
+pub async fn settle(
+    tx: &mut PgConnection,
+    order: &OrderId,
+    kinds: &[&str],
+    actor: &str,
+    note: &str,
+) -> Result<(), sqlx::Error> {
+    // The time of this statement, not of the decision: it may have escalated in between.
+    sqlx::query(
+        "-- settle alerts
+         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
+         WHERE order_id = $1 AND kind = ANY($2) AND acked_at IS NULL",
+    )
+    .bind(order.as_str())
+    .bind(kinds)
+    .bind(actor)
+    .bind(note)
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Which alerts somebody acknowledges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    One(i64),
+    /// All of this order.
+    Order(OrderId),
+}
+
+/// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
+pub async fn acknowledge(db: &PgPool, which: &Which, actor: &str, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
+    let (id, order) = match which {
+        Which::One(id) => (Some(*id), None),
+        Which::Order(order) => (None, Some(order.as_str())),
+    };
+    sqlx::query_as(
+        "-- acknowledge alerts
+         WITH acked AS (
+             UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
+             WHERE (id = $1 OR order_id = $2) AND acked_at IS NULL RETURNING *)
+         SELECT * FROM acked
+         UNION ALL
+         SELECT * FROM alerts a WHERE (id = $1 OR order_id = $2) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
+         ORDER BY id",
+    )
+    .bind(id)
+    .bind(order)
+    .bind(actor)
+    .bind(note)
+    .fetch_all(db)
+    .await
+}
+
+/// Which alerts to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub open: bool,
+    pub kind: Option<String>,
+    pub order: Option<OrderId>,
+    /// Only those raised before this one: the next page.
+    pub before: Option<i64>,
+    pub limit: u32,
+}
+
+pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list alerts
+         SELECT * FROM alerts
+         WHERE (NOT $1 OR acked_at IS NULL) AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR order_id = $3)
+           AND ($4::bigint IS NULL OR id < $4)
+         ORDER BY id DESC LIMIT $5",
+    )
+    .bind(filter.open)
+    .bind(&filter.kind)
+    .bind(filter.order.as_ref().map(OrderId::as_str))
+    .bind(filter.before)
+    .bind(i64::from(filter.limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
+/// or was just told about by another run.
+pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<(), sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let due: Option<(Alert, DateTime<Utc>)> = due(&mut tx, id).await?;
+    let Some((alert, now)) = due else { return Ok(()) };
+    let Ok(order) = alert.order_id.parse::<OrderId>() else { return Ok(()) };
+    let number = alert.escalations + 1;
+    sqlx::query(
+        "-- count escalation
+         UPDATE alerts SET escalations = $2, next_escalation_at = $3 WHERE id = $1",
+    )
+    .bind(id)
+    .bind(number)
+    .bind(routes.repeat(&alert.kind).pause(number).map(|pause| now + pause))
+    .execute(&mut *tx)
+    .await?;
+    let repeated = Repeated {
+        alert_id: id,
+        order_id: &alert.order_id,
+        kind: &alert.kind,
+        raised_at: alert.raised_at,
+        number,
+        told: &alert.payload,
+    };
+    let message = if messages::is_for_dispatchers(&alert.kind) {
+        messages::reminder(&repeated, now)
+    } else {
+        messages::escalation(&repeated, now)
+    };
+    outbox::insert(&mut tx, routes, &order, &message, now).await?;
+    tx.commit().await
+}
+
+/// The row, locked, if it is to be told again now.
+async fn due(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
+    use sqlx::{FromRow, Row};
+    let row = sqlx::query(
+        "-- alert due
+         SELECT *, dispatchq_now() AS now FROM alerts WHERE id = $1 AND next_escalation_at <= dispatchq_now() FOR UPDATE",
+    )
+    .bind(id)
+    .fetch_optional(tx)
+    .await?;
+    row.map(|row| Ok((Alert::from_row(&row)?, row.try_get("now")?))).transpose()
+}
+
+/// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
+pub(super) async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
+    use sqlx::{Row, types::Json};
+    let row = sqlx::query(
+        "-- messages and alerts that wait
+         SELECT dispatchq_now() AS now,
+                (SELECT coalesce(json_agg(m), '[]') FROM (SELECT id, next_attempt_at FROM outbox
+                 WHERE order_id = $1 AND state = 'pending' ORDER BY id) m) AS messages,
+                (SELECT coalesce(json_agg(a), '[]') FROM (SELECT id, kind, next_escalation_at FROM alerts
+                 WHERE order_id = $1 AND next_escalation_at IS NOT NULL ORDER BY id) a) AS alerts",
+    )
+    .bind(order.as_str())
+    .fetch_one(db)
+    .await?;
+    let messages: Json<Vec<PendingMessage>> = row.try_get("messages")?;
+    let alerts: Json<Vec<PendingAlert>> = row.try_get("alerts")?;
+    let timers = timers::of_messages(order, &messages, &alerts, row.try_get("now")?);
+    Ok(timers.into_iter().map(|t| t.job).collect())
+}

@@ -1,0 +1,124 @@
+//! How one message travels. It goes to configured addresses only: no URL ever comes from a request or a row.
+//!
+//! * [`webhook`]: a POST of the message as JSON, signed as Standard Webhooks if a secret is configured.
+//! * [`slack`]: its text to a Slack incoming webhook.
+//! * [`email`]: its text by SMTP.
+//! * [`ticket`]: a POST that opens a ticket.
+//! * [`post`]: what the three over HTTP have in common: timeouts, and what an answer means.
+
+pub mod email;
+pub mod post;
+pub mod slack;
+pub mod ticket;
+pub mod webhook;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::{
+    routes::LOG,
+    text::{self, Text},
+};
+use crate::outbound;
+
+/// How one channel delivers.
+#[derive(Debug, Clone)]
+pub enum Channel {
+    /// A line in the log of the worker.
+    Log,
+    /// Any 2xx is delivered.
+    Webhook(webhook::Webhook),
+    Slack(slack::Slack),
+    Email(email::Email),
+    Ticket(ticket::Ticket),
+}
+
+/// A message on its way.
+#[derive(Debug, Clone)]
+pub struct Parcel<'a> {
+    /// The same whenever the message is sent again, so that its receiver can drop what it has seen before.
+    pub id: Uuid,
+    pub order_id: &'a str,
+    pub kind: &'a str,
+    pub payload: &'a Value,
+}
+
+/// Why a message did not arrive.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeliveryError {
+    #[error("no channel '{0}' is configured; add it under [channels] in config.toml")]
+    NoSuchChannel(String),
+    /// Nothing was tried.
+    #[error("this channel is sending as much as it may")]
+    Busy,
+    /// May go better later, but not before the pause the receiver asked for.
+    #[error("{error}")]
+    Again { error: String, pause: Option<Duration> },
+    /// The receiver does not want it like this: it will hardly go better by itself.
+    #[error("{0}")]
+    Refused(String),
+    /// The receiver wants nothing more.
+    #[error("{0}")]
+    Gone(String),
+}
+
+/// The configured channels by name.
+#[derive(Clone)]
+pub struct Channels {
+    client: reqwest::Client,
+    by_name: BTreeMap<String, (Channel, Arc<Semaphore>)>,
+    sla: Duration,
+}
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.by_name.keys()).finish()
+    }
+}
+
+impl Channels {
+    /// A receiver slower than this has not received.
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// `at_once`: messages of one channel on their way at the same time. `sla`: what alerts say of their time.
+    pub fn new(mut by_name: BTreeMap<String, Channel>, at_once: usize, sla: Duration) -> Result<Self, reqwest::Error> {
+        by_name.entry(LOG.to_owned()).or_insert(Channel::Log);
+        let by_name =
+            by_name.into_iter().map(|(name, c)| (name, (c, Arc::new(Semaphore::new(at_once.max(1)))))).collect();
+        Ok(Self { client: outbound::client(Self::TIMEOUT)?, by_name, sla })
+    }
+
+    /// Delivers one message over one channel.
+    pub async fn deliver(&self, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+        let (channel, permits) = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
+        // A receiver that hangs must not hold all that a worker can do at once.
+        let _permit = permits.try_acquire().map_err(|_| DeliveryError::Busy)?;
+        match channel {
+            Channel::Log => {
+                tracing::info!(
+                    message.uuid = %parcel.id,
+                    message.kind = parcel.kind,
+                    order.id = parcel.order_id,
+                    "Message for people."
+                );
+                Ok(())
+            }
+            Channel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
+            Channel::Slack(slack) => slack.deliver(&self.client, &self.text(parcel)).await,
+            Channel::Email(email) => email.deliver(parcel, &self.text(parcel)).await,
+            Channel::Ticket(ticket) => ticket.deliver(&self.client, parcel, &self.text(parcel), self.sla).await,
+        }
+    }
+
+    fn text(&self, parcel: &Parcel<'_>) -> Text {
+        text::render(parcel.kind, parcel.payload, self.sla)
+    }
+}
+
+/// Where a channel's URL leads, for people's eyes: its path is often its secret.
+fn host(url: &reqwest::Url) -> &str {
+    url.host_str().unwrap_or("?")
+}

@@ -1,0 +1,75 @@
+//! A POST, and what its answer means for the message.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use reqwest::{
+    RequestBuilder, Response, StatusCode,
+    header::{HeaderMap, RETRY_AFTER},
+};
+
+use super::DeliveryError;
+
+/// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
+pub(super) async fn send(request: RequestBuilder) -> Result<(), DeliveryError> {
+    // A reqwest error names its URL, whose path may be a secret.
+    let answer =
+        request.send().await.map_err(|e| DeliveryError::Again { error: cause(&e.without_url()), pause: None })?;
+    verdict(&answer)
+}
+
+/// The error with what caused it, for "error sending request" alone helps nobody.
+fn cause(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}
+
+fn verdict(answer: &Response) -> Result<(), DeliveryError> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let error = format!("the receiver answered {}", status.as_u16());
+    Err(match status {
+        StatusCode::GONE => DeliveryError::Gone(error),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
+            DeliveryError::Again { error, pause: retry_after(answer.headers(), Utc::now()) }
+        }
+        status if status.is_client_error() => DeliveryError::Refused(error),
+        _ => DeliveryError::Again { error, pause: retry_after(answer.headers(), Utc::now()) },
+    })
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(secs) = value.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let date = DateTime::parse_from_rfc2822(value).ok()?;
+    (date.with_timezone(&Utc) - now).to_std().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_given_in_seconds_or_as_a_date() {
+        let now = "2026-01-09T10:30:00Z".parse().unwrap();
+        let read = |text: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
+            retry_after(&headers, now).map(|pause| pause.as_secs())
+        };
+        assert_eq!(read("120"), Some(120));
+        assert_eq!(read("Fri, 09 Jan 2026 10:31:30 GMT"), Some(90));
+        assert_eq!(read("Fri, 09 Jan 2026 10:29:00 GMT"), None);
+        assert_eq!((read("soon"), read("-5")), (None, None));
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+}

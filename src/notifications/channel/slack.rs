@@ -1,0 +1,45 @@
+//! The text of a message to a Slack incoming webhook. Slack cannot tell a repeated message; the order id is in the text.
+
+use std::fmt;
+
+use reqwest::Url;
+use serde_json::json;
+
+use super::{DeliveryError, host, post};
+use crate::notifications::text::Text;
+
+#[derive(Clone)]
+pub struct Slack {
+    url: Url,
+}
+
+impl Slack {
+    pub fn new(url: Url) -> Self {
+        Self { url }
+    }
+
+    pub(super) async fn deliver(&self, client: &reqwest::Client, text: &Text) -> Result<(), DeliveryError> {
+        post::send(client.post(self.url.clone()).json(&json!({ "text": escaped(&text.body) }))).await
+    }
+}
+
+/// The three characters by which mrkdwn mentions and links; nobody is to be mentioned by what a customer wrote.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl fmt::Debug for Slack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slack({})", host(&self.url))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_mentioned_by_what_a_customer_wrote() {
+        assert_eq!(escaped("<!channel> R&D"), "&lt;!channel&gt; R&amp;D");
+    }
+}

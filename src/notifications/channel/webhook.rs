@@ -1,0 +1,60 @@
+//! A POST of `{"id", "type", "data"}`, with the headers of Standard Webhooks: `webhook-id`, `webhook-timestamp` and, if a
+//! secret is configured, `webhook-signature`.
+
+use std::fmt;
+
+use anyhow::Context;
+use chrono::Utc;
+use reqwest::{Url, header::CONTENT_TYPE};
+use serde_json::json;
+use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
+
+use super::{DeliveryError, Parcel, host, post};
+
+/// 24 bytes, as Standard Webhooks asks.
+const MIN_SECRET_CHARS: usize = 32;
+
+#[derive(Clone)]
+pub struct Webhook {
+    url: Url,
+    secret: Option<String>,
+}
+
+impl Webhook {
+    /// `secret` as Standard Webhooks writes them: base64, perhaps after `whsec_`.
+    pub fn new(url: Url, secret: Option<String>) -> anyhow::Result<Self> {
+        if let Some(secret) = &secret {
+            let text = secret.trim_start_matches("whsec_");
+            anyhow::ensure!(text.len() >= MIN_SECRET_CHARS, "secret is shorter than 24 bytes in base64");
+            let key = standardwebhooks::Webhook::new(secret);
+            // Its error would show a piece of the secret.
+            key.ok().context("secret is not base64, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+        }
+        Ok(Self { url, secret })
+    }
+
+    pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+        let id = parcel.id.to_string();
+        let body = json!({ "id": id, "type": parcel.kind, "data": parcel.payload }).to_string();
+        // The receiver compares it with its own clock; no deadline of ours hangs on it.
+        let timestamp = Utc::now().timestamp();
+        let mut request = client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(HEADER_WEBHOOK_ID, &id)
+            .header(HEADER_WEBHOOK_TIMESTAMP, timestamp);
+        if let Some(secret) = &self.secret {
+            let signature = standardwebhooks::Webhook::new(secret)
+                .and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
+                .map_err(|e| DeliveryError::Refused(format!("the message could not be signed: {e}")))?;
+            request = request.header(HEADER_WEBHOOK_SIGNATURE, signature);
+        }
+        post::send(request.body(body)).await
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({}{})", host(&self.url), if self.secret.is_some() { ", signed" } else { "" })
+    }
+}

@@ -1,0 +1,26 @@
+//! `escalate:{order}:{alert id}` and `remind:{order}:{alert id}`: tells again about an alert that nobody has acknowledged.
+//!
+//! The row of the alert decides, as ever: an early, stale or doubled job tells nobody. Every run returns the jobs that must
+//! exist for the order's messages and alerts, which heals a crash between commit and settle.
+
+use jobs::{Escalate, OrderId, Remind};
+use workers::Outcome;
+
+use super::alerts;
+use crate::{app::App, worker::step};
+
+pub async fn perform(app: App, job: Escalate) -> Outcome {
+    tell_again(&app, &job.order, job.alert_id).await
+}
+
+pub async fn remind(app: App, job: Remind) -> Outcome {
+    tell_again(&app, &job.order, job.alert_id).await
+}
+
+async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
+    let told = async {
+        alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
+        alerts::derived_jobs(&app.db, order).await
+    };
+    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then)
+}

@@ -1,0 +1,103 @@
+//! Messages for people's eyes, and dead ones sent again by hand.
+//!
+//! A replay keeps the message's id, its tries and its log: a receiver that got it after all can tell, and so can an auditor.
+
+use chrono::{DateTime, Utc};
+use jobs::{Notify, OrderId};
+use serde::Serialize;
+use sqlx::PgPool;
+use uuid::Uuid;
+use workers::Job;
+
+use crate::{
+    app::App,
+    dead_letters::decide::{self, Answer, Decider},
+};
+
+/// An outbox row, as people see it.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct Row {
+    pub id: i64,
+    pub message_id: Uuid,
+    pub order_id: String,
+    pub kind: String,
+    pub channel: String,
+    pub state: String,
+    pub attempts: i32,
+    pub last_error: Option<String>,
+    pub next_attempt_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+    pub created_at: DateTime<Utc>,
+    pub delivered_at: Option<DateTime<Utc>>,
+}
+
+/// One line of the delivery log.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct Entry {
+    pub at: DateTime<Utc>,
+    /// `TRY` or `REPLAY`.
+    pub what: String,
+    /// Of a try that failed.
+    pub error: Option<String>,
+    /// Of a replay.
+    pub actor: Option<String>,
+}
+
+/// Which rows; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub ids: Option<Vec<i64>>,
+    pub state: Option<String>,
+    pub channel: Option<String>,
+    pub kind: Option<String>,
+    pub order: Option<OrderId>,
+    pub limit: u32,
+}
+
+pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list outbox
+         SELECT id, message_id, order_id, kind, channel, state, attempts, last_error, next_attempt_at, expires_at,
+                created_at, delivered_at
+         FROM outbox
+         WHERE ($1::bigint[] IS NULL OR id = ANY($1)) AND ($2::text IS NULL OR state = $2)
+           AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR kind = $4)
+           AND ($5::text IS NULL OR order_id = $5)
+         ORDER BY id DESC LIMIT $6",
+    )
+    .bind(&filter.ids)
+    .bind(&filter.state)
+    .bind(&filter.channel)
+    .bind(&filter.kind)
+    .bind(filter.order.as_ref().map(OrderId::as_str))
+    .bind(i64::from(filter.limit))
+    .fetch_all(db)
+    .await
+}
+
+/// The delivery log of a message, in the order in which it happened.
+pub async fn log(db: &PgPool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
+    sqlx::query_as(
+        "-- delivery log
+         SELECT at, what, error, actor FROM (
+             SELECT at, 'TRY' AS what, error, NULL AS actor, attempt_no::bigint AS n FROM outbox_attempts WHERE outbox_id = $1
+             UNION ALL
+             SELECT at, 'REPLAY', NULL, actor, id FROM outbox_replays WHERE outbox_id = $1) log
+         ORDER BY at, what, n",
+    )
+    .bind(id)
+    .fetch_all(db)
+    .await
+}
+
+/// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
+pub async fn replay(app: &App, row: &Row, actor: &str) -> anyhow::Result<bool> {
+    let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
+    let job = Notify { order, outbox_id: row.id };
+    let by = Decider { who: actor.to_owned(), why: None };
+    match decide::requeue(app, &job.id(), &by).await? {
+        Answer::Done => Ok(true),
+        Answer::NotDead => Ok(false),
+        Answer::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),
+    }
+}

@@ -1,0 +1,7 @@
+//! Who is told what over which channel, and what happens until somebody acts on it.
+
+mod alarm;
+mod alerts;
+mod channels;
+mod events;
+mod redeliver;

@@ -1,0 +1,125 @@
+//! Dead messages are listed and sent again, and their log forgets nothing.
+
+use axum::http::StatusCode;
+use dispatchq::{
+    notifications::redeliver::{self, Filter, Row},
+    recovery::reconciler,
+};
+use workers::store::JobState;
+
+use crate::support::{Fleet, Receiver, TestApp, secs};
+
+/// A refund alert that its receiver has refused for good.
+async fn with_dead() -> (Receiver, TestApp, Row) {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    receiver.fail(StatusCode::GONE, 1);
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_for(secs(1800)).await;
+    let row = dead(&t).await.pop().unwrap();
+    (receiver, t, row)
+}
+
+async fn dead(t: &TestApp) -> Vec<Row> {
+    let filter = Filter { state: Some("dead".to_owned()), limit: 10, ..Filter::default() };
+    redeliver::list(&t.app.db, &filter).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_dead_message_is_sent_again_under_its_own_id() {
+    let (receiver, t, row) = with_dead().await;
+    t.advance(secs(48 * 3600)).await;
+    assert!(redeliver::replay(&t.app, &row, "operator:test").await.unwrap());
+    t.run_due().await;
+    let received = receiver.received();
+    let alerts: Vec<_> = received.iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").collect();
+    assert_eq!(alerts.iter().map(|m| m.answer).collect::<Vec<_>>(), [410, 204]);
+    assert_eq!(alerts[0].id, alerts[1].id);
+    assert_eq!(dead(&t).await.len(), 0);
+    assert_eq!(t.app.store.list(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap().len(), 0);
+    let log: Vec<_> = redeliver::log(&t.app.db, row.id)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|e| (e.what, e.actor.or(e.error).unwrap_or_default()))
+        .collect();
+    let line = |what: &str, who: &str| (what.to_owned(), who.to_owned());
+    let first = "given up after 1 tries: the receiver answered 410";
+    assert_eq!(log, [line("TRY", first), line("REPLAY", "operator:test"), line("TRY", "")]);
+    // It has arrived: there is nothing to send again.
+    assert!(!redeliver::replay(&t.app, &row, "operator:test").await.unwrap());
+    t.run_due().await;
+    assert_eq!(receiver.received().len(), received.len());
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_replayed_message_has_a_day_again_and_begins_its_backoff_anew() {
+    let (receiver, t, row) = with_dead().await;
+    receiver.fail(StatusCode::BAD_GATEWAY, 2);
+    redeliver::replay(&t.app, &row, "operator:test").await.unwrap();
+    t.run_for(secs(10)).await;
+    assert_eq!(dead(&t).await.len(), 0);
+    let alerts = receiver.received().iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").count();
+    assert_eq!(alerts, 4, "410, then 502, 502 and 204 within seconds");
+    assert_eq!(t.count("SELECT attempts::bigint FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'").await, 4);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_replay_whose_process_died_half_way_is_finished_by_the_reconciler() {
+    let (receiver, t, row) = with_dead().await;
+    let sent = receiver.received().len();
+    // As far as the row, and no further.
+    t.redis::<()>(&["FLUSHALL"]).await;
+    t.sql("UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now() WHERE state = 'dead'")
+        .await;
+    reconciler::once(&t.app).await.unwrap().unwrap();
+    t.run_due().await;
+    assert_eq!(receiver.received().len(), sent + 1);
+    assert_eq!(dead(&t).await.len(), 0);
+    assert_eq!(row.attempts, 1);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_command_line_lists_acknowledges_and_replays() {
+    let fleet = Fleet::start().await;
+    assert_eq!(fleet.run(&["reconcile", "run"]).code, Some(0));
+    let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
+    assert_eq!(fleet.run(&[&create[..], &["--payment-status", "PAID"]].concat()).code, Some(0));
+    assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).code, Some(0));
+
+    let json = |args: &[&str]| -> serde_json::Value {
+        let printed = fleet.run(args);
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        serde_json::from_str(&printed.stdout).unwrap()
+    };
+    let open = json(&["alert", "list", "--open", "--json"]);
+    assert_eq!((&open[0]["kind"], &open[0]["order_id"]), (&"MANUAL_REFUND_REQUIRED".into(), &"ORD-1".into()));
+    assert!(fleet.run(&["alert", "list"]).stdout.contains("MANUAL_REFUND_REQUIRED"));
+    assert_eq!(fleet.run(&["alert", "ack", "1"]).code, Some(2), "a note must be given");
+    let acked = fleet.run(&["alert", "ack", "--order", "ORD-1", "--note", "refunded"]);
+    assert!(
+        acked.stdout.starts_with("Alert 1 (MANUAL_REFUND_REQUIRED of ORD-1) is acknowledged by operator:"),
+        "{acked:?}"
+    );
+    assert_eq!(json(&["alert", "list", "--open", "--json"]), serde_json::json!([]));
+    let nothing = fleet.run(&["alert", "ack", "99", "--note", "x"]);
+    assert!(nothing.code == Some(1) && nothing.stderr.contains("dispatchq alert list"), "{nothing:?}");
+
+    let none = fleet.run(&["outbox", "replay", "--all"]);
+    assert!(none.code == Some(1) && none.stderr.contains("outbox list --state dead"), "{none:?}");
+    assert_eq!(fleet.run(&["outbox", "replay"]).code, Some(2));
+    sqlx::query("UPDATE outbox SET state = 'dead', last_error = 'the receiver answered 404'")
+        .execute(&fleet.app.db)
+        .await
+        .unwrap();
+    assert!(fleet.run(&["doctor"]).stdout.contains("outbox list --state dead"));
+    assert_eq!(json(&["outbox", "list", "--state", "dead", "--channel", "log", "--json"])[0]["order_id"], "ORD-1");
+    assert!(fleet.run(&["outbox", "replay", "--channel", "log", "--dry-run"]).stdout.contains("404"));
+    assert_eq!(fleet.run(&["outbox", "replay", "--channel", "log"]).stdout, "1 messages are sent again.\n");
+    assert_eq!(json(&["outbox", "list", "--json"])[0]["state"], "pending");
+    assert_eq!(json(&["outbox", "show", "1", "--json"])["log"][0]["what"], "REPLAY");
+    assert!(fleet.run(&["outbox", "show", "1"]).stdout.contains("REPLAY"));
+}

@@ -1,0 +1,124 @@
+//! A mail server that keeps what it is given, and can be told to refuse.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use dispatchq::config::{ChannelConfig, EmailConfig};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+/// A mail as it was handed in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mail {
+    pub(crate) from: String,
+    pub(crate) to: Vec<String>,
+    /// Headers and body, as sent.
+    pub(crate) text: String,
+}
+
+impl Mail {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let prefix = format!("{name}: ");
+        let line = self.text.lines().take_while(|line| !line.is_empty()).find_map(|line| line.strip_prefix(&prefix));
+        line.unwrap_or_else(|| panic!("no {name} in {}", self.text))
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Answers to the end of DATA.
+    refusals: VecDeque<&'static str>,
+    /// Everything handed in, refused mails too.
+    mails: Vec<Mail>,
+}
+
+pub(crate) struct MailServer {
+    port: u16,
+    inner: Arc<Mutex<Inner>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl MailServer {
+    pub(crate) async fn start() -> Self {
+        let inner = Arc::new(Mutex::new(Inner::default()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = inner.clone();
+        let server = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(talk(stream, shared.clone()));
+            }
+        });
+        Self { port, inner, server }
+    }
+
+    pub(crate) fn channel(&self) -> ChannelConfig {
+        ChannelConfig::Email(EmailConfig {
+            from: "dispatchq <dispatchq@example.com>".to_owned(),
+            to: vec!["desk@example.com".to_owned(), "Anna <anna@example.com>".to_owned()],
+            host: "127.0.0.1".to_owned(),
+            port: Some(self.port),
+            tls: dispatchq::notifications::channel::email::TlsMode::None,
+            ..EmailConfig::default()
+        })
+    }
+
+    /// Answers this to the next `times` mails, as in `451 try later`.
+    pub(crate) fn refuse(&self, answer: &'static str, times: usize) {
+        self.inner.lock().unwrap().refusals.extend(std::iter::repeat_n(answer, times));
+    }
+
+    pub(crate) fn mails(&self) -> Vec<Mail> {
+        self.inner.lock().unwrap().mails.clone()
+    }
+}
+
+impl Drop for MailServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// One connection, by RFC 5321 as far as a client without extensions needs it.
+async fn talk(stream: TcpStream, inner: Arc<Mutex<Inner>>) -> Option<()> {
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read).lines();
+    let mut mail = Mail { from: String::new(), to: Vec::new(), text: String::new() };
+    write.write_all(b"220 test ready\r\n").await.ok()?;
+    while let Some(line) = lines.next_line().await.ok()? {
+        let verb = line.split_whitespace().next().unwrap_or_default().to_uppercase();
+        let address = || line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
+        let answer = match verb.as_str() {
+            "EHLO" | "HELO" => "250 test",
+            "MAIL" => {
+                mail = Mail { from: address(), to: Vec::new(), text: String::new() };
+                "250 ok"
+            }
+            "RCPT" => {
+                mail.to.push(address());
+                "250 ok"
+            }
+            "DATA" => {
+                write.write_all(b"354 go ahead\r\n").await.ok()?;
+                while let Some(line) = lines.next_line().await.ok()?.filter(|line| line != ".") {
+                    mail.text += line.strip_prefix('.').unwrap_or(&line);
+                    mail.text.push('\n');
+                }
+                let mut inner = inner.lock().unwrap();
+                inner.mails.push(mail.clone());
+                inner.refusals.pop_front().unwrap_or("250 queued")
+            }
+            "QUIT" => {
+                write.write_all(b"221 bye\r\n").await.ok()?;
+                return None;
+            }
+            _ => "250 ok",
+        };
+        write.write_all(format!("{answer}\r\n").as_bytes()).await.ok()?;
+    }
+    None
+}
