@@ -3,6 +3,7 @@
 //! * `world`: the three together, on moved or on real time.
 //! * `arrivals`: what the partner says, in every order of arrival, taken by the real handlers.
 //! * `callbacks`: which are taken, and what becomes of those nobody can place.
+//! * `faults`, `limits`: a partner that fails in every way, and what it bears.
 //! * `payments`: what the producer says of the money.
 //! * `recovery`: Redis loses jobs, jobs die, old orders go.
 //! * `crashes`: processes that die at every side effect.
@@ -14,8 +15,10 @@
 mod arrivals;
 mod callbacks;
 mod crashes;
+mod faults;
 mod journey;
 mod laws;
+mod limits;
 mod model;
 mod payments;
 mod recovery;

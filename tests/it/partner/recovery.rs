@@ -99,8 +99,7 @@ async fn killed(p: &Partnership, job: &str) {
     loop {
         for leased in p.take().await {
             let found = leased.delivery.id.as_str() == job;
-            let outcome =
-                if found { Outcome::Dead("it can never work".to_owned()) } else { p.perform(&leased).await };
+            let outcome = if found { Outcome::Dead("it can never work".to_owned()) } else { p.perform(&leased).await };
             p.settle(&leased, outcome).await;
             if found {
                 p.advance(secs(4)).await;
@@ -117,21 +116,20 @@ async fn killed(p: &Partnership, job: &str) {
 
 #[tokio::test]
 async fn a_dead_job_puts_its_order_on_a_persons_desk() {
-    let (p, jobs) = waiting().await;
-    // Whatever the callback's order waits for, it is held only if the job that died was still wanted.
-    for ((_, job), order) in jobs.iter().zip(["BOOKING", "POLLED", "CANCELLED", "CALLED"]) {
-        if order != "CALLED" {
-            killed(&p, job).await;
-            assert!(p.snapshot(order).await.order.held_for_review, "{order}");
-            assert_eq!(p.messages_of(order, TIMER_DEAD).await, 1, "{order}");
-        }
+    for (n, order, states) in [
+        // Nobody asks for these any more ...
+        (0, "BOOKING", BookingState::Cancelled),
+        (1, "POLLED", BookingState::Cancelled),
+        // ... and for this one nobody asks by himself.
+        (2, "CANCELLED", BookingState::CancelWanted),
+    ] {
+        let (p, jobs) = waiting().await;
+        killed(&p, &jobs[n].1).await;
+        assert!(p.snapshot(order).await.order.held_for_review, "{order}");
+        assert_eq!(p.messages_of(order, TIMER_DEAD).await, 1, "{order}");
+        assert_eq!(p.booking_states(order).await, [states], "{order}");
+        p.assert_sound().await;
     }
-    // Nobody asks for them any more.
-    assert_eq!(p.booking_states("BOOKING").await, [BookingState::Cancelled]);
-    assert_eq!(p.booking_states("POLLED").await, [BookingState::Cancelled]);
-    // This one is the dead job's own: a person must see to it.
-    assert_eq!(p.booking_states("CANCELLED").await, [BookingState::CancelWanted]);
-    p.assert_sound().await;
 }
 
 #[tokio::test]
@@ -147,17 +145,10 @@ async fn a_job_of_a_poll_that_is_over_is_dropped() {
 #[tokio::test]
 async fn cleanup_takes_what_hangs_on_an_old_order_along() {
     let p = Partnership::start(silent()).await;
-    p.booked("OLD", "UNPAID").await;
-    p.sim.change(|knobs| knobs.reset_rate = Rate::ALWAYS).unwrap();
-    p.taxi("STUCK", "UNPAID").await;
     for order in ["OLD", "STUCK"] {
-        p.tell(order, 1, "driver_waves", json!({})).await;
+        p.booked(order, "UNPAID").await;
+        p.tell(order, 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
         p.sql(&format!("INSERT INTO payment_events VALUES ('{order}', 'P-1', 'PENDING', dispatchq_now())")).await;
-    }
-    p.run_due().await;
-    p.sim.change(|knobs| knobs.reset_rate = Rate::NEVER).unwrap();
-    p.run_for(secs(60)).await;
-    for order in ["OLD", "STUCK"] {
         p.cancel(order).await.unwrap();
     }
     p.run_for(secs(5)).await;

@@ -97,7 +97,10 @@ impl Partnership {
 
     /// On real time, with a partner that is so much faster than life.
     pub(super) async fn on_real_time(speed: f64, knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
-        let sim = PartnerSim::start(&Options { knobs, speed, ..Options::default() }).await.unwrap();
+        // Fast as it is, it forgets nothing during the test.
+        let keep_finished = secs(7 * 24 * 3600);
+        let options = Options { knobs, speed, keep_finished, ..Options::default() };
+        let sim = PartnerSim::start(&options).await.unwrap();
         let t = TestApp::on_real_time(|config| {
             serve_by(config, &sim);
             configure(config);

@@ -1,0 +1,62 @@
+//! Two worker processes share what a partner bears, in quiet times and when it comes back after an outage.
+
+use dispatchq::{
+    orders::create,
+    partner_sim::{Knobs, Options, OutageKind, PartnerSim, values::Rate},
+};
+use serde_json::json;
+
+use super::world::{PARTNER, SECRET, SERVICE};
+use crate::support::{Fleet, id, secs};
+
+const RATE: u64 = 40;
+/// The share of a second's calls that may come at once.
+const BURST: u64 = RATE / 10;
+const AT_ONCE: u64 = 6;
+const ORDERS: i64 = 60;
+
+#[tokio::test]
+async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_outage() {
+    let knobs = Knobs {
+        job_id_delay: "0s".parse().unwrap(),
+        driver_delay: "1day".parse().unwrap(),
+        driver_rate: Rate::ALWAYS,
+        latency: "50ms-200ms".parse().unwrap(),
+        outage_kind: OutageKind::Unavailable,
+        down: true,
+        ..Knobs::default()
+    };
+    let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+    let more = format!(
+        "[service_types.{SERVICE}]\npartner = \"{PARTNER}\"\nattempt = \"60s\"\n\
+         [partners.{PARTNER}]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\ncallback_secret = \"{SECRET}\"\n\
+         rate_per_s = {RATE}\nmax_concurrent = {AT_ONCE}\nmax_concurrent_per_process = 4\n\
+         [partners.{PARTNER}.poll]\nfirst = \"200ms\"\ninitial = \"300ms\"\nmax = \"1s\"\n\
+         [partners.{PARTNER}.breaker]\nfailures = 3\nopen = \"200ms\"\nmax_open = \"500ms\"\nramp_up = \"2s\"\n",
+        sim.url()
+    );
+    let fleet = Fleet::with("60s", &more).await;
+    let _workers = [fleet.worker("w1"), fleet.worker("w2")];
+    for n in 0..ORDERS {
+        let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+        let new = serde_json::from_value(new).unwrap();
+        create::create(&fleet.app, id(&format!("ORD-{n}")), &new, "producer:test").await.unwrap();
+    }
+    // The outage is noticed: the breaker has opened.
+    fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0", secs(20)).await;
+    let partner = fleet.app.partners.get(PARTNER).unwrap();
+    crate::support::eventually("the breaker opens", secs(20), || async {
+        partner.breaker(&fleet.app.store).await.unwrap().opens > 0
+    })
+    .await;
+    let away = sim.report().counters;
+    sim.change(|knobs| knobs.down = false).unwrap();
+    fleet.reach(ORDERS, "SELECT count(*) FROM orders WHERE job_id IS NOT NULL", secs(50)).await;
+
+    let counters = sim.report().counters;
+    assert!(counters.max_in_a_second <= RATE + BURST, "{counters:?}");
+    assert!(counters.max_concurrent <= AT_ONCE, "{counters:?}");
+    assert!(counters.max_concurrent > 4, "both processes called: {counters:?}");
+    assert!(away.requests < 40, "{} requests while it was away", away.requests);
+    assert_eq!(counters.bookings, ORDERS.unsigned_abs(), "one for each");
+}
