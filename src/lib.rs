@@ -19,6 +19,7 @@
 //! * [`explain`]: why an order is as it is, and what to do.
 //! * [`replay`]: real rides against simulated drivers.
 //! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
+//! * [`catalogue`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
 //!
@@ -26,6 +27,7 @@
 
 pub mod app;
 pub mod bench;
+pub mod catalogue;
 pub mod chance;
 pub mod cli;
 pub mod compensation;

@@ -9,7 +9,7 @@ use workers::{Job, Outcome};
 
 use super::{
     Partner, backoff,
-    client::CallError,
+    client::{Call, CallError},
     decide, failure,
     settings::{self, rules},
 };
@@ -60,7 +60,7 @@ pub(super) async fn ask(
     s: &Snapshot,
     booking: &Booking,
 ) -> Result<Result<String, CallError>, std::time::Duration> {
-    partner.call(&app.store, |client| async move { client.book(&s.order, booking).await }).await
+    partner.call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await }).await
 }
 
 /// The booking of this attempt, written down now if it was not before.

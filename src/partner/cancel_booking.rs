@@ -6,7 +6,12 @@
 use jobs::CancelBooking;
 use workers::{Job, Outcome, retry::jittered};
 
-use super::{book, client::CallError, decide, failure, settings::rules};
+use super::{
+    book,
+    client::{Call, CallError},
+    decide, failure,
+    settings::rules,
+};
 use crate::{
     app::App,
     orders::{BookingState, Snapshot},
@@ -28,7 +33,7 @@ async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
     };
     let Some(partner) = app.partners.get(&booking.partner) else { return failure::not_configured(&booking.partner) };
     let answer = match &booking.booking_id {
-        Some(id) => partner.call(&app.store, |client| async move { client.cancel(id).await }).await,
+        Some(id) => partner.call(&app.store, Call::Cancel, |client| async move { client.cancel(id).await }).await,
         None => match book::ask(app, partner, s, booking).await {
             Ok(Ok(booking_id)) => {
                 let policy = app.config.policy(&s.order.service_type);
