@@ -70,13 +70,20 @@ impl Settings {
             config.notifications.support = alerts.add_to(&mut config.channels);
             config.notifications.dispatchers.clone_from(&config.notifications.support);
         }
-        if let Some(ServedBy { name, service_type, config: partner }) = &self.partner {
-            let mut partner = partner.clone();
-            scale_partner(&mut partner, scaled);
-            config.partners.insert((*name).to_owned(), partner);
-            config.service_types.entry((*service_type).to_owned()).or_default().partner = Some((*name).to_owned());
+        if let Some(mut served) = self.partner.clone() {
+            scale_partner(&mut served.config, scaled);
+            served.add_to(&mut config);
         }
         config
+    }
+}
+
+impl ServedBy {
+    /// From then on the service type is the partner's.
+    pub(crate) fn add_to(self, config: &mut Config) {
+        let name = self.name.to_owned();
+        config.service_types.entry(self.service_type.to_owned()).or_default().partner = Some(name.clone());
+        config.partners.insert(name, self.config);
     }
 }
 
