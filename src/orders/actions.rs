@@ -169,14 +169,14 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
 pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
     match s.order.status {
         Status::RefundPending | Status::Refunded => Decision::Unchanged,
-        Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver
-            if s.order.payment_status.is_paid() =>
-        {
+        Status::CancelledByUser | Status::CancelledByDriver if !s.order.payment_status.is_paid() => {
+            Decision::Refuse(Refusal::NothingPaid)
+        }
+        Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver => {
             let mut change = Change::of(s, actor);
             change.enter(Status::RefundPending, Reason::RefundStarted, note);
             change.into()
         }
-        Status::CancelledByUser | Status::CancelledByDriver => Decision::Refuse(Refusal::NothingPaid),
         status => Decision::Refuse(Refusal::WrongState {
             status,
             allowed: "CANCELLED_BY_SYSTEM_AFTER_PAYMENT, CANCELLED_BY_USER, CANCELLED_BY_DRIVER",

@@ -5,7 +5,7 @@
 //! derived until the answer is written. While the partner is left alone no attempt begins.
 
 use jobs::Dispatch;
-use workers::{Job, Outcome};
+use workers::{Job, JobId, Outcome};
 
 use super::{
     Partner, backoff,
@@ -29,38 +29,42 @@ pub(crate) async fn perform(app: &App, job: &Dispatch, s: &Snapshot, partner: &s
         Ok(intent) => intent,
         Err(outcome) => return outcome,
     };
-    match ask(app, partner, &s, &booking).await {
-        Ok(Ok(booking_id)) => {
-            let percent = settings::polling_percent(app, partner).await;
-            let poll = backoff::is_polled(&job.order, percent);
-            let policy = app.config.policy(&s.order.service_type);
-            let rules = rules(&policy, partner);
-            step::learnt(app, &job.order, &job.id(), |s| decide::booked(s, attempt_no, &booking_id, poll, rules)).await
-        }
-        Ok(Err(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_)))) => {
-            tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "The partner will not take a booking.");
-            let policy = app.config.policy(&s.order.service_type);
-            let rules = rules(&policy, partner);
-            step::learnt(app, &job.order, &job.id(), |s| decide::refused(s, attempt_no, &error.to_string(), rules))
-                .await
-        }
-        Ok(Err(error)) => {
-            let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
-            step::learnt(app, &job.order, &job.id(), |s| decide::not_answered(s, attempt_no, &error.to_string(), pause))
-                .await
-        }
-        Err(delay) => Outcome::Snooze { delay },
-    }
+    ask_and_learn(app, partner, &s, &booking, &job.id()).await
 }
 
-/// Books, or finds out what was booked: the same call.
-pub(super) async fn ask(
+/// Books, or finds out what was booked: the same call. What comes of it is written down.
+pub(super) async fn ask_and_learn(
     app: &App,
     partner: &Partner,
     s: &Snapshot,
     booking: &Booking,
-) -> Result<Result<String, CallError>, std::time::Duration> {
-    partner.call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await }).await
+    job: &JobId,
+) -> Outcome {
+    let (order, attempt_no) = (&s.order.id, booking.attempt_no);
+    let policy = app.config.policy(&s.order.service_type);
+    let rules = rules(&policy, partner);
+    let answer = match partner
+        .call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await })
+        .await
+    {
+        Ok(answer) => answer,
+        Err(delay) => return Outcome::Snooze { delay },
+    };
+    match answer {
+        Ok(booking_id) => {
+            let percent = settings::polling_percent(app, partner).await;
+            let poll = backoff::is_polled(order, percent);
+            step::learnt(app, order, job, |s| decide::booked(s, attempt_no, &booking_id, poll, rules)).await
+        }
+        Err(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
+            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
+            step::learnt(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), rules)).await
+        }
+        Err(error) => {
+            let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
+            step::learnt(app, order, job, |s| decide::not_answered(s, attempt_no, &error.to_string(), pause)).await
+        }
+    }
 }
 
 /// The booking of this attempt, written down now if it was not before.

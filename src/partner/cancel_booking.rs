@@ -10,7 +10,6 @@ use super::{
     book,
     client::{Call, CallError},
     decide, failure,
-    settings::rules,
 };
 use crate::{
     app::App,
@@ -32,36 +31,26 @@ async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
         return Outcome::done();
     };
     let Some(partner) = app.partners.get(&booking.partner) else { return failure::not_configured(&booking.partner) };
-    let answer = match &booking.booking_id {
-        Some(id) => partner.call(&app.store, Call::Cancel, |client| async move { client.cancel(id).await }).await,
-        None => match book::ask(app, partner, s, booking).await {
-            Ok(Ok(booking_id)) => {
-                let policy = app.config.policy(&s.order.service_type);
-                let rules = rules(&policy, partner);
-                return step::learnt(app, &job.order, &job.id(), |s| {
-                    decide::booked(s, attempt_no, &booking_id, false, rules)
-                })
-                .await;
-            }
-            // What it would never take it does not have.
-            Ok(Err(CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => Ok(Ok(())),
-            Ok(Err(error)) => Ok(Err(error)),
-            Err(delay) => Err(delay),
-        },
+    let Some(id) = &booking.booking_id else {
+        // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
+        return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
     };
-    match answer {
-        Ok(Ok(()) | Err(CallError::NotFound)) => {
+    let learnt = match partner.call(&app.store, Call::Cancel, |client| async move { client.cancel(id).await }).await {
+        Err(delay) => return Outcome::Snooze { delay },
+        Ok(learnt) => learnt,
+    };
+    match learnt {
+        Ok(()) | Err(CallError::NotFound) => {
             step::learnt(app, &job.order, &job.id(), |s| decide::cancelled(s, attempt_no)).await
         }
-        Ok(Err(CallError::UnderWay(said))) => {
+        Err(CallError::UnderWay(said)) => {
             step::learnt(app, &job.order, &job.id(), |s| decide::not_cancelled(s, attempt_no, &said)).await
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
             let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
             step::learnt(app, &job.order, &job.id(), |s| decide::not_answered(s, attempt_no, &error.to_string(), pause))
                 .await
         }
-        Err(delay) => Outcome::Snooze { delay },
     }
 }

@@ -45,12 +45,17 @@ pub fn booked(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules
     let mut change = Change::of(s, SYSTEM);
     let booking = change.booking(before);
     booking.booking_id = Some(booking_id.to_owned());
-    if before.state.is_unanswered() {
-        booking.set_booked(s.now);
-        if poll && is_current(s, before) {
-            change.order.next_poll_at = Some(s.now + delta(rules.poll.first));
+    match before.state {
+        BookingState::Intent | BookingState::Unknown => {
+            booking.set_booked(s.now);
+            if poll && is_current(s, before) {
+                change.order.next_poll_at = Some(s.now + delta(rules.poll.first));
+            }
+            change.note(Reason::Booked, Some(booking_id.to_owned()));
         }
-        change.note(Reason::Booked, Some(booking_id.to_owned()));
+        // Of two requests one was refused, and that was heard of first.
+        BookingState::Refused | BookingState::Cancelled => booking.want_cancel(s.now),
+        BookingState::Booked | BookingState::CancelWanted | BookingState::Completed => {}
     }
     change.into()
 }
@@ -76,16 +81,31 @@ pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, rules: Rules) -> Deci
     change.into()
 }
 
-/// The partner was asked how the booking stands, and knew nothing new: again after `pause`.
-pub fn polled(s: &Snapshot, polls: i32, pause: Duration, rules: Rules) -> Decision {
-    if s.order.poll_no != polls - 1 || s.order.next_poll_at.is_none() {
-        return Decision::Unchanged;
+/// The partner answered the `polls`-th question about the booking of attempt `o.attempt_no`. The next comes after `pause`.
+pub fn answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rules: Rules) -> Decision {
+    let Decision::Change(mut change) = observe(s, o, rules) else {
+        return polled(s, o.attempt_no, polls, pause, rules);
+    };
+    // What was learnt is also the end of this question, unless it has an end of its own.
+    if change.order.attempt_no == o.attempt_no
+        && change.order.poll_no == polls - 1
+        && change.order.next_poll_at == s.order.next_poll_at
+    {
+        change.order.poll_no = polls;
+        change.order.next_poll_at = change.order.next_poll_at.map(|_| s.now + delta(pause));
     }
+    Decision::Change(change)
+}
+
+/// The partner was asked how attempt `attempt_no`'s booking stands, and said nothing new: again after `pause`.
+pub fn polled(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules: Rules) -> Decision {
+    let waits = s.order.attempt_no == attempt_no && s.order.poll_no == polls - 1 && s.order.next_poll_at.is_some();
+    let Some(booking) = s.live_booking().filter(|_| waits) else { return Decision::Unchanged };
     let mut change = Change::of(s, SYSTEM);
     change.order.poll_no = polls;
     change.order.next_poll_at = Some(s.now + delta(pause));
-    let begun = s.booking(s.order.attempt_no).map(|b| b.booked_at.unwrap_or(b.created_at));
-    if s.order.status == Status::PendingJobId && begun.is_some_and(|at| s.now >= at + delta(rules.poll.budget)) {
+    let begun = booking.booked_at.unwrap_or(booking.created_at);
+    if s.order.status == Status::PendingJobId && s.now >= begun + delta(rules.poll.budget) {
         change.order.next_poll_at = None;
         change.note(Reason::PollingEnded, Some(format!("{polls} polls")));
     }
@@ -93,7 +113,7 @@ pub fn polled(s: &Snapshot, polls: i32, pause: Duration, rules: Rules) -> Decisi
 }
 
 /// The partner knows nothing of a booking it had. Without a job id the order ends: the design of the job id retrieval
-/// takes this for permanent. With one the attempt is over.
+/// takes this for permanent. With one the attempt is over. With a driver under way somebody must find out.
 pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b)) else {
         return Decision::Unchanged;
@@ -101,11 +121,17 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     let mut change = Change::of(s, SYSTEM);
     match s.order.status {
         Status::PendingJobId => {
-            change.end_attempt(s, OfferState::Withdrawn, Reason::BookingNotFound);
+            change.withdraw_bookings(s);
             change.enter(Status::Compensating, Reason::BookingNotFound, None);
         }
         Status::Assigned => end_attempt(&mut change, s, Reason::BookingNotFound, rules),
-        _ => return Decision::Unchanged,
+        _ if s.order.held_for_review => return Decision::Unchanged,
+        _ => {
+            let why = "the partner does not know the booking of a trip under way";
+            change.hold(s, why);
+            change.tell(messages::unexpected_state(&change.order, why, s.now));
+            return change.into();
+        }
     }
     let booking = change.booking(before);
     booking.last_error = Some("the partner does not know this booking".to_owned());
@@ -122,7 +148,7 @@ pub fn timeout(s: &Snapshot, rules: Rules) -> Change {
 
 /// The attempt's time is over, and this is what the partner says of it.
 pub fn timeout_unless(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
-    let runs = s.order.status == Status::Assigned && s.order.attempt_no == o.attempt_no;
+    let runs = s.order.attempt_deadline.is_some() && s.order.attempt_no == o.attempt_no;
     match observe(s, o, rules) {
         Decision::Change(change) if !runs || change.order.status != Status::Assigned => Decision::Change(change),
         _ if runs => timeout(s, rules).into(),
@@ -180,8 +206,10 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
             change.booking(before).close(BookingState::Cancelled, s.now);
             change.note(Reason::BookingCancelled, before.booking_id.clone());
         }
-        // It was confirmed cancelled, and lives: cancel it again. A mere echo of what we know is none.
-        BookingState::Cancelled if lives(before, o) => change.booking(before).want_cancel(s.now),
+        // It is over as far as we know, and lives: cancel it (again). A mere echo of what we know is no sign of life.
+        BookingState::Cancelled | BookingState::Refused if lives(before, o) => {
+            change.booking(before).want_cancel(s.now);
+        }
         BookingState::CancelWanted | BookingState::Cancelled | BookingState::Refused | BookingState::Completed => {}
     }
     if change.is_row_only() && change.order == s.order { Decision::Unchanged } else { change.into() }
@@ -189,7 +217,11 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
 
 fn lives(before: &Booking, o: &Observation) -> bool {
     let new_job = o.job_id.is_some() && o.job_id != before.job_id;
-    new_job || matches!(o.phase, Phase::DriverAssigned | Phase::PickedUp)
+    match o.phase {
+        Phase::DriverAssigned | Phase::PickedUp => true,
+        Phase::Searching => new_job,
+        Phase::NoDriver | Phase::DriverCancelled | Phase::Completed | Phase::Cancelled => false,
+    }
 }
 
 /// The ids a booking lacks are kept whatever has become of it: cancelling needs them.

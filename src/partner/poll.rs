@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::App,
-    orders::{Booking, Decision, Snapshot, Status},
+    orders::{Booking, Decision, Snapshot},
     worker::step,
 };
 
@@ -50,18 +50,8 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     let error = match answer {
         Ok(status) => {
             let observation = Observation::of_answer(attempt_no, status);
-            return step::learnt(app, &job.order, &job.id(), |s| match decide::observe(s, &observation, rules) {
-                Decision::Change(mut change) => {
-                    // What was learnt is also the end of this poll.
-                    if change.order.poll_no == polls - 1 && change.order.next_poll_at == s.order.next_poll_at {
-                        change.order.poll_no = polls;
-                        change.order.next_poll_at =
-                            change.order.next_poll_at.map(|_| s.now + TimeDelta::from_std(pause).unwrap_or_default());
-                    }
-                    Decision::Change(change)
-                }
-                Decision::Unchanged => decide::polled(s, polls, pause, rules),
-                refuse @ Decision::Refuse(_) => refuse,
+            return step::learnt(app, &job.order, &job.id(), |s| {
+                decide::answered(s, &observation, polls, pause, rules)
             })
             .await;
         }
@@ -70,14 +60,14 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
         return step::learnt(app, &job.order, &job.id(), |s| match decide::lost(s, attempt_no, rules) {
-            Decision::Unchanged => decide::polled(s, polls, pause, rules),
+            Decision::Unchanged => decide::polled(s, attempt_no, polls, pause, rules),
             decision => decision,
         })
         .await;
     }
     tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll in vain.");
     let pause = pause.max(failure::pause(app, partner, &job.order, &error, 1).await);
-    step::learnt(app, &job.order, &job.id(), |s| decide::polled(s, polls, pause, rules)).await
+    step::learnt(app, &job.order, &job.id(), |s| decide::polled(s, attempt_no, polls, pause, rules)).await
 }
 
 fn next_pause(s: &Snapshot, polls: i32, rules: decide::Rules) -> std::time::Duration {
@@ -90,5 +80,4 @@ fn next_pause(s: &Snapshot, polls: i32, rules: decide::Rules) -> std::time::Dura
 fn is_past_grace(s: &Snapshot, booking: &Booking, rules: decide::Rules) -> bool {
     let booked_at = booking.booked_at.unwrap_or(booking.created_at);
     s.now >= booked_at + TimeDelta::from_std(rules.poll.not_found_grace).unwrap_or_default()
-        && matches!(s.order.status, Status::PendingJobId | Status::Assigned)
 }

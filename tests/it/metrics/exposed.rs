@@ -81,8 +81,10 @@ async fn showing(fleet: &Fleet, name: &str, args: &[&str]) -> (Child, String) {
         ("DISPATCHQ_HTTP__ADMIN_BIND", "127.0.0.1:0"),
     ];
     let child = Child::spawn(fleet.dir(), name, args, &settings);
-    eventually("it shows metrics", secs(20), || async { child.said("Showing health and metrics", "address").is_some() })
-        .await;
+    eventually("it shows metrics", secs(20), || async {
+        child.said("Showing health and metrics", "address").is_some()
+    })
+    .await;
     let address = child.said("Showing health and metrics", "address").unwrap();
     (child, address)
 }

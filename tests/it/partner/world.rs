@@ -109,6 +109,12 @@ impl Partnership {
         Self { t, sim, api, client: outbound::client(secs(10)).unwrap(), events: AtomicU64::new(0) }
     }
 
+    /// From now on another partner answers, who knows nothing of what was booked before. Callbacks stay those of the first.
+    pub(super) async fn replace_partner(&mut self, knobs: Knobs) {
+        self.sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+        self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim, |_| {}));
+    }
+
     /// Performs jobs as `dispatchq work` does, until it is dropped.
     pub(super) fn work(&self) -> Working {
         work(&self.app)

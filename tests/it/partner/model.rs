@@ -1,0 +1,391 @@
+//! A partner's order without servers: decisions are applied to it as the store would, the partner keeps its own truth, and
+//! what it says comes late, twice, out of turn or never. Everything is checked after each step.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta};
+use dispatchq::{
+    compensation,
+    dispatch::{
+        decide as fleet,
+        policy::{DispatchPolicy, Exhausted},
+    },
+    orders::{BookingState, Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
+    partner::{
+        client::{JobStatus, PartnerStatus},
+        decide::{self, Rules},
+        observation::{Observation, Phase, Via},
+        settings::PollConfig,
+    },
+};
+
+use super::world::{PARTNER, SERVICE};
+
+const PAYMENTS: [&str; 5] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"];
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Luck {
+    Fine,
+    /// It takes effect, and nobody hears of it.
+    LostAnswer,
+    NoEffect,
+    /// A booking the partner will not have; anything else fails.
+    Refused,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// The timer of this number fires, due or not; a request it makes fares like this.
+    Fire(usize, Luck),
+    /// Time goes on to the next timer, and it fires.
+    FireNext(Luck),
+    /// Seconds.
+    Advance(i64),
+    /// The answer of this number arrives, or dies with its process.
+    Answer(usize, bool),
+    /// The partner goes on with this booking; whether it finds anybody.
+    Partner(usize, bool),
+    /// This callback arrives, and again later if so.
+    Callback(usize, bool),
+    /// A callback names a job id that is not this attempt's.
+    OtherJobId(i32),
+    /// The partner forgets everything.
+    Amnesia,
+    Pay(u8),
+    /// By staff, or by the customer.
+    Cancel(bool),
+    Redispatch,
+    /// A timer was found dead.
+    Hold,
+    Refund(bool),
+}
+
+/// A request that was made; what the partner said to it is on its way.
+#[derive(Debug, Clone)]
+enum Said {
+    /// `None`: no answer.
+    Book(i32, Option<Result<String, ()>>),
+    Poll(i32, i32, Option<Option<Observation>>),
+    Timeout(i64, Option<Option<Observation>>),
+    /// Was it cancelled? Not with a passenger aboard.
+    Cancel(i32, Option<bool>),
+}
+
+pub(super) struct Model {
+    pub(super) s: Snapshot,
+    policy: DispatchPolicy,
+    poll: PollConfig,
+    polled: bool,
+    /// By attempt: how the partner's bookings stand.
+    truth: BTreeMap<i32, JobStatus>,
+    /// The partner does not even keep its keys: who asks it again may get a second booking.
+    forgot: bool,
+    /// Attempts the partner will not book.
+    refused: BTreeSet<i32>,
+    said: Vec<Said>,
+    callbacks: Vec<Observation>,
+    pub(super) history: Vec<Event>,
+    pub(super) refund_alerts: BTreeSet<String>,
+    payments: usize,
+}
+
+impl Model {
+    pub(super) fn new(payment: usize, polled: bool) -> Self {
+        let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
+        let order = Order {
+            id: "ORD-1".parse().unwrap(),
+            service_type: SERVICE.to_owned(),
+            area_id: None,
+            customer_id: None,
+            pickup_lat: 0.0,
+            pickup_lng: 0.0,
+            amount_minor: None,
+            currency: None,
+            payment_status: payment_status(payment),
+            status: Status::PendingJobId,
+            partner: Some(PARTNER.to_owned()),
+            job_id: None,
+            driver_id: None,
+            attempt_no: 0,
+            round: 1,
+            attempt_deadline: None,
+            next_attempt_at: Some(now),
+            poll_no: 0,
+            next_poll_at: None,
+            lifetime_deadline: now + TimeDelta::seconds(1800),
+            lifetime_waived: false,
+            held_for_review: false,
+            held_reason: None,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+        };
+        let policy = DispatchPolicy {
+            attempt: Duration::from_secs(120),
+            retry: vec![Duration::from_secs(15)],
+            lifetime: Duration::from_secs(1800),
+            radius_m: 5_000.0,
+            candidates: 50,
+            exhausted: Exhausted::Research,
+            pending_keeps_lifetime: true,
+        };
+        Self {
+            s: Snapshot::bare(order, now),
+            policy,
+            poll: PollConfig::default(),
+            polled,
+            truth: BTreeMap::new(),
+            forgot: false,
+            refused: BTreeSet::new(),
+            said: Vec::new(),
+            callbacks: Vec::new(),
+            history: Vec::new(),
+            refund_alerts: BTreeSet::new(),
+            payments: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, step: Step) {
+        let s = &self.s;
+        let decision = match step {
+            Step::Fire(n, luck) => return self.fire(n, luck),
+            Step::FireNext(luck) => return self.fire_next(luck),
+            Step::Advance(secs) => return self.s.now += TimeDelta::seconds(secs),
+            Step::Answer(n, arrives) => return self.answer(n, arrives),
+            Step::Partner(n, finds) => return self.partner(n, finds),
+            Step::Callback(n, again) => {
+                let Some(n) = pick(n, self.callbacks.len()) else { return };
+                let callback = if again { self.callbacks[n].clone() } else { self.callbacks.swap_remove(n) };
+                self.decide(|s, rules| decide::observe(s, &callback, rules));
+                return;
+            }
+            Step::OtherJobId(attempt) => {
+                let known = s.booking(attempt).and_then(|b| b.booking_id.clone());
+                let Some(booking_id) = known else { return };
+                let job_id = Some("J-other".to_owned());
+                let o = observation(Via::Callback, attempt, booking_id, job_id, None, Phase::Searching);
+                self.decide(|s, rules| decide::observe(s, &o, rules));
+                return;
+            }
+            Step::Amnesia => {
+                self.forgot = true;
+                return self.truth.clear();
+            }
+            Step::Pay(n) => {
+                self.payments += 1;
+                actions::pay(s, "producer:x", &format!("P-{}", self.payments), &payment_status(usize::from(n)))
+            }
+            Step::Cancel(staff) => actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None),
+            Step::Redispatch => actions::redispatch(s, "operator:x"),
+            Step::Hold if timers::derived(s).is_empty() || s.order.held_for_review => return,
+            Step::Hold => {
+                let mut change = Change::of(s, "reconciler");
+                change.hold(s, "a timer is dead");
+                change.into()
+            }
+            Step::Refund(done) if done => actions::finish_refund(s, "support:x", None),
+            Step::Refund(_) => actions::start_refund(s, "support:x", None),
+        };
+        self.take_decision(decision);
+    }
+
+    /// The bookings for which the partner will send a driver, by attempt; none if it has ever lost its keys.
+    pub(super) fn open_at_partner(&self) -> impl Iterator<Item = i32> {
+        let open =
+            |booking: &JobStatus| matches!(booking.status, PartnerStatus::Searching | PartnerStatus::DriverAssigned);
+        self.truth.iter().filter(move |(_, booking)| !self.forgot && open(booking)).map(|(attempt, _)| *attempt)
+    }
+
+    /// Nothing is on its way from the partner.
+    pub(super) fn is_silent(&self) -> bool {
+        self.said.is_empty() && self.callbacks.is_empty()
+    }
+
+    fn decide(&mut self, decide: impl FnOnce(&Snapshot, Rules) -> Decision) {
+        let decision = decide(&self.s, Rules { dispatch: &self.policy, poll: &self.poll });
+        self.take_decision(decision);
+    }
+
+    fn take_decision(&mut self, decision: Decision) {
+        if let Decision::Change(change) = decision {
+            self.apply(*change);
+        }
+    }
+
+    /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
+    fn fire(&mut self, n: usize, luck: Luck) {
+        let derived = timers::derived(&self.s);
+        let Some(timer) = pick(n, derived.len()).map(|n| &derived[n]) else { return };
+        if self.s.order.is_past_lifetime(self.s.now) {
+            return self.apply(fleet::lifetime(&self.s));
+        }
+        if !timer.is_due(self.s.now) {
+            return;
+        }
+        let number = timer.id().key().rsplit(':').next().unwrap().parse().unwrap_or(0);
+        match timer.id().kind() {
+            "dispatch" => {
+                if self.s.booking(number).is_none() {
+                    self.apply(decide::start(&self.s, PARTNER));
+                }
+                let answer = self.book(number, luck);
+                self.said.push(Said::Book(number, answer));
+            }
+            "poll" => {
+                let attempt = self.s.live_booking().expect("who is asked for has a booking").attempt_no;
+                let answer = self.ask(attempt, luck);
+                self.said.push(Said::Poll(attempt, number, answer));
+            }
+            "timeout" => {
+                let answer = self.ask(number, luck);
+                self.said.push(Said::Timeout(self.s.order.version, answer));
+            }
+            "cancel-booking" if self.s.booking(number).unwrap().booking_id.is_none() => {
+                let answer = self.book(number, luck);
+                self.said.push(Said::Book(number, answer));
+            }
+            "cancel-booking" => {
+                let answer = self.cancel(number, luck);
+                self.said.push(Said::Cancel(number, answer));
+            }
+            "lifetime" => self.apply(fleet::lifetime(&self.s)),
+            "compensate" => self.apply(compensation::decide::compensate(&self.s)),
+            other => panic!("nobody performs {other}"),
+        }
+    }
+
+    fn fire_next(&mut self, luck: Luck) {
+        let derived = timers::derived(&self.s);
+        let Some((n, timer)) = derived.iter().enumerate().min_by_key(|(_, timer)| timer.due) else { return };
+        self.s.now = self.s.now.max(timer.due);
+        self.fire(n, luck);
+    }
+
+    /// As the partner does it: the same key is the same booking.
+    fn book(&mut self, attempt: i32, luck: Luck) -> Option<Result<String, ()>> {
+        let booking_id = format!("B-{attempt}");
+        if luck == Luck::NoEffect {
+            return None;
+        }
+        // It takes what it has, and stays with its no.
+        if self.refused.contains(&attempt) || (luck == Luck::Refused && !self.truth.contains_key(&attempt)) {
+            self.refused.insert(attempt);
+            return (luck != Luck::LostAnswer).then_some(Err(()));
+        }
+        let status = PartnerStatus::Searching;
+        let new = JobStatus { booking_id: booking_id.clone(), job_id: None, status, driver_id: None };
+        self.truth.entry(attempt).or_insert(new);
+        (luck != Luck::LostAnswer).then_some(Ok(booking_id))
+    }
+
+    fn ask(&self, attempt: i32, luck: Luck) -> Option<Option<Observation>> {
+        let status = self.truth.get(&attempt).cloned();
+        (luck == Luck::Fine).then(|| status.map(|status| Observation::of_answer(attempt, status)))
+    }
+
+    fn cancel(&mut self, attempt: i32, luck: Luck) -> Option<bool> {
+        if matches!(luck, Luck::NoEffect | Luck::Refused) {
+            return None;
+        }
+        let cancelled = match self.truth.get(&attempt).map(|b| b.status) {
+            Some(PartnerStatus::PickedUp | PartnerStatus::Completed) => false,
+            Some(PartnerStatus::Cancelled) | None => true,
+            Some(_) => {
+                self.becomes(attempt, PartnerStatus::Cancelled, Phase::Cancelled);
+                true
+            }
+        };
+        (luck == Luck::Fine).then_some(cancelled)
+    }
+
+    /// The partner goes on with one of its bookings, and says so.
+    fn partner(&mut self, n: usize, finds: bool) {
+        let Some(n) = pick(n, self.truth.len()) else { return };
+        let (attempt, booking) = self.truth.iter_mut().nth(n).unwrap();
+        let attempt = *attempt;
+        let (status, phase) = match (booking.status, booking.job_id.is_some()) {
+            (PartnerStatus::Searching, false) => {
+                booking.job_id = Some(format!("J-{attempt}"));
+                (PartnerStatus::Searching, Phase::Searching)
+            }
+            (PartnerStatus::Searching, true) if finds => {
+                booking.driver_id = Some(format!("D-{attempt}"));
+                (PartnerStatus::DriverAssigned, Phase::DriverAssigned)
+            }
+            (PartnerStatus::Searching, true) => (PartnerStatus::NoDriver, Phase::NoDriver),
+            (PartnerStatus::DriverAssigned, _) if finds => (PartnerStatus::PickedUp, Phase::PickedUp),
+            (PartnerStatus::DriverAssigned, _) => (PartnerStatus::Cancelled, Phase::DriverCancelled),
+            (PartnerStatus::PickedUp, _) => (PartnerStatus::Completed, Phase::Completed),
+            _ => return,
+        };
+        self.becomes(attempt, status, phase);
+    }
+
+    fn becomes(&mut self, attempt: i32, status: PartnerStatus, phase: Phase) {
+        let booking = self.truth.get_mut(&attempt).unwrap();
+        booking.status = status;
+        let JobStatus { booking_id, job_id, driver_id, .. } = booking.clone();
+        self.callbacks.push(observation(Via::Callback, attempt, booking_id, job_id, driver_id, phase));
+    }
+
+    /// As the handlers do it.
+    fn answer(&mut self, n: usize, arrives: bool) {
+        let Some(n) = pick(n, self.said.len()) else { return };
+        let said = self.said.swap_remove(n);
+        if !arrives {
+            return;
+        }
+        let (now, version, grace) = (self.s.now, self.s.order.version, TimeDelta::seconds(60));
+        let polled = self.polled;
+        match said {
+            Said::Book(attempt, Some(Ok(id))) => self.decide(|s, rules| decide::booked(s, attempt, &id, polled, rules)),
+            Said::Book(attempt, Some(Err(()))) => self.decide(|s, rules| decide::refused(s, attempt, "no", rules)),
+            Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
+                assert_eq!(o.attempt_no, attempt);
+                decide::answered(s, &o, polls, PAUSE, rules)
+            }),
+            Said::Poll(attempt, polls, answer) => self.decide(|s, rules| {
+                let old = s.booking(attempt).is_some_and(|b| b.booked_at.is_some_and(|at| now >= at + grace));
+                match if answer.is_some() && old { decide::lost(s, attempt, rules) } else { Decision::Unchanged } {
+                    Decision::Unchanged => decide::polled(s, attempt, polls, PAUSE, rules),
+                    lost => lost,
+                }
+            }),
+            Said::Timeout(_, Some(Some(o))) => self.decide(|s, rules| decide::timeout_unless(s, &o, rules)),
+            Said::Timeout(at, Some(None)) if at == version => {
+                self.decide(|s, rules| decide::timeout(s, rules).into());
+            }
+            Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancelled(s, attempt)),
+            Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::not_cancelled(s, attempt, "aboard")),
+            Said::Book(attempt, None) | Said::Cancel(attempt, None) => {
+                self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE));
+            }
+            Said::Timeout(..) => {}
+        }
+    }
+}
+
+fn observation(
+    via: Via,
+    attempt_no: i32,
+    booking_id: String,
+    job_id: Option<String>,
+    driver_id: Option<String>,
+    phase: Phase,
+) -> Observation {
+    Observation { via, attempt_no, booking_id: Some(booking_id), job_id, driver_id, phase }
+}
+
+fn payment_status(n: usize) -> PaymentStatus {
+    PAYMENTS[n % PAYMENTS.len()].to_owned().try_into().unwrap()
+}
+
+fn pick(n: usize, of: usize) -> Option<usize> {
+    (of > 0).then(|| n % of)
+}

@@ -1,0 +1,189 @@
+//! The tests that the design of the job id retrieval names, under its names. The wait for the callback is 5 s, polls come
+//! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
+
+use dispatchq::{
+    notifications::messages::MANUAL_REFUND_REQUIRED,
+    orders::{BookingState, Status},
+    people::api_keys::Role,
+};
+use serde_json::json;
+
+use super::{
+    Partnership,
+    world::{SERVICE, patient, silent},
+};
+use crate::support::{millis, secs};
+
+impl Partnership {
+    /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.
+    async fn until_polled(&self, times: u64) -> Vec<f64> {
+        let (mut last_ms, mut pauses) = (self.now_ms(), Vec::new());
+        while self.polls() < times {
+            let (before, next_ms) = (self.polls(), self.next_due_ms().await.expect("something is to come"));
+            self.move_clock_to(next_ms).await;
+            self.run_due().await;
+            if self.polls() > before {
+                pauses.push(millis(next_ms - last_ms).as_secs_f64());
+                last_ms = next_ms;
+            }
+        }
+        pauses
+    }
+}
+
+/// The callback comes before the 5 s are over: nobody ever asks.
+#[tokio::test]
+async fn success_first_attempt() {
+    let p = Partnership::start(patient()).await;
+    let booking_id = p.booked("ORD-1", "PAID").await;
+    p.run_for(secs(4)).await;
+    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    p.run_for(secs(60)).await;
+    assert_eq!(p.polls(), 0);
+    assert_eq!(p.reasons("ORD-1").await, ["ORDER_CREATED", "ATTEMPT_STARTED", "BOOKED", "JOB_ID_VIA_CALLBACK"]);
+    p.assert_sound().await;
+}
+
+/// No callback: the third poll brings the job id.
+#[tokio::test]
+async fn success_after_retries() {
+    let p = Partnership::start(silent()).await;
+    let booking_id = p.booked("ORD-1", "PAID").await;
+    let pauses = p.until_polled(2).await;
+    assert_eq!(pauses[0], 5.0);
+    assert!((1.4..=2.6).contains(&pauses[1]), "{pauses:?}");
+    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert!(p.sim.step(&booking_id));
+    let pauses = p.until_polled(3).await;
+    assert!((2.8..=5.2).contains(&pauses[0]), "{pauses:?}");
+    let s = p.snapshot("ORD-1").await;
+    assert_eq!((s.order.status, s.order.poll_no), (Status::Assigned, 3));
+    assert_eq!(s.order.job_id, s.bookings[0].job_id);
+    assert!(s.order.job_id.is_some());
+    assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "JOB_ID_VIA_PROACTIVE");
+    p.assert_sound().await;
+}
+
+/// 30 minutes of polls in vain end the order, and its booking.
+#[tokio::test]
+async fn max_retries_exceeded() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "UNPAID").await;
+    p.run_for(secs(1799)).await;
+    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    // 34 without jitter.
+    assert!((27..=46).contains(&p.polls()), "{}", p.polls());
+    p.run_for(secs(1)).await;
+    let polls = p.polls();
+    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled]);
+    p.run_for(secs(600)).await;
+    assert_eq!(p.polls(), polls, "nobody asks any more");
+    p.assert_at_rest().await;
+}
+
+/// A budget shorter than the lifetime ends the questions, not the order: a callback may still come.
+#[tokio::test]
+async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
+    let p = Partnership::with(patient(), |partner| partner.poll.budget = secs(600)).await;
+    let booking_id = p.booked("ORD-1", "UNPAID").await;
+    p.run_for(secs(700)).await;
+    let polls = p.polls();
+    assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "POLLING_ENDED");
+    p.run_for(secs(300)).await;
+    assert_eq!((p.polls(), p.status("ORD-1").await), (polls, Status::PendingJobId));
+    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    p.assert_sound().await;
+}
+
+/// The partner does not know the booking: after a grace of 60 s nobody asks any more, and the order is compensated.
+#[tokio::test]
+async fn permanent_error() {
+    let mut p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    p.replace_partner(silent()).await;
+    p.run_for(secs(59)).await;
+    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert!(p.polls() >= 3, "{}", p.polls());
+    p.run_for(secs(61)).await;
+    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+    assert_eq!(p.booking_states("ORD-1").await, [BookingState::Refused]);
+    let reasons = p.reasons("ORD-1").await;
+    assert_eq!(reasons[2..], ["BOOKED", "BOOKING_NOT_FOUND", "COMPENSATED_AFTER_PAYMENT"]);
+    let polls = p.polls();
+    p.run_for(secs(600)).await;
+    assert_eq!(p.polls(), polls, "nobody asks any more");
+    p.assert_at_rest().await;
+}
+
+/// Created over HTTP; 5 s later the partner is asked, and asked again until the trip is over.
+#[tokio::test]
+async fn end_to_end() {
+    let p = Partnership::start(silent()).await;
+    let producer = p.key(Role::Producer).await;
+    let new = json!({ "order_id": "ORD-1", "service_type": SERVICE, "payment_status": "PAID",
+                      "pickup": { "latitude": -6.2088, "longitude": 106.8456 } });
+    let created = p.api.post("/api/v1/orders", &producer, new).await;
+    assert_eq!((created.status, created.text("status")), (201, "PENDING_JOB_ID"), "{created:?}");
+    p.run_for(millis(4_999)).await;
+    assert_eq!(p.polls(), 0);
+    p.run_for(millis(1)).await;
+    assert_eq!(p.polls(), 1);
+
+    let booking_id = p.booking_id("ORD-1", 1).await;
+    for (status, within) in
+        [(Status::Assigned, 10), (Status::DriverAssigned, 60), (Status::PickedUp, 400), (Status::Completed, 400)]
+    {
+        assert!(p.sim.step(&booking_id));
+        p.run_for(secs(within)).await;
+        assert_eq!(p.status("ORD-1").await, status);
+    }
+    let job_id = p.snapshot("ORD-1").await.order.job_id.unwrap();
+    let found = p.api.get(&format!("/api/v1/orders?job_id={job_id}"), &producer).await;
+    assert_eq!((found.status, &found.body["orders"][0]["order_id"]), (200, &json!("ORD-1")));
+    p.assert_at_rest().await;
+}
+
+/// The callback comes 7 s after the booking, when polling has begun: it ends the polling.
+#[tokio::test]
+async fn delayed_callback() {
+    let p = Partnership::start(patient()).await;
+    let booking_id = p.booked("ORD-1", "PAID").await;
+    p.run_for(secs(7)).await;
+    let polls = p.polls();
+    assert!((1..=2).contains(&polls), "{polls}");
+    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    p.run_for(secs(100)).await;
+    assert_eq!(p.polls(), polls);
+    assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "JOB_ID_VIA_CALLBACK");
+    p.assert_sound().await;
+}
+
+/// No job id within 30 minutes, and paid: support is told to refund.
+#[tokio::test]
+async fn status_update_after_timeout() {
+    for payment in ["PAID", "SETTLEMENT"] {
+        let p = Partnership::start(silent()).await;
+        p.booked("ORD-1", payment).await;
+        p.run_for(secs(1801)).await;
+        assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        let alert = (MANUAL_REFUND_REQUIRED.to_owned(), "log".to_owned(), "delivered".to_owned());
+        assert!(p.messages("ORD-1").await.contains(&alert));
+        assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+        p.assert_at_rest().await;
+    }
+}
+
+/// No job id within 30 minutes, and not paid: cancelled, and nobody is told to do anything.
+#[tokio::test]
+async fn simple_cancel() {
+    for payment in ["UNPAID", "PENDING"] {
+        let p = Partnership::start(silent()).await;
+        p.booked("ORD-1", payment).await;
+        p.run_for(secs(1801)).await;
+        assert_eq!(p.status("ORD-1").await, Status::CancelledBySystem);
+        assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 0);
+        p.assert_at_rest().await;
+    }
+}

@@ -1,0 +1,54 @@
+//! Random sequences of everything that can happen to a partner's order, in every order of arrival. No servers: the
+//! decisions are pure.
+
+use proptest::prelude::*;
+
+use super::model::{Luck, Model, Step};
+
+fn luck() -> impl Strategy<Value = Luck> {
+    prop_oneof![
+        6 => Just(Luck::Fine),
+        2 => Just(Luck::LostAnswer),
+        1 => Just(Luck::NoEffect),
+        1 => Just(Luck::Refused),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let n = 0..6_usize;
+    prop_oneof![
+        3 => (n.clone(), luck()).prop_map(|(n, luck)| Step::Fire(n, luck)),
+        8 => luck().prop_map(Step::FireNext),
+        3 => (1..100_i64).prop_map(Step::Advance),
+        1 => (1_000..2_000_i64).prop_map(Step::Advance),
+        8 => (n.clone(), prop::bool::weighted(0.9)).prop_map(|(n, arrives)| Step::Answer(n, arrives)),
+        6 => (n.clone(), prop::bool::weighted(0.7)).prop_map(|(n, finds)| Step::Partner(n, finds)),
+        6 => (n, prop::bool::weighted(0.3)).prop_map(|(n, again)| Step::Callback(n, again)),
+        1 => (1..4_i32).prop_map(Step::OtherJobId),
+        1 => Just(Step::Amnesia),
+        1 => (0..5_u8).prop_map(Step::Pay),
+        1 => any::<bool>().prop_map(Step::Cancel),
+        1 => Just(Step::Redispatch),
+        1 => Just(Step::Hold),
+        1 => any::<bool>().prop_map(Step::Refund),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_arrival_breaks_an_order(
+        steps in prop::collection::vec(step(), 1..80),
+        payment in 0..5_usize,
+        polled in prop::bool::weighted(0.8),
+    ) {
+        let mut model = Model::new(payment, polled);
+        for step in steps {
+            model.take(step);
+            model.check();
+        }
+        model.let_time_pass();
+        model.check_at_rest();
+    }
+}
