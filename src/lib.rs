@@ -23,6 +23,7 @@
 //! * [`catalogue`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
+//! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
@@ -33,6 +34,7 @@ pub mod chance;
 pub mod cli;
 pub mod compensation;
 pub mod config;
+pub mod crash;
 pub mod db;
 pub mod dead_letters;
 pub mod dispatch;

@@ -5,11 +5,15 @@
 
 use crate::{
     notifications::messages,
-    orders::{Change, PaymentStatus, Reason, Snapshot, Status},
+    orders::{Booking, BookingState, Change, PaymentStatus, Reason, Snapshot, Status},
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
 fn why(s: &Snapshot) -> String {
+    let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
+    if s.bookings.last().is_some_and(is_lost) {
+        return "Job ID retrieval failed: the partner does not know the booking".to_owned();
+    }
     if s.order.partner.is_some() && s.bookings.iter().all(|b| b.job_id.is_none()) {
         let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
         format!("Job ID retrieval timeout after {minutes} minutes")

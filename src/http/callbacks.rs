@@ -16,6 +16,7 @@ use workers::Outcome;
 use super::error::ApiError;
 use crate::{
     app::App,
+    crash,
     orders::timers::callback_timer,
     partner::{callback, inbox, observation::CallbackBody},
 };
@@ -44,6 +45,7 @@ async fn receive(
         (Some(order), "pending") => order.parse()?,
         (_, state) => return Ok(Json(json!({ "status": state }))),
     };
+    crash::point("callback", "stored");
     let (status, follow_ups) = match callback::act(&app, &order, row.id).await {
         Outcome::Done { then } => ("processed", then),
         // It is kept; its job does what could not be done now.
@@ -51,6 +53,7 @@ async fn receive(
             ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job])
         }
     };
+    crash::point("callback", "enqueues");
     if !follow_ups.is_empty()
         && let Err(error) = app.store.enqueue(&follow_ups).await
     {

@@ -15,7 +15,7 @@ use super::{
     messages,
     outbox::{self, Delivery, OutboxRow},
 };
-use crate::{app::App, orders::timers, worker::step};
+use crate::{app::App, crash, orders::timers, worker::step};
 
 /// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
@@ -46,6 +46,7 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
     let Some(delivery) = deliver(&app, &row).await else {
         return Outcome::Snooze { delay: jittered(BUSY_PAUSE, 0.5, random()) };
     };
+    crash::point("notify", "sent");
     if let Err(e) = outbox::record(&app.db, &row, &delivery).await {
         return step::database_failed(&e);
     }

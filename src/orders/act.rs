@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     app::App,
+    crash,
     dead_letters::table::{self, Resolution},
 };
 
@@ -54,6 +55,7 @@ pub async fn enqueue(app: &App, snapshot: &Snapshot) {
     if jobs.is_empty() {
         return;
     }
+    crash::point("request", "enqueues");
     if let Err(error) = app.store.enqueue(&jobs).await {
         tracing::warn!(order.id = %snapshot.order.id, %error, "The timers of an order could not be enqueued; the reconciler will.");
     }

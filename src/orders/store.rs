@@ -13,7 +13,10 @@ use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
     Refusal, Snapshot, Status, metrics, state,
 };
-use crate::notifications::{Routes, alerts, messages, outbox};
+use crate::{
+    crash,
+    notifications::{Routes, alerts, messages, outbox},
+};
 
 /// Attempts at a change before its maker is told to come back later.
 const MAX_CONFLICTS: usize = 5;
@@ -199,7 +202,9 @@ async fn write(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) 
         messages.extend(written.messages);
         alerts.extend(written.alert);
     }
+    crash::point("update", "commits");
     tx.commit().await?;
+    crash::point("update", "committed");
 
     metrics::record(before, &change);
     let mut after = after(before, change, offered.map(|(offer, _)| offer));

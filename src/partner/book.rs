@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     app::App,
+    crash,
     orders::{
         Booking, Snapshot,
         store::{self, ApplyError},
@@ -76,8 +77,10 @@ async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> 
     if !open_for.is_zero() {
         return Err(Outcome::Snooze { delay: open_for });
     }
+    crash::point("intent", "decided");
     match store::apply(&app.db, &app.config.notifications, s, decide::start(s, &partner.name)).await {
         Ok(after) => {
+            crash::point("intent", "written");
             let booking = after.booking(attempt_no).cloned();
             booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }

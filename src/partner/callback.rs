@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     app::App,
+    crash,
     orders::{
         Decision, Snapshot,
         store::{self, ChangeError, Changed},
@@ -36,6 +37,7 @@ pub async fn act(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
         Ok(body) => body,
         Err(e) => return Outcome::Dead(format!("the callback cannot be read: {e}")),
     };
+    crash::point("callback", "learnt");
     let changed = store::change(&app.db, &app.config.notifications, order, |s| {
         let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;

@@ -11,6 +11,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
+    crash,
     orders::{Booking, Order},
     outbound,
 };
@@ -138,7 +139,7 @@ impl Client {
             "pickup": { "latitude": order.pickup_lat, "longitude": order.pickup_lng },
         });
         let request = self.to(Method::POST, self.url(&["bookings"])).header("idempotency-key", reference).json(&body);
-        let booked: Booked = self.send(request).await?;
+        let booked: Booked = self.send("book", request).await?;
         id(booked.booking_id)
     }
 
@@ -147,7 +148,7 @@ impl Client {
         let mut url = self.url(&["job-status"]);
         url.query_pairs_mut().append_pair("booking_id", booking_id);
         let request = self.to(Method::GET, url);
-        let mut status: JobStatus = self.send(request).await?;
+        let mut status: JobStatus = self.send("ask", request).await?;
         if status.booking_id != booking_id {
             return Err(CallError::Transient("the partner answered about another booking".to_owned()));
         }
@@ -159,7 +160,7 @@ impl Client {
     /// Cancels; a booking that is cancelled already is fine.
     pub async fn cancel(&self, booking_id: &str) -> Result<(), CallError> {
         let request = self.to(Method::POST, self.url(&["bookings", booking_id, "cancel"]));
-        self.send::<Value>(request).await.map(drop)
+        self.send::<Value>("cancel", request).await.map(drop)
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -174,10 +175,12 @@ impl Client {
         self.http.request(method, url).header(AUTHORIZATION, self.authorization.clone())
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CallError> {
+    async fn send<T: DeserializeOwned>(&self, what: &str, request: RequestBuilder) -> Result<T, CallError> {
+        crash::point(what, "sends");
         let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe(&e)))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = read(answer).await?;
+        crash::point(what, "answered");
         if status.is_success() {
             return serde_json::from_slice(&body)
                 .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")));

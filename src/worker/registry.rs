@@ -5,7 +5,7 @@ use std::time::Duration;
 use workers::{Delivery, Job, Outcome, Registry};
 
 use super::{gate, step};
-use crate::{app::App, compensation, dispatch, notifications, partner, periodic};
+use crate::{app::App, compensation, crash, dispatch, notifications, partner, periodic};
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
 const HEAD_START: Duration = Duration::from_secs(5);
@@ -34,7 +34,12 @@ where
 {
     let app = app.clone();
     registry.register::<J, _, _>(move |job: J, _: Delivery| {
-        in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job))
+        let run = in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
+        async {
+            let outcome = run.await;
+            crash::point(J::KIND, "returns");
+            outcome
+        }
     })
 }
 

@@ -12,6 +12,7 @@ use workers::{JobId, Outcome, retry::jittered};
 
 use crate::{
     app::App,
+    crash,
     dispatch::decide::lifetime,
     orders::{
         Change, Decision, Snapshot,
@@ -81,6 +82,7 @@ where
                 Err(outcome) => return Ok(outcome),
             }
         };
+        crash::point(job.kind(), "decided");
         match store::apply(&app.db, &app.config.notifications, &s, change).await {
             Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
             Err(ApplyError::Conflict) => {}
@@ -109,6 +111,7 @@ async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot,
 
 /// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
 pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
+    crash::point(job.kind(), "learnt");
     match store::change(&app.db, &app.config.notifications, order, decide).await {
         Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),

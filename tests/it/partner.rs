@@ -1,15 +1,27 @@
 //! Orders served by a partner: the real handlers, the real API as the target of callbacks, and the simulated partner.
 //!
 //! * `world`: the three together, on moved or on real time.
+//! * `arrivals`: what the partner says, in every order of arrival, taken by the real handlers.
+//! * `callbacks`: which are taken, and what becomes of those nobody can place.
+//! * `payments`: what the producer says of the money.
+//! * `recovery`: Redis loses jobs, jobs die, old orders go.
+//! * `crashes`: processes that die at every side effect.
 //! * `journey`: one order from its booking to its end, by real workers.
+//! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
 //! * `sequences`: random sequences of the pure decisions, applied by `model` and held to `laws`.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
 
+mod arrivals;
+mod callbacks;
+mod crashes;
 mod journey;
 mod laws;
 mod model;
+mod payments;
+mod recovery;
 mod retrieval;
 mod sequences;
+mod shuffled;
 mod world;
 
-use world::{Partnership, reference};
+use world::Partnership;

@@ -13,7 +13,7 @@ use dispatchq::{
         decide as fleet,
         policy::{DispatchPolicy, Exhausted},
     },
-    orders::{BookingState, Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
+    orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
         client::{JobStatus, PartnerStatus},
         decide::{self, Rules},

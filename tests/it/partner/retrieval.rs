@@ -2,7 +2,7 @@
 //! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
 
 use dispatchq::{
-    notifications::messages::MANUAL_REFUND_REQUIRED,
+    notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::{BookingState, Status},
     people::api_keys::Role,
 };
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::{
     Partnership,
-    world::{SERVICE, patient, silent},
+    world::{SERVICE, partner, patient, silent},
 };
-use crate::support::{millis, secs};
+use crate::support::{Receiver, millis, secs};
 
 impl Partnership {
     /// Lets time pass until the partner has been asked so often; answers the seconds between the questions.
@@ -85,7 +85,7 @@ async fn max_retries_exceeded() {
 /// A budget shorter than the lifetime ends the questions, not the order: a callback may still come.
 #[tokio::test]
 async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
-    let p = Partnership::with(patient(), |partner| partner.poll.budget = secs(600)).await;
+    let p = Partnership::with(patient(), |config| partner(config).poll.budget = secs(600)).await;
     let booking_id = p.booked("ORD-1", "UNPAID").await;
     p.run_for(secs(700)).await;
     let polls = p.polls();
@@ -107,7 +107,8 @@ async fn permanent_error() {
     assert!(p.polls() >= 3, "{}", p.polls());
     p.run_for(secs(61)).await;
     assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
-    assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+    let why = p.texts("SELECT payload->>'reason' FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'").await;
+    assert_eq!(why, ["Job ID retrieval failed: the partner does not know the booking"]);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Refused]);
     let reasons = p.reasons("ORD-1").await;
     assert_eq!(reasons[2..], ["BOOKED", "BOOKING_NOT_FOUND", "COMPENSATED_AFTER_PAYMENT"]);
@@ -186,4 +187,28 @@ async fn simple_cancel() {
         assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 0);
         p.assert_at_rest().await;
     }
+}
+
+/// The database refuses the order's end: support is told that, without the database, and once.
+#[tokio::test]
+async fn status_update_failure() {
+    let receiver = Receiver::start().await;
+    let p = Partnership::with(silent(), |config| receiver.configure(config)).await;
+    p.booked("ORD-1", "PAID").await;
+    p.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON orders FOR EACH ROW WHEN (NEW.status LIKE 'CANCELLED%')
+         EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    p.run_for(secs(1801)).await;
+    assert_eq!(p.status("ORD-1").await, Status::Compensating);
+    let told: Vec<_> = receiver.received().into_iter().filter(|m| m.body["type"] == STATUS_UPDATE_FAILED).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].body["data"]["order_id"], "ORD-1");
+
+    p.sql("DROP TRIGGER refuse ON orders").await;
+    p.run_for(secs(60)).await;
+    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    p.assert_at_rest().await;
 }

@@ -84,10 +84,14 @@ impl Partnership {
         Self::with(knobs, |_| {}).await
     }
 
-    /// As [`start`](Self::start), with what dispatchq knows of the partner changed first.
-    pub(super) async fn with(knobs: Knobs, configure: impl FnOnce(&mut PartnerConfig)) -> Self {
+    /// As [`start`](Self::start), with the configuration changed first.
+    pub(super) async fn with(knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
         let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
-        let t = TestApp::with(|config| serve_by(config, &sim, configure)).await;
+        let t = TestApp::with(|config| {
+            serve_by(config, &sim);
+            configure(config);
+        })
+        .await;
         Self::of(t, sim).await
     }
 
@@ -95,7 +99,7 @@ impl Partnership {
     pub(super) async fn on_real_time(speed: f64, knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
         let sim = PartnerSim::start(&Options { knobs, speed, ..Options::default() }).await.unwrap();
         let t = TestApp::on_real_time(|config| {
-            serve_by(config, &sim, |_| {});
+            serve_by(config, &sim);
             configure(config);
         })
         .await;
@@ -109,10 +113,15 @@ impl Partnership {
         Self { t, sim, api, client: outbound::client(secs(10)).unwrap(), events: AtomicU64::new(0) }
     }
 
+    /// A process that starts anew: it knows of the partner what Redis knows.
+    pub(super) fn restart(&mut self) {
+        self.t.app = self.t.reconfigured(|_| {});
+    }
+
     /// From now on another partner answers, who knows nothing of what was booked before. Callbacks stay those of the first.
     pub(super) async fn replace_partner(&mut self, knobs: Knobs) {
         self.sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
-        self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim, |_| {}));
+        self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim));
     }
 
     /// Performs jobs as `dispatchq work` does, until it is dropped.
@@ -161,6 +170,16 @@ impl Partnership {
     /// States of an order's bookings, in their order.
     pub(super) async fn booking_states(&self, order: &str) -> Vec<BookingState> {
         self.snapshot(order).await.bookings.iter().map(|b| b.state).collect()
+    }
+
+    pub(super) fn lose_answers(&self, rate: Rate) {
+        self.sim.change(|knobs| knobs.lost_answer_rate = rate).unwrap();
+    }
+
+    /// How a booking stands at the partner.
+    pub(super) async fn at_partner(&self, booking_id: &str) -> Value {
+        let url = format!("{}/_sim/bookings/{booking_id}", self.sim.control_url());
+        self.client.get(url).send().await.unwrap().json().await.unwrap()
     }
 
     /// Questions the partner was asked about bookings.
@@ -227,10 +246,13 @@ impl Partnership {
     }
 }
 
-fn serve_by(config: &mut Config, sim: &PartnerSim, configure: impl FnOnce(&mut PartnerConfig)) {
-    let mut partner = configured(&sim.url());
-    configure(&mut partner);
-    config.partners.insert(PARTNER.to_owned(), partner);
+/// What is configured for the partner.
+pub(super) fn partner(config: &mut Config) -> &mut PartnerConfig {
+    config.partners.get_mut(PARTNER).unwrap()
+}
+
+fn serve_by(config: &mut Config, sim: &PartnerSim) {
+    config.partners.insert(PARTNER.to_owned(), configured(&sim.url()));
     config.service_types.entry(SERVICE.to_owned()).or_default().partner = Some(PARTNER.to_owned());
 }
 

@@ -58,12 +58,17 @@ impl Fleet {
 
     /// For outages in which orders are to live on.
     pub(crate) async fn with_lifetime(lifetime: &str) -> Self {
+        Self::with(lifetime, "").await
+    }
+
+    /// With more configuration.
+    pub(crate) async fn with(lifetime: &str, more: &str) -> Self {
         let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
         let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
             "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
-             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n",
+             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
             redis.url(),
             postgres.url()
         );
@@ -109,7 +114,12 @@ impl Fleet {
 
     /// The API, and where it answers.
     pub(crate) async fn api(&self) -> (Child, String) {
-        let api = self.spawn("api", &["serve"]);
+        self.api_with(&[]).await
+    }
+
+    /// The API with these settings, and where it answers.
+    pub(crate) async fn api_with(&self, settings: &[(&str, &str)]) -> (Child, String) {
+        let api = Child::spawn(self.dir(), "api", &["serve"], settings);
         eventually("the API listens", secs(20), || async { api.address().is_some() }).await;
         let address = api.address().unwrap();
         (api, format!("http://{address}"))

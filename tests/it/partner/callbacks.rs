@@ -1,0 +1,154 @@
+//! Which callbacks are taken, and what becomes of those that nobody can place.
+
+use chrono::Utc;
+use dispatchq::{
+    orders::{BookingState, Status},
+    partner_sim::{Knobs, values::Rate},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Partnership,
+    world::{ANOTHER_SECRET, PARTNER, SECRET, partner, silent},
+};
+use crate::support::secs;
+
+/// Neither of the two.
+const A_THIRD_SECRET: &str = "whsec_bm9ib2R5IGhhcyBldmVyIHVzZWQgdGhpcw==";
+
+async fn inbox(p: &Partnership) -> i64 {
+    p.count("SELECT count(*) FROM inbox").await
+}
+
+#[tokio::test]
+async fn what_is_not_signed_by_the_partner_lately_is_refused() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let now = Utc::now().timestamp();
+    for (what, answer) in [
+        ("unsigned", p.send_with(PARTNER, &body.to_string(), &[]).await),
+        ("forged", p.send_signed(PARTNER, &body, ANOTHER_SECRET, now).await),
+        ("old", p.send_signed(PARTNER, &body, SECRET, now - 400).await),
+        ("from the future", p.send_signed(PARTNER, &body, SECRET, now + 400).await),
+    ] {
+        assert_eq!(answer.error(), (401, "BAD_SIGNATURE"), "{what}");
+    }
+    // The signature of something else.
+    let mut other = body.clone();
+    other["job_id"] = json!("J-2");
+    let signature = standardwebhooks::Webhook::new(SECRET).unwrap();
+    let signature = signature.sign("E-0", now, other.to_string().as_bytes()).unwrap();
+    let headers = [("webhook-id", "E-0"), ("webhook-timestamp", &now.to_string()), ("webhook-signature", &signature)];
+    assert_eq!(p.send_with(PARTNER, &body.to_string(), &headers).await.error(), (401, "BAD_SIGNATURE"));
+    assert_eq!((inbox(&p).await, p.status("ORD-1").await), (0, Status::PendingJobId));
+    assert_eq!(p.send(&body).await.status, 200);
+}
+
+#[tokio::test]
+async fn while_the_secret_changes_both_are_good() {
+    let p = Partnership::with(silent(), |config| {
+        ANOTHER_SECRET.clone_into(&mut partner(config).callback_secret);
+        SECRET.clone_into(&mut partner(config).callback_secret_previous);
+    })
+    .await;
+    p.booked("ORD-1", "PAID").await;
+    for (secret, status) in [(SECRET, 200), (ANOTHER_SECRET, 200), (A_THIRD_SECRET, 401)] {
+        let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+        assert_eq!(p.send_signed(PARTNER, &body, secret, Utc::now().timestamp()).await.status, status);
+    }
+}
+
+#[tokio::test]
+async fn without_a_secret_no_callback_is_taken() {
+    let p = Partnership::with(silent(), |config| partner(config).callback_secret.clear()).await;
+    p.booked("ORD-1", "PAID").await;
+    let body = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    assert_eq!(p.send(&body).await.error(), (401, "BAD_SIGNATURE"));
+}
+
+#[tokio::test]
+async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    let good = p.callback("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let with = |name: &str, value: Value| {
+        let mut body = good.clone();
+        body[name] = value;
+        body
+    };
+    for (body, code) in [
+        (json!([1]), "INVALID"),
+        (json!({}), "INVALID"),
+        (with("event_id", json!("")), "INVALID"),
+        (with("booking_id", json!("B".repeat(129))), "INVALID"),
+        (with("job_id", json!("a\u{0}b")), "INVALID"),
+        (with("driver_id", json!(7)), "INVALID"),
+    ] {
+        let answer = p.send(&body).await;
+        assert_eq!(answer.error(), (422, code), "{body}");
+        assert!(!answer.text("message").is_empty());
+    }
+    let unknown = p.send_signed("nobody", &good, SECRET, Utc::now().timestamp()).await;
+    assert_eq!(unknown.error(), (404, "PARTNER_NOT_FOUND"));
+    assert_eq!(inbox(&p).await, 0);
+    // A word of a newer partner is kept, with the ids it carries.
+    assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "processed");
+    assert_eq!(p.status("ORD-1").await, Status::Assigned);
+}
+
+#[tokio::test]
+async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
+    let p = Partnership::start(silent()).await;
+    p.lose_answers(Rate::ALWAYS);
+    p.taxi("ORD-1", "PAID").await;
+    p.run_due().await;
+    let booking_id = p.sim.report().open.remove(0);
+    let said = json!({ "booking_id": booking_id, "job_id": "J-1", "reference": null });
+    assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", said).await, "unmatched");
+    let strange = json!({ "booking_id": "B-strange", "job_id": "J-2", "reference": "theirs" });
+    assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", strange).await, "unmatched");
+
+    p.lose_answers(Rate::NEVER);
+    p.run_for(secs(10)).await;
+    assert_eq!(p.booking("ORD-1", 1).await.state, BookingState::Booked);
+    assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
+    assert_eq!(p.texts("SELECT state FROM inbox ORDER BY id").await, ["processed", "unmatched"]);
+    p.assert_sound().await;
+}
+
+/// The simulated partner at its worst: each callback is preceded by a forgery and by one about nothing, comes twice, and
+/// names another job id in between.
+#[tokio::test]
+async fn wrong_callbacks_around_the_right_ones_change_nothing() {
+    let always = Rate::ALWAYS;
+    let wild = Knobs {
+        bad_signature_rate: always,
+        unknown_booking_rate: always,
+        foreign_job_id_rate: always,
+        doubled_callback_rate: always,
+        driver_rate: always,
+        driver_cancel_rate: Rate::NEVER,
+        job_id_callback_rate: always,
+        callback_rate: always,
+        ..Knobs::default()
+    };
+    let p = Partnership::on_real_time(300.0, wild, |config| partner(config).poll.first = secs(1)).await;
+    let _work = p.work();
+    for order in ["ORD-1", "ORD-2", "ORD-3"] {
+        p.taxi(order, "PAID").await;
+    }
+    for order in ["ORD-1", "ORD-2", "ORD-3"] {
+        p.reaches(order, Status::Completed).await;
+        let s = p.snapshot(order).await;
+        let right = p.at_partner(s.bookings[0].booking_id.as_ref().unwrap()).await["job_id"].clone();
+        let reasons = p.reasons(order).await;
+        let asked = reasons.iter().any(|r| r == "JOB_ID_CONFLICT");
+        assert!(json!(s.order.job_id) == right || asked, "{s:?}, {right}");
+        assert!(p.booking_states(order).await == [BookingState::Completed]);
+    }
+    let counters = p.sim.report().counters;
+    assert!(counters.callbacks_wrong > counters.callbacks_wrong_taken, "{counters:?}");
+    assert_eq!(p.count("SELECT count(*) FROM inbox WHERE state = 'pending'").await, 0);
+    p.assert_at_rest().await;
+}

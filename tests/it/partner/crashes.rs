@@ -1,0 +1,236 @@
+//! The process dies at every side effect of every handler, and its orders end as if nothing had been.
+
+use std::time::Instant;
+
+use dispatchq::{
+    history,
+    orders::{act::act, actions, create},
+    outbound,
+    partner::{inbox, observation::CallbackBody},
+    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
+    people::api_keys::{self, Role},
+};
+use serde_json::{Value, json};
+
+use super::world::{PARTNER, SECRET, SERVICE};
+use crate::support::{Child, Fleet, eventually, id, millis, secs};
+
+/// Of ten bookings six find a driver, quickly; half of the callbacks are lost, and one in five comes twice.
+fn lively() -> Knobs {
+    let knobs = json!({
+        "job_id_delay": "50ms-300ms", "driver_delay": "50ms-400ms", "no_driver_delay": "300ms-3s",
+        "pickup_delay": "50ms-200ms", "trip_duration": "50ms-200ms", "callback_delay": "0s-200ms",
+        "driver_rate": 0.6, "driver_cancel_rate": 0.1, "job_id_callback_rate": 0.5, "callback_rate": 0.5,
+        "doubled_callback_rate": 0.2, "latency": "0s-20ms",
+    });
+    serde_json::from_value(knobs).unwrap()
+}
+
+/// Servers, a partner, and processes to come. An attempt takes a second and an order's life six.
+struct Scene {
+    fleet: Fleet,
+    sim: PartnerSim,
+}
+
+impl Scene {
+    async fn start(knobs: Knobs) -> Self {
+        let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+        let more = format!(
+            "[service_types.{SERVICE}]\npartner = \"{PARTNER}\"\nattempt = \"1s\"\n\
+             [partners.{PARTNER}]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\ncallback_secret = \"{SECRET}\"\n\
+             [partners.{PARTNER}.poll]\nfirst = \"200ms\"\ninitial = \"100ms\"\nmax = \"500ms\"\nfollow = \"500ms\"\n",
+            sim.url()
+        );
+        Self { fleet: Fleet::with("6s", &more).await, sim }
+    }
+
+    /// The API, dying where told; callbacks go there from now on.
+    async fn api(&self, settings: &[(&str, &str)]) -> (Child, String) {
+        let (api, base) = self.fleet.api_with(settings).await;
+        let url = format!("{base}/api/v1/callbacks/{PARTNER}");
+        self.sim.change(|knobs| knobs.callback_url = Some(url)).unwrap();
+        (api, base)
+    }
+
+    async fn order(&self, n: usize) {
+        let payment = ["UNPAID", "PAID", "PENDING", "SETTLEMENT"][n % 4];
+        let new = json!({ "service_type": SERVICE, "payment_status": payment,
+                          "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+        let new = serde_json::from_value(new).unwrap();
+        create::create(&self.fleet.app, id(&format!("ORD-{n}")), &new, "producer:test").await.unwrap();
+    }
+
+    /// Workers die at these points, one each; orders come until the last has died, and every fifth is cancelled meanwhile.
+    async fn workers_die_at(&self, points: &[&str]) {
+        let mut doomed: Vec<_> =
+            points.iter().map(|point| (*point, self.fleet.worker_with(point, &[("CRASH_AT", point)]))).collect();
+        let start = Instant::now();
+        let mut orders = 0;
+        while !doomed.is_empty() {
+            let left: Vec<_> = doomed.iter().map(|(point, _)| *point).collect();
+            assert!(start.elapsed() < secs(60), "nobody came by {left:?}");
+            if orders < 60 {
+                self.order(orders).await;
+                if orders % 5 == 4 {
+                    let cancel = |s: &_| actions::cancel(s, "producer:test", None);
+                    // It may have ended by itself.
+                    let _ = act(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
+                }
+                orders += 1;
+            }
+            tokio::time::sleep(millis(100)).await;
+            for (point, mut child) in std::mem::take(&mut doomed) {
+                if child.runs() {
+                    doomed.push((point, child));
+                } else {
+                    assert!(child.log().contains(&format!("CRASH_AT={point}")), "{point}: {}", child.log());
+                }
+            }
+        }
+    }
+
+    /// Everything ends as it should, and the partner is left with nothing.
+    async fn assert_all_end(&self) {
+        let open =
+            "SELECT (SELECT count(*) FROM bookings WHERE state IN ('intent', 'unknown', 'booked', 'cancel_wanted'))
+                    + (SELECT count(*) FROM inbox WHERE state = 'pending')";
+        self.fleet.at_rest(secs(60)).await;
+        eventually("all bookings have ended", secs(60), || async { self.fleet.count(open).await == 0 }).await;
+        assert_eq!(history::check(&self.fleet.app).await.unwrap(), []);
+        assert_eq!(self.sim.report().open, Vec::<String>::new());
+        assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
+        assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 0);
+        let dead: u64 = self.fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        assert_eq!(dead, 0);
+    }
+}
+
+async fn survive(points: &[&str]) {
+    let scene = Scene::start(lively()).await;
+    let (_api, _) = scene.api(&[]).await;
+    scene.workers_die_at(points).await;
+    let _survivor = scene.fleet.worker("survivor");
+    scene.assert_all_end().await;
+    assert!(scene.fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);
+}
+
+#[tokio::test]
+async fn a_worker_may_die_at_every_step_of_a_booking() {
+    survive(&[
+        "intent.decided",
+        "intent.written",
+        "book.sends",
+        "book.answered",
+        "dispatch.learnt",
+        "dispatch.returns",
+        "update.commits:3",
+        "update.committed:3",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_may_die_at_every_step_of_asking_for_a_job_id() {
+    survive(&[
+        "ask.sends",
+        "ask.answered",
+        "poll.learnt",
+        "poll.returns",
+        "timeout.learnt",
+        "timeout.returns",
+        "update.commits:7",
+        "update.committed:7",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_may_die_at_every_step_of_a_cancel_and_of_a_message() {
+    survive(&[
+        "cancel.sends",
+        "cancel.answered",
+        "cancel-booking.learnt",
+        "cancel-booking.returns",
+        "notify.sent",
+        "notify.returns",
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_may_die_at_every_step_of_the_end_of_an_order() {
+    survive(&[
+        "lifetime.decided",
+        "lifetime.returns",
+        "compensate.decided",
+        "compensate.returns",
+        "update.commits:20",
+        "update.committed:20",
+    ])
+    .await;
+}
+
+/// The API dies with a request or a callback in hand; a worker with a callback that the API left behind.
+#[tokio::test]
+async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
+    let lucky = Knobs { driver_rate: Rate::ALWAYS, driver_cancel_rate: Rate::NEVER, ..lively() };
+    let scene = Scene::start(Knobs { job_id_callback_rate: Rate::ALWAYS, ..lucky.clone() }).await;
+    let worker = scene.fleet.worker("first");
+    for (n, point) in ["callback.stored", "callback.learnt", "callback.enqueues", "update.commits"].iter().enumerate() {
+        let (mut api, _) = scene.api(&[("CRASH_AT", point)]).await;
+        scene.order(n).await;
+        assert!(!api.ended(secs(20)).await.success(), "{point}");
+    }
+    let (_, key) = api_keys::create(&scene.fleet.app.db, "shop", Role::Producer, None).await.unwrap();
+    let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    let client = outbound::client(secs(10)).unwrap();
+    for point in ["request.enqueues", "request.enqueues:2"] {
+        let (mut api, base) = scene.api(&[("CRASH_AT", point)]).await;
+        let create = || client.post(format!("{base}/api/v1/orders")).bearer_auth(&key).json(&new).send();
+        while create().await.is_ok() {}
+        assert!(!api.ended(secs(20)).await.success(), "{point}");
+    }
+    drop(worker);
+
+    // Stored by an API that died: nobody but the reconciler knows of them.
+    scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
+    let doomed = ["callback.learnt", "callback.returns", "update.commits:6"];
+    let mut workers: Vec<_> =
+        doomed.iter().map(|point| scene.fleet.worker_with(point, &[("CRASH_AT", point)])).collect();
+    for n in 10..30 {
+        scene.order(n).await;
+    }
+    scene.fleet.reach(10, "SELECT count(*) FROM bookings WHERE booking_id IS NOT NULL", secs(30)).await;
+    leave_callbacks_behind(&scene).await;
+    for (worker, point) in workers.iter_mut().zip(doomed) {
+        assert!(!worker.ended(secs(30)).await.success(), "{point}");
+    }
+
+    scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::ALWAYS, Rate::ALWAYS)).unwrap();
+    let (_api, _) = scene.api(&[]).await;
+    let _survivor = scene.fleet.worker("survivor");
+    scene.assert_all_end().await;
+    assert_eq!(scene.fleet.count("SELECT count(*) FROM inbox WHERE state NOT IN ('processed', 'ignored')").await, 0);
+}
+
+/// As the API stores them before it acts.
+async fn leave_callbacks_behind(scene: &Scene) {
+    let bookings: Vec<(String, i32, String)> =
+        sqlx::query_as("SELECT order_id, attempt_no, booking_id FROM bookings WHERE state = 'booked'")
+            .fetch_all(&scene.fleet.app.db)
+            .await
+            .unwrap();
+    let client = outbound::client(secs(10)).unwrap();
+    for (order, attempt, booking_id) in bookings {
+        let url = format!("{}/_sim/bookings/{booking_id}", scene.sim.control_url());
+        let booking: Value = client.get(url).send().await.unwrap().json().await.unwrap();
+        if booking["job_id"].is_null() {
+            continue;
+        }
+        let raw = json!({ "event_id": format!("E-left-{order}-{attempt}"), "type": "job_id_assigned",
+                          "booking_id": booking_id, "job_id": booking["job_id"],
+                          "reference": format!("{order}:{attempt}") });
+        let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
+        inbox::store(&scene.fleet.app.db, PARTNER, &body, &raw).await.unwrap();
+    }
+}

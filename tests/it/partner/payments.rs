@@ -1,0 +1,130 @@
+//! What the producer says of the money, over HTTP: once, forward only, and also after the end.
+
+use dispatchq::{
+    notifications::messages::{MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE},
+    orders::Status,
+    people::api_keys::Role,
+};
+use serde_json::json;
+
+use super::{Partnership, world::silent};
+use crate::support::{Answer, secs};
+
+impl Partnership {
+    async fn pay(&self, key: &str, event: &str, status: &str) -> Answer {
+        let body = json!({ "event_id": event, "payment_status": status });
+        self.api.post("/api/v1/orders/ORD-1/payment", key, body).await
+    }
+
+    async fn refund(&self, key: &str, action: &str) -> Answer {
+        self.api.post("/api/v1/orders/ORD-1/refund", key, json!({ "action": action, "note": "by hand" })).await
+    }
+}
+
+async fn with_key(payment: &str) -> (Partnership, String) {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", payment).await;
+    let key = p.key(Role::Producer).await;
+    (p, key)
+}
+
+#[tokio::test]
+async fn an_event_counts_once_and_money_only_moves_forward() {
+    let (p, key) = with_key("UNPAID").await;
+    for (event, status, holds) in [
+        ("P-1", "PENDING", "PENDING"),
+        ("P-2", "PAID", "PAID"),
+        ("P-2", "PAID", "PAID"),
+        ("P-3", "PENDING", "PAID"),
+        ("P-4", "SETTLEMENT", "SETTLEMENT"),
+        ("P-5", "PAID", "SETTLEMENT"),
+        ("P-1", "PENDING", "SETTLEMENT"),
+    ] {
+        let answer = p.pay(&key, event, status).await;
+        assert_eq!((answer.status, answer.text("payment_status")), (200, holds), "{event} {status}");
+    }
+    assert_eq!(p.count("SELECT count(*) FROM payment_events").await, 5);
+    let changes = p.reasons("ORD-1").await.iter().filter(|r| *r == "PAYMENT_CHANGED").count();
+    assert_eq!(changes, 3);
+    assert_eq!(p.pay(&key, "P-1", "PAID").await.error(), (422, "PAYMENT_EVENT_REUSED"));
+    for (event, status) in [("", "PAID"), ("P-9", "paid")] {
+        assert_eq!(p.pay(&key, event, status).await.status, 422, "{event:?} {status}");
+    }
+    p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn money_that_comes_after_each_kind_of_cancel_is_refunded() {
+    for (cancel, status) in [
+        ("system", Status::CancelledBySystemAfterPayment),
+        ("user", Status::CancelledByUser),
+        ("driver", Status::CancelledByDriver),
+    ] {
+        let (p, key) = with_key("UNPAID").await;
+        match cancel {
+            "system" => drop(p.run_for(secs(1801)).await),
+            "user" => drop(p.cancel("ORD-1").await.unwrap()),
+            _ => {
+                let ids = json!({ "job_id": "J-1", "driver_id": "D-1" });
+                p.tell("ORD-1", 1, "driver_assigned", ids).await;
+                p.advance(secs(1800)).await;
+                p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
+            }
+        }
+        p.run_for(secs(30)).await;
+        assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 0, "{cancel}");
+        for (event, payment) in [("P-1", "PAID"), ("P-1", "PAID"), ("P-2", "SETTLEMENT")] {
+            let answer = p.pay(&key, event, payment).await;
+            assert_eq!((answer.status, answer.text("status")), (200, status.as_str()), "{cancel}");
+        }
+        assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1, "{cancel}");
+        p.run_for(secs(30)).await;
+        p.assert_at_rest().await;
+    }
+}
+
+#[tokio::test]
+async fn an_order_held_for_its_payment_goes_on_with_the_next_event() {
+    for (payment, status) in
+        [("PAID", Status::CancelledBySystemAfterPayment), ("UNPAID", Status::CancelledBySystem)]
+    {
+        let (p, key) = with_key("DISPUTE").await;
+        p.run_for(secs(1801)).await;
+        let order = p.snapshot("ORD-1").await.order;
+        assert!(order.status == Status::Compensating && order.held_for_review);
+        assert_eq!(p.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
+        assert_eq!(p.pay(&key, "P-1", payment).await.status, 200);
+        p.run_due().await;
+        assert_eq!(p.status("ORD-1").await, status);
+        p.assert_at_rest().await;
+    }
+}
+
+#[tokio::test]
+async fn support_refunds_step_by_step_and_each_step_once() {
+    let (p, producer) = with_key("PAID").await;
+    let support = p.key(Role::Support).await;
+    assert_eq!(p.refund(&support, "start").await.error(), (409, "WRONG_STATE"));
+    p.run_for(secs(1801)).await;
+    assert_eq!(p.refund(&producer, "start").await.status, 403);
+    assert_eq!(p.refund(&support, "done").await.error(), (409, "WRONG_STATE"));
+    for (action, status) in
+        [("start", "REFUND_PENDING"), ("start", "REFUND_PENDING"), ("done", "REFUNDED"), ("done", "REFUNDED")]
+    {
+        let answer = p.refund(&support, action).await;
+        assert_eq!((answer.status, answer.text("status")), (200, status), "{action}");
+    }
+    assert_eq!(p.refund(&support, "undo").await.status, 422);
+    assert_eq!(p.reasons("ORD-1").await.iter().filter(|r| r.starts_with("REFUND")).count(), 2);
+    // The payment provider confirms in a word of its own.
+    assert_eq!(p.pay(&producer, "P-1", "REFUNDED").await.status, 200);
+    p.assert_at_rest().await;
+}
+
+#[tokio::test]
+async fn nothing_paid_is_nothing_to_refund() {
+    let (p, _) = with_key("UNPAID").await;
+    let support = p.key(Role::Support).await;
+    p.cancel("ORD-1").await.unwrap();
+    assert_eq!(p.refund(&support, "start").await.error(), (409, "NOTHING_PAID"));
+}

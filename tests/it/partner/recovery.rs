@@ -1,0 +1,176 @@
+//! Redis loses the jobs of a partner's orders, jobs die, and old orders go.
+
+use dispatchq::{
+    notifications::messages::TIMER_DEAD,
+    orders::{BookingState, Status},
+    partner::{inbox, observation::CallbackBody},
+    partner_sim::values::Rate,
+    periodic::cleanup::{self, Mode},
+    recovery::{reconciler, repair::Report},
+};
+use serde_json::json;
+use workers::Outcome;
+
+use super::{
+    Partnership,
+    world::{PARTNER, partner, silent},
+};
+use crate::support::{ids, redis_command, secs};
+
+/// One order for each kind of job: a booking without an answer, a poll, a cancel, a callback nobody has acted on.
+async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
+    let p = Partnership::start(silent()).await;
+    for order in ["POLLED", "CANCELLED", "CALLED"] {
+        p.booked(order, "UNPAID").await;
+    }
+    p.sim.change(|knobs| knobs.reset_rate = Rate::ALWAYS).unwrap();
+    p.taxi("BOOKING", "PAID").await;
+    p.run_due().await;
+    p.cancel("CANCELLED").await.unwrap();
+    // As the API stores it before it acts.
+    let raw = p.callback("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
+    let row = inbox::store(&p.app.db, PARTNER, &body, &raw).await.unwrap();
+    p.sim.change(|knobs| knobs.reset_rate = Rate::NEVER).unwrap();
+    let jobs = [
+        (jobs::queues::DISPATCH, "dispatch:BOOKING:1".to_owned()),
+        (jobs::queues::JOBID_POLL, "poll:POLLED:1".to_owned()),
+        (jobs::queues::COMPENSATION, "cancel-booking:CANCELLED:1".to_owned()),
+        (jobs::queues::JOBID_POLL, format!("callback:CALLED:{}", row.id)),
+    ];
+    (p, jobs)
+}
+
+async fn reconcile(p: &Partnership) -> Report {
+    reconciler::once(&p.app).await.unwrap().expect("nobody else reconciles")
+}
+
+async fn assert_all_go_on(p: &Partnership) {
+    p.run_for(secs(4)).await;
+    assert_eq!(p.booking("BOOKING", 1).await.state, BookingState::Booked);
+    assert_eq!(p.booking_states("CANCELLED").await, [BookingState::Cancelled]);
+    assert_eq!(p.snapshot("CALLED").await.order.job_id.as_deref(), Some("J-1"));
+    assert!(p.polls() > 0);
+    p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_flush_takes_no_booking_poll_cancel_or_callback_along() {
+    let (p, jobs) = waiting().await;
+    redis_command::<()>(&p.redis.url(), &["FLUSHALL"]).await;
+    assert!(reconcile(&p).await.rebuild);
+    let timers = p.timers().await;
+    for (_, job) in &jobs {
+        assert!(timers.contains_key(job), "{job}: {timers:?}");
+    }
+    p.run_for(secs(6)).await;
+    assert_all_go_on(&p).await;
+}
+
+#[tokio::test]
+async fn a_lost_job_of_any_kind_is_put_back_once_it_is_overdue() {
+    let (p, jobs) = waiting().await;
+    for (queue, job) in &jobs {
+        // The callback's was never there.
+        p.redis::<i64>(&["ZREM", &p.app.store.keys().due(queue), job]).await;
+    }
+    p.advance(secs(9)).await;
+    assert_eq!(reconcile(&p).await.inserted, 4);
+    assert_all_go_on(&p).await;
+}
+
+#[tokio::test]
+async fn a_partner_that_is_away_needs_no_repair() {
+    let p = Partnership::with(silent(), |config| partner(config).breaker.failures = 3).await;
+    p.booked("ORD-1", "PAID").await;
+    p.sim.change(|knobs| knobs.down = true).unwrap();
+    p.taxi("ORD-2", "UNPAID").await;
+    for _ in 0..60 {
+        p.run_for(secs(11)).await;
+        let report = reconcile(&p).await;
+        assert_eq!(report, Report { looked_at: report.looked_at, ..Report::default() });
+    }
+    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    p.assert_sound().await;
+}
+
+/// The job dies with its next delivery, and the reconciler notices.
+async fn killed(p: &Partnership, job: &str) {
+    loop {
+        for leased in p.take().await {
+            let found = leased.delivery.id.as_str() == job;
+            let outcome =
+                if found { Outcome::Dead("it can never work".to_owned()) } else { p.perform(&leased).await };
+            p.settle(&leased, outcome).await;
+            if found {
+                p.advance(secs(4)).await;
+                assert_eq!(reconcile(p).await.held, 1, "{job}");
+                p.run_for(secs(10)).await;
+                assert_eq!(reconcile(p).await.held, 0, "once");
+                return;
+            }
+        }
+        let next_ms = p.next_due_ms().await.unwrap_or_else(|| panic!("{job} never comes"));
+        p.move_clock_to(next_ms.max(p.now_ms())).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_job_puts_its_order_on_a_persons_desk() {
+    let (p, jobs) = waiting().await;
+    // Whatever the callback's order waits for, it is held only if the job that died was still wanted.
+    for ((_, job), order) in jobs.iter().zip(["BOOKING", "POLLED", "CANCELLED", "CALLED"]) {
+        if order != "CALLED" {
+            killed(&p, job).await;
+            assert!(p.snapshot(order).await.order.held_for_review, "{order}");
+            assert_eq!(p.messages_of(order, TIMER_DEAD).await, 1, "{order}");
+        }
+    }
+    // Nobody asks for them any more.
+    assert_eq!(p.booking_states("BOOKING").await, [BookingState::Cancelled]);
+    assert_eq!(p.booking_states("POLLED").await, [BookingState::Cancelled]);
+    // This one is the dead job's own: a person must see to it.
+    assert_eq!(p.booking_states("CANCELLED").await, [BookingState::CancelWanted]);
+    p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_job_of_a_poll_that_is_over_is_dropped() {
+    let p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
+    let ran = p.run_for(secs(60)).await;
+    assert_eq!(ids(&ran).iter().filter(|id| id.starts_with("poll:")).count(), 1);
+    assert_eq!(p.polls(), 0);
+}
+
+#[tokio::test]
+async fn cleanup_takes_what_hangs_on_an_old_order_along() {
+    let p = Partnership::start(silent()).await;
+    p.booked("OLD", "UNPAID").await;
+    p.sim.change(|knobs| knobs.reset_rate = Rate::ALWAYS).unwrap();
+    p.taxi("STUCK", "UNPAID").await;
+    for order in ["OLD", "STUCK"] {
+        p.tell(order, 1, "driver_waves", json!({})).await;
+        p.sql(&format!("INSERT INTO payment_events VALUES ('{order}', 'P-1', 'PENDING', dispatchq_now())")).await;
+    }
+    p.run_due().await;
+    p.sim.change(|knobs| knobs.reset_rate = Rate::NEVER).unwrap();
+    p.run_for(secs(60)).await;
+    for order in ["OLD", "STUCK"] {
+        p.cancel(order).await.unwrap();
+    }
+    p.run_for(secs(5)).await;
+    // A booking that was never confirmed as cancelled keeps its order.
+    p.sql("UPDATE bookings SET state = 'cancel_wanted', next_try_at = dispatchq_now(), closed_at = NULL WHERE order_id = 'STUCK'")
+        .await;
+    let tables = ["orders", "bookings", "inbox", "payment_events"];
+    for table in tables {
+        assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 2, "{table}");
+    }
+    p.advance(secs(400 * 24 * 3600)).await;
+    assert_eq!(cleanup::run(&p.app, Mode::Remove).await.unwrap().orders, 1);
+    for table in tables {
+        assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 1, "{table}");
+    }
+}
