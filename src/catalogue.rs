@@ -23,7 +23,10 @@ const COUNTERS: Words = &[
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
     ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
-    ("dispatchq_status_updates_total", "Final statuses of orders the system ended: written, or failed in the database"),
+    (
+        "dispatchq_status_updates_total",
+        "Final statuses of orders the system ended: written, refused by the database, or it was away",
+    ),
     (
         "job_id_retrieval_attempts_total",
         "Bookings whose job id we began to ask for, each once however often it is asked",
@@ -80,7 +83,7 @@ pub fn begin(config: &Config) {
     for status in Status::ALL {
         zero(counter!("order_status_count", "status" => status.as_str()));
     }
-    for result in ["success", "failed"] {
+    for result in ["success", "failed", "unreachable"] {
         zero(counter!("dispatchq_status_updates_total", "result" => result));
     }
     config.service_types.keys().for_each(|service| begin_service_type(service));

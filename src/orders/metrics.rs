@@ -5,6 +5,7 @@
 use metrics::{counter, histogram};
 
 use super::{Change, Reason, Snapshot, Status, area_label, store::ApplyError};
+use crate::db;
 
 /// Records a committed change.
 pub(super) fn record(before: &Snapshot, change: &Change) {
@@ -18,6 +19,7 @@ pub(super) fn record(before: &Snapshot, change: &Change) {
 pub(super) fn record_status_update(error: Option<&ApplyError>) {
     let result = match error {
         None => "success",
+        Some(ApplyError::Database(error)) if db::is_unreachable(error) => "unreachable",
         Some(ApplyError::Database(_)) => "failed",
         // Somebody was quicker: no update that failed.
         Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,

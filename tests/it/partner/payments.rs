@@ -85,9 +85,7 @@ async fn money_that_comes_after_each_kind_of_cancel_is_refunded() {
 
 #[tokio::test]
 async fn an_order_held_for_its_payment_goes_on_with_the_next_event() {
-    for (payment, status) in
-        [("PAID", Status::CancelledBySystemAfterPayment), ("UNPAID", Status::CancelledBySystem)]
-    {
+    for (payment, status) in [("PAID", Status::CancelledBySystemAfterPayment), ("UNPAID", Status::CancelledBySystem)] {
         let (p, key) = with_key("DISPUTE").await;
         p.run_for(secs(1801)).await;
         let order = p.snapshot("ORD-1").await.order;

@@ -99,8 +99,7 @@ async fn killed(p: &Partnership, job: &str) {
     loop {
         for leased in p.take().await {
             let found = leased.delivery.id.as_str() == job;
-            let outcome =
-                if found { Outcome::Dead("it can never work".to_owned()) } else { p.perform(&leased).await };
+            let outcome = if found { Outcome::Dead("it can never work".to_owned()) } else { p.perform(&leased).await };
             p.settle(&leased, outcome).await;
             if found {
                 p.advance(secs(4)).await;
