@@ -4,7 +4,7 @@
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Install what is missing: redis-server, Postgres, cargo-nextest (starts no daemon)
+setup: ## Install what is missing: redis-server, Postgres, promtool, cargo-nextest (starts no daemon)
 	@scripts/setup
 
 build: ## Build target/release/dispatchq

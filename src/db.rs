@@ -142,3 +142,20 @@ pub async fn publish_service_types(db: &PgPool, config: &Config) -> Result<(), s
     }
     Ok(())
 }
+
+/// Is it no fault of the statement, and may pass by itself?
+pub fn is_unreachable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(e) => e.code().is_some_and(|code| {
+            // connection, resources, operator intervention (restart, timeout), serialization and locks
+            ["08", "53", "57", "40", "55"].iter().any(|class| code.starts_with(class))
+        }),
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => true,
+        _ => false,
+    }
+}

@@ -17,8 +17,10 @@
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
 //! * [`explain`]: why an order is as it is, and what to do.
-//! * [`replay`]: real rides against simulated drivers.
-//! * [`bench`]: what the queue does on this machine, beside what it is meant to do.
+//! * `testbed`: a whole installation for one run: private servers, processes of this binary, a simulated partner.
+//! * [`replay`]: real rides against simulated drivers, or a simulated partner.
+//! * [`bench`]: what the queue, and orders served by a partner, do on this machine.
+//! * [`catalogue`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
 //! * [`crash`]: where tests have a process die.
@@ -27,6 +29,7 @@
 
 pub mod app;
 pub mod bench;
+pub mod catalogue;
 pub mod chance;
 pub mod cli;
 pub mod compensation;
@@ -49,4 +52,5 @@ pub mod periodic;
 pub mod recovery;
 pub mod replay;
 pub mod telemetry;
+mod testbed;
 pub mod worker;

@@ -68,6 +68,16 @@ pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
+/// Processor time of another process so far.
+pub(super) fn cpu_ms_of_process(pid: u32) -> Option<u64> {
+    fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| cpu_ms_of(&stat))
+}
+
+/// Memory of another process that is in RAM.
+pub(super) fn rss_bytes_of_process(pid: u32) -> Option<u64> {
+    fs::read_to_string(format!("/proc/{pid}/status")).ok().and_then(|status| rss_bytes_of(&status))
+}
+
 /// Memory of this process that is in RAM.
 pub(super) fn rss_bytes() -> Option<u64> {
     fs::read_to_string("/proc/self/status").ok().and_then(|status| rss_bytes_of(&status))

@@ -11,6 +11,7 @@
 //! * `stage`: the private Redis. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
 //! * [`soak`]: the same worker for half an hour: does anything grow?
+//! * [`orders`]: another matter: whole orders, served by a simulated partner.
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
 mod child;
@@ -20,6 +21,7 @@ mod lateness;
 mod machine;
 mod memory;
 pub mod options;
+pub mod orders;
 mod peer;
 mod pickup;
 mod progress;

@@ -14,6 +14,8 @@ pub(super) enum Command {
     Queue(QueueOptions),
     /// Let one worker run for long, with a Redis of its own: does memory grow, is a job ever lost, early or run twice?
     Soak(SoakOptions),
+    /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
+    Orders(bench::orders::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -26,6 +28,7 @@ impl Command {
         let good = match self {
             Self::Queue(options) => bench::run(options).await?,
             Self::Soak(options) => bench::soak::run(options).await?,
+            Self::Orders(options) => bench::orders::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

@@ -1,4 +1,5 @@
-//! `dispatchq dev`: everything on this machine, with its own Redis and Postgres, whose data stays in `.dispatchq/`.
+//! `dispatchq dev`: everything on this machine, with its own Redis and Postgres, whose data stays in `.dispatchq/`, and a
+//! simulated partner, which forgets.
 
 use std::{
     io::Write,
@@ -15,8 +16,10 @@ use crate::{
     app::App,
     config::Config,
     db, http,
+    partner_sim::{self, PartnerSim},
     people::api_keys::{self, Role},
     telemetry,
+    testbed::partner::{self, NAME, SERVICE_TYPE},
     worker::process,
 };
 
@@ -28,6 +31,9 @@ pub(super) struct Args {
     /// Listen here instead of http.bind
     #[arg(long, value_name = "HOST:PORT")]
     bind: Option<String>,
+    /// How much faster than life the simulated partner finds drivers and rides
+    #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::speed)]
+    partner_speed: f64,
 }
 
 impl Args {
@@ -37,20 +43,26 @@ impl Args {
         let stop = signals::stop_token()?;
         std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;
         let data = self.data.canonicalize()?;
-        let bind = self.bind.unwrap_or_else(|| config.http.bind.clone());
+        let bind = self.bind.clone().unwrap_or_else(|| config.http.bind.clone());
         let listener = http::server::bind(&bind, "http.bind (or --bind)").await?;
 
         let mut redis = Redis::start_in(&data.join("redis"), None).await?;
         let mut postgres = Postgres::start_in(&data.join("postgres"), None).await?;
         config.redis.url = redis.url();
         config.database.url = postgres.url();
+        let sim = self.partner(&mut config).await?;
         let pool = db::connect(&config.database).await?;
         db::migrate(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         let app = App::connect(config).await?;
         let key = admin_key(&app, &data.join("api-key")).await?;
-
         let address = listener.local_addr()?;
+        let file = data.join("config.toml");
+        write_private(&file, &format!("# Written by dispatchq dev.\n{}", toml::to_string(&app.config)?))?;
+        if let Some(sim) = &sim {
+            partner::call_back(sim, &format!("http://{address}"))?;
+        }
+
         println!("API       http://{address}/api/v1/orders");
         println!("Key       {key}");
         if !app.config.http.admin_bind.is_empty() {
@@ -58,12 +70,27 @@ impl Args {
         }
         println!("Postgres  {}", postgres.url());
         println!("Redis     {}", redis.url());
+        if let Some(sim) = &sim {
+            println!(
+                "Partner   {} (simulated, {} times as fast as life; {}/_sim/state)",
+                sim.url(),
+                self.partner_speed,
+                sim.control_url()
+            );
+        }
         println!("Data      {}", data.display());
         println!("\nTry:  curl -s http://{address}/api/v1/orders -H 'Authorization: Bearer {key}' \\");
         println!("        -H 'Content-Type: application/json' \\");
         println!(
             "        -d '{{\"service_type\": \"RIDE\", \"pickup\": {{\"latitude\": -6.2088, \"longitude\": 106.8456}}}}'"
         );
+        if sim.is_some() {
+            let file = file.display();
+            println!("\nServed by the partner, with all that happens to it:");
+            println!("      dispatchq --config {file} order create --service-type {SERVICE_TYPE} \\");
+            println!("        --id TAXI-1 --lat -6.2088 --lng 106.8456");
+            println!("      dispatchq --config {file} order timeline TAXI-1");
+        }
         println!("\nCtrl-C ends it; the data stays.");
 
         let admin = match serve::admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await {
@@ -80,12 +107,24 @@ impl Args {
         if let Some(admin) = admin {
             admin.await??;
         }
+        drop(sim);
         app.db.close().await;
         redis.stop().await?;
         postgres.stop().await?;
         served?;
         worked?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// A partner for the service type it serves, unless the configuration has either of its own.
+    async fn partner(&self, config: &mut Config) -> anyhow::Result<Option<PartnerSim>> {
+        if config.partners.contains_key(NAME) || config.service_types.contains_key(SERVICE_TYPE) {
+            return Ok(None);
+        }
+        let options = partner_sim::Options { speed: self.partner_speed, ..partner_sim::Options::default() };
+        let sim = partner::start(&options).await?;
+        partner::served_by(&sim, &options).add_to(config);
+        Ok(Some(sim))
     }
 }
 
@@ -97,7 +136,15 @@ async fn admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
         return Ok(key.trim().to_owned());
     }
     let (_, key) = api_keys::create(&app.db, "dev", Role::Admin, None).await?;
-    let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    writeln!(out, "{key}")?;
+    write_private(file, &format!("{key}\n"))?;
     Ok(key)
+}
+
+/// Only its owner reads it.
+fn write_private(file: &Path, text: &str) -> anyhow::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let written = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+    written
+        .and_then(|mut out| out.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", file.display()))
 }

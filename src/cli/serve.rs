@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::signals;
-use crate::{app::App, db, http, telemetry};
+use crate::{app::App, catalogue, db, http, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -41,6 +41,9 @@ pub(super) async fn admin(
         return Ok(None);
     }
     let listener = http::server::bind(address, setting).await?;
-    let router = http::admin(app.clone(), telemetry::init_metrics()?);
+    let metrics = telemetry::init_metrics()?;
+    catalogue::begin(&app.config);
+    tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
+    let router = http::admin(app.clone(), metrics);
     Ok(Some(tokio::spawn(http::server::serve(listener, router, stop.clone()))))
 }

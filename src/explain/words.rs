@@ -1,7 +1,7 @@
 //! What the state of an order means, in words, and what a person can do about it. Pure.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use jobs::{Callback, CancelBooking, Compensate, Dispatch, Lifetime, Notify, Poll, Timeout};
+use jobs::{Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, Poll, Remind, Timeout};
 use workers::Job;
 
 use super::{Advice, JobStanding, Surroundings};
@@ -18,6 +18,8 @@ pub fn does(kind: &str) -> &'static str {
         Compensate::KIND => "settles what the end means for the payment",
         CancelBooking::KIND => "cancels a booking at the partner",
         Notify::KIND => "delivers a message",
+        Escalate::KIND => "escalates an alert nobody acknowledged",
+        Remind::KIND => "reminds the dispatchers",
         _ => "",
     }
 }
@@ -123,6 +125,9 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
             JobStanding::Waiting { .. } | JobStanding::Running { .. } => {}
         }
     }
+    if !s.alerts.is_empty() {
+        say("an alert waits for somebody to take it on", Some(format!("dispatchq alert ack --order {id} --note TEXT")));
+    }
     for queue in &about.paused {
         say(&format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));
     }
@@ -185,7 +190,8 @@ mod tests {
     use super::*;
     use crate::{
         explain::NextJob,
-        orders::{order::fixture, timers},
+        notifications::messages,
+        orders::{PendingAlert, PendingCallback, PendingMessage, order::fixture, timers},
     };
 
     fn about(snapshot: Snapshot) -> Surroundings {
@@ -262,6 +268,11 @@ mod tests {
         let mut s = fixture::offered();
         s.order.next_poll_at = Some(s.now);
         s.bookings.push(Booking::intent(1, "bbd".to_owned(), s.now));
+        s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
+        s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });
+        for kind in [messages::DISPATCH_FAILED, messages::MANUAL_REFUND_REQUIRED] {
+            s.alerts.push(PendingAlert { id: 1, kind: kind.to_owned(), next_escalation_at: s.now });
+        }
         for timer in timers::derived(&s) {
             assert_ne!(does(timer.id().kind()), "", "{}", timer.id());
         }

@@ -8,7 +8,8 @@
 //! * [`view`]: an order as JSON.
 //! * [`error`]: every error as `{error_code, message}` with its status.
 //! * [`body`]: JSON bodies, checked at the edge.
-//! * [`health`]: /healthz, /readyz, /metrics.
+//! * [`health`]: /healthz, /readyz.
+//! * [`metrics`]: /metrics.
 //! * [`server`]: listening, and ending in good order.
 
 pub mod alerts;
@@ -18,6 +19,7 @@ pub mod callbacks;
 pub mod error;
 pub mod health;
 pub mod idempotency;
+pub mod metrics;
 pub mod orders;
 pub mod server;
 pub mod view;
@@ -45,11 +47,11 @@ pub fn api(app: App) -> Router {
 }
 
 /// What operators and their tools look at; on its own port.
-pub fn admin(app: App, metrics: PrometheusHandle) -> Router {
+pub fn admin(app: App, handle: PrometheusHandle) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
-        .route("/metrics", get(move |state| health::metrics(state, metrics.clone())))
+        .route("/metrics", get(move |state| metrics::metrics(state, handle.clone())))
         .fallback(error::no_such_path)
         .with_state(app)
 }

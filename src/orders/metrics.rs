@@ -1,88 +1,132 @@
 //! Counters of what changes. Names and labels are those of the requirement documents; no label names a person or order.
+//!
+//! A change is counted by the process that committed it, after the commit: one that dies in between counts it not at all.
 
 use metrics::{counter, histogram};
 
-use super::{Change, Reason, Snapshot, Status};
+use super::{Change, Reason, Snapshot, Status, area_label, store::ApplyError};
+use crate::db;
 
 /// Records a committed change.
 pub(super) fn record(before: &Snapshot, change: &Change) {
-    let area = change.order.area_id.clone().unwrap_or_default();
-    let service = change.order.service_type.clone();
-    let labels = [("area_id", area.clone()), ("service_type", service.clone())];
-    let with = |name: &'static str, value: &'static str| {
-        [("area_id", area.clone()), ("service_type", service.clone()), (name, value.to_owned())]
+    record_statuses(before, change);
+    record_attempts(before, change);
+    record_search(before, change);
+    record_job_id(before, change);
+}
+
+/// Records whether the final status of an order that was compensated could be written.
+pub(super) fn record_status_update(error: Option<&ApplyError>) {
+    let result = match error {
+        None => "success",
+        Some(ApplyError::Database(error)) if db::is_unreachable(error) => "unreachable",
+        Some(ApplyError::Database(_)) => "failed",
+        // Somebody was quicker: no update that failed.
+        Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,
     };
-    for event in &change.events {
-        if event.from != event.to {
-            counter!("order_status_count", "status" => event.to.as_str()).increment(1);
+    counter!("dispatchq_status_updates_total", "result" => result).increment(1);
+}
+
+fn record_statuses(before: &Snapshot, change: &Change) {
+    // Orders are created in SQL, by other programs too; but each has one first change, and that is made here.
+    if change.version == 0 {
+        counter!("order_status_count", "status" => before.order.status.as_str()).increment(1);
+    }
+    for event in change.events.iter().filter(|event| event.from != event.to) {
+        counter!("order_status_count", "status" => event.to.as_str()).increment(1);
+    }
+}
+
+/// An attempt ends with a driver, or without: then its result is "timeout", whatever ended it. One that was withdrawn
+/// because the order was no longer wanted says nothing of dispatch.
+fn record_attempts(before: &Snapshot, change: &Change) {
+    if let Some(ended) = change.events.iter().find(|event| event.reason.ends_attempt()) {
+        let result = match ended.reason {
+            Reason::OfferAccepted | Reason::DriverFound => Some("assigned"),
+            Reason::AttemptWithdrawn if !has(change, Reason::LifetimeTimeout) => None,
+            _ => Some("timeout"),
+        };
+        if let Some(result) = result {
+            counter!("dispatcher_attempt_total", &labels_with(change, "result", result)).increment(1);
         }
-        match event.reason {
-            Reason::OfferAccepted | Reason::DriverFound => {
-                counter!("dispatcher_attempt_total", &with("result", "assigned")).increment(1);
-            }
-            Reason::AttemptTimeout
-            | Reason::OfferDeclined
-            | Reason::NoDriver
-            | Reason::BookingRefused
-            | Reason::BookingNotFound => {
-                counter!("dispatcher_attempt_total", &with("result", "timeout")).increment(1);
-            }
-            Reason::AttemptStarted if change.order.attempt_no > 1 => {
-                counter!("dispatcher_retry_count_total", &labels).increment(1);
-            }
-            Reason::CancelledByUser => counter!("dispatcher_cancel_total", &with("reason", "user")).increment(1),
-            Reason::LifetimeTimeout => {
-                counter!("dispatcher_cancel_total", &with("reason", "lifetime_timeout")).increment(1);
-            }
-            _ => {}
-        }
-        if event.reason.ends_attempt()
-            && let Some(begun) =
-                before.live_offer().map(|offer| offer.offered_at).or(before.live_booking().map(|b| b.created_at))
-        {
-            histogram!("dispatcher_attempt_duration_seconds", &labels).record(seconds(change.at - begun));
+        let offered = before.live_offer().map(|offer| offer.offered_at);
+        if let Some(begun) = offered.or(before.live_booking().map(|booking| booking.created_at)) {
+            histogram!("dispatcher_attempt_duration_seconds", &labels(change)).record(seconds(change.at - begun));
         }
     }
-    record_job_id(before, change);
-    let result = match (before.order.status.is_searching(), change.order.status) {
-        (true, Status::DriverAssigned) => "assigned",
-        (true, Status::Compensating) => "cancelled_timeout",
-        (true, Status::CancelledByUser) => "cancelled_user",
+    if has(change, Reason::AttemptStarted) && change.order.attempt_no > 1 {
+        counter!("dispatcher_retry_count_total", &labels(change)).increment(1);
+    }
+}
+
+/// A search for a driver ends.
+fn record_search(before: &Snapshot, change: &Change) {
+    let lifetime_over = has(change, Reason::LifetimeTimeout);
+    for (ended, reason) in [(has(change, Reason::CancelledByUser), "user"), (lifetime_over, "lifetime_timeout")] {
+        if ended {
+            counter!("dispatcher_cancel_total", &labels_with(change, "reason", reason)).increment(1);
+        }
+    }
+    let result = match change.order.status {
+        _ if !before.order.status.is_searching() => return,
+        Status::DriverAssigned | Status::PickedUp | Status::Completed => "assigned",
+        Status::Compensating if lifetime_over => "cancelled_timeout",
+        Status::CancelledByUser => "cancelled_user",
         _ => return,
     };
     let age = seconds(change.at - change.order.created_at);
-    histogram!("dispatcher_order_lifetime_seconds", &with("result", result)).record(age);
+    histogram!("dispatcher_order_lifetime_seconds", &labels_with(change, "result", result)).record(age);
 }
 
-/// The job id's way to us. A retrieval is one booking's asking, however often; it begins with the first question.
+/// The job id's way to us. A retrieval is one booking's asking for it, however often; it begins with the first question.
+/// What a callback or a cancel overtakes has neither succeeded nor failed.
 fn record_job_id(before: &Snapshot, change: &Change) {
-    if change.order.poll_no == 1 && before.order.poll_no == 0 {
-        counter!("job_id_retrieval_attempts_total").increment(1);
+    if before.order.status != Status::PendingJobId {
+        return;
     }
     let Some(booking) = before.booking(before.order.attempt_no) else { return };
-    let has = |reason| change.events.iter().any(|event| event.reason == reason);
-    let (callback, proactive) = (has(Reason::JobIdViaCallback), has(Reason::JobIdViaProactive));
+    let lost = has(change, Reason::BookingNotFound);
+    let asked_before = before.order.poll_no > 0;
+    if !asked_before && (change.order.poll_no == 1 || lost) {
+        counter!("job_id_retrieval_attempts_total").increment(1);
+    }
+    let (callback, proactive) = (has(change, Reason::JobIdViaCallback), has(change, Reason::JobIdViaProactive));
     if callback || proactive {
         counter!("job_id_total").increment(1);
         let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
         histogram!("job_id_retrieval_duration_seconds").record(seconds(took));
     }
-    let polls = f64::from(change.order.poll_no);
     if callback {
         counter!("job_id_via_callback_total").increment(1);
     }
     if proactive {
         counter!("job_id_via_proactive_total").increment(1);
         counter!("job_id_retrieval_success_total").increment(1);
-        histogram!("job_id_retrieval_attempts").record(polls);
+        histogram!("job_id_retrieval_attempts").record(f64::from(change.order.poll_no));
     }
-    let given_up = before.order.status == Status::PendingJobId && change.order.status == Status::Compensating;
-    if given_up && before.order.poll_no > 0 {
+    // Out of time: the order's, or that of the asking, which may be shorter.
+    let asked_to_the_end = asked_before && before.order.next_poll_at.is_some() && has(change, Reason::LifetimeTimeout);
+    let out_of_time = asked_to_the_end || has(change, Reason::PollingEnded);
+    if out_of_time || lost {
         counter!("job_id_retrieval_failed_total").increment(1);
-        if has(Reason::LifetimeTimeout) {
-            counter!("job_id_retrieval_max_retries_exceeded_total").increment(1);
-        }
     }
+    if out_of_time {
+        counter!("job_id_retrieval_max_retries_exceeded_total").increment(1);
+    }
+}
+
+fn has(change: &Change, reason: Reason) -> bool {
+    change.events.iter().any(|event| event.reason == reason)
+}
+
+fn labels(change: &Change) -> [(&'static str, String); 2] {
+    let area = area_label::of(change.order.area_id.as_deref());
+    [("area_id", area), ("service_type", change.order.service_type.clone())]
+}
+
+fn labels_with(change: &Change, name: &'static str, value: &str) -> [(&'static str, String); 3] {
+    let [area, service] = labels(change);
+    [area, service, (name, value.to_owned())]
 }
 
 fn seconds(delta: chrono::TimeDelta) -> f64 {

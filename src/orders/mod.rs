@@ -13,10 +13,11 @@
 //! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
 //! * [`create`]: how an order comes into being.
 //! * [`query`]: reads for people: lists and timelines.
-//! * [`metrics`]: counters of what changes.
+//! * [`metrics`]: counters of what changes; [`area_label`]: areas as their labels.
 
 pub mod act;
 pub mod actions;
+mod area_label;
 pub mod booking;
 pub mod change;
 pub mod create;

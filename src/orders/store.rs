@@ -11,7 +11,7 @@ use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Js
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
-    Refusal, Snapshot, metrics, state,
+    Refusal, Snapshot, Status, metrics, state,
 };
 use crate::{
     crash,
@@ -141,6 +141,15 @@ pub async fn change(
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    let ends_compensation = before.order.status == Status::Compensating && change.order.status.is_closed();
+    let written = write(db, routes, before, change).await;
+    if ends_compensation {
+        metrics::record_status_update(written.as_ref().err());
+    }
+    written
+}
+
+async fn write(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     for event in &change.events {
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
         assert!(state::allowed(Some(event.from), event.to), "illegal transition {} -> {}", event.from, event.to);
@@ -148,6 +157,7 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     if change.is_row_only() {
         // One statement is a transaction of its own.
         update_order(&mut *db.acquire().await?, &change).await?;
+        metrics::record(before, &change);
         return Ok(after(before, change, None));
     }
     let mut tx = db.begin().await?;

@@ -9,7 +9,7 @@ use workers::{Job, JobId, Outcome};
 
 use super::{
     Partner, backoff,
-    client::CallError,
+    client::{Call, CallError},
     decide, failure,
     settings::{self, rules},
 };
@@ -44,7 +44,10 @@ pub(super) async fn ask_and_learn(
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
     let policy = app.config.policy(&s.order.service_type);
     let rules = rules(&policy, partner);
-    let answer = match partner.call(&app.store, |client| async move { client.book(&s.order, booking).await }).await {
+    let answer = match partner
+        .call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await })
+        .await
+    {
         Ok(answer) => answer,
         Err(delay) => return Outcome::Snooze { delay },
     };

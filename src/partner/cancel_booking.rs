@@ -6,7 +6,11 @@
 use jobs::CancelBooking;
 use workers::{Job, Outcome, retry::jittered};
 
-use super::{book, client::CallError, decide, failure};
+use super::{
+    book,
+    client::{Call, CallError},
+    decide, failure,
+};
 use crate::{
     app::App,
     orders::{BookingState, Snapshot},
@@ -31,7 +35,7 @@ async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
         return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
     };
-    let learnt = match partner.call(&app.store, |client| async move { client.cancel(id).await }).await {
+    let learnt = match partner.call(&app.store, Call::Cancel, |client| async move { client.cancel(id).await }).await {
         Err(delay) => return Outcome::Snooze { delay },
         Ok(learnt) => learnt,
     };

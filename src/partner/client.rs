@@ -21,6 +21,27 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Of an answer that refuses, what people get to see.
 const MAX_SHOWN: usize = 200;
 
+/// What the partner can be asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum Call {
+    Book,
+    JobStatus,
+    Cancel,
+}
+
+impl Call {
+    pub const ALL: [Self; 3] = [Self::Book, Self::JobStatus, Self::Cancel];
+
+    /// As the label of a metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Book => "book",
+            Self::JobStatus => "job_status",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
 /// Why a call did not do what it was to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
@@ -42,6 +63,22 @@ pub enum CallError {
     /// Any other 4xx: it will never take this request.
     #[error("the partner refuses: {0}")]
     Refused(String),
+}
+
+impl CallError {
+    /// All labels that results of calls have in metrics.
+    pub const LABELS: [&str; 7] = ["ok", "transient", "too_many", "unauthorized", "not_found", "under_way", "refused"];
+
+    pub fn as_label(&self) -> &'static str {
+        match self {
+            Self::Transient(_) => "transient",
+            Self::TooMany(_) => "too_many",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::NotFound => "not_found",
+            Self::UnderWay(_) => "under_way",
+            Self::Refused(_) => "refused",
+        }
+    }
 }
 
 /// How the partner says a booking stands.

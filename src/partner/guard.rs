@@ -10,13 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use metrics::counter;
 use workers::{
     store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
     within,
 };
 
 use super::{
-    client::{CallError, Client},
+    client::{Call, CallError, Client},
     settings::{BreakerConfig, Partner, PartnerConfig},
 };
 
@@ -165,6 +166,7 @@ impl Partner {
     pub async fn call<T, F>(
         &self,
         store: &Store,
+        call: Call,
         work: impl FnOnce(Client) -> F,
     ) -> Result<Result<T, CallError>, Duration>
     where
@@ -181,6 +183,9 @@ impl Partner {
             Err(retry_after) => return Err(guard.put_off(retry_after)),
         };
         guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).admitted();
+        let result = answer.as_ref().err().map_or("ok", CallError::as_label);
+        let labels = [("partner", self.name.to_string()), ("call", call.as_str().into()), ("result", result.into())];
+        counter!("dispatchq_partner_calls_total", &labels).increment(1);
         self.report(store, &view, answer.as_ref().err()).await;
         Ok(answer)
     }

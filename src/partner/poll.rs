@@ -7,7 +7,13 @@ use chrono::TimeDelta;
 use jobs::Poll;
 use workers::{Job, Outcome, retry::jittered};
 
-use super::{backoff, client::CallError, decide, failure, observation::Observation, settings::rules};
+use super::{
+    backoff,
+    client::{Call, CallError},
+    decide, failure,
+    observation::Observation,
+    settings::rules,
+};
 use crate::{
     app::App,
     orders::{Booking, Decision, Snapshot},
@@ -29,7 +35,10 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
-    let answer = match partner.call(&app.store, |client| async move { client.job_status(booking_id).await }).await {
+    let answer = match partner
+        .call(&app.store, Call::JobStatus, |client| async move { client.job_status(booking_id).await })
+        .await
+    {
         Ok(answer) => answer,
         Err(delay) => return Outcome::Snooze { delay },
     };

@@ -47,6 +47,25 @@ pub struct PartnerConfig {
     pub breaker: BreakerConfig,
 }
 
+impl PartnerConfig {
+    /// A partner that answers at `url`; nothing else is said.
+    pub fn at(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            api_key: String::new(),
+            api_key_file: None,
+            callback_secret: String::new(),
+            callback_secret_previous: String::new(),
+            timeout: default_timeout(),
+            rate_per_s: default_rate(),
+            max_concurrent: default_concurrent(),
+            max_concurrent_per_process: default_concurrent_per_process(),
+            poll: PollConfig::default(),
+            breaker: BreakerConfig::default(),
+        }
+    }
+}
+
 fn default_timeout() -> Duration {
     Duration::from_secs(5)
 }

@@ -7,7 +7,12 @@
 use jobs::Timeout;
 use workers::{Job, Outcome};
 
-use super::{client::CallError, decide, failure, observation::Observation, settings::rules};
+use super::{
+    client::{Call, CallError},
+    decide, failure,
+    observation::Observation,
+    settings::rules,
+};
 use crate::{
     app::App,
     orders::{Change, Snapshot},
@@ -21,7 +26,8 @@ pub(crate) async fn perform(app: &App, job: &Timeout, s: &Snapshot, partner: &st
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Ok(decide::timeout(s, rules));
     };
-    let answer = partner.call(&app.store, |client| async move { client.job_status(booking_id).await }).await;
+    let answer =
+        partner.call(&app.store, Call::JobStatus, |client| async move { client.job_status(booking_id).await }).await;
     match answer.map_err(|delay| Outcome::Snooze { delay })? {
         Ok(status) => {
             let observation = Observation::of_answer(booking.attempt_no, status);

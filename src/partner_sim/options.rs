@@ -66,7 +66,7 @@ impl fmt::Debug for Options {
 }
 
 /// Slower than a tenth, a timer could outlast what the timers can hold (two years).
-fn speed(text: &str) -> Result<f64, String> {
+pub(crate) fn speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|x| (0.1..=1e6).contains(x))

@@ -19,12 +19,14 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    api::{Answer, Api},
     choices::{self, Behaviour, Reaction},
     fleet::SimulatedDriver,
     plan::PlannedOrder,
 };
-use crate::notifications::messages::OFFER;
+use crate::{
+    notifications::messages::OFFER,
+    testbed::api::{Answer, Api},
+};
 
 /// The webhook receiver, and all drivers at work. Dropping it stops them.
 #[derive(Debug)]

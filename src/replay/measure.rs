@@ -6,6 +6,8 @@ use serde::Serialize;
 use sqlx::{PgPool, Row};
 use workers::Store;
 
+use crate::testbed::figures::{self, Lateness, Outcomes};
+
 /// Seconds of the order's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct TimeToDriver {
@@ -14,39 +16,24 @@ pub(super) struct TimeToDriver {
     pub(super) p95: Option<f64>,
 }
 
-/// Milliseconds of wall time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Lateness {
-    pub(super) p50: u64,
-    pub(super) p99: u64,
-    pub(super) max: u64,
-    /// Jobs run.
-    pub(super) jobs: u64,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measures {
-    pub(super) orders: u64,
-    /// Orders by status.
-    pub(super) outcomes: BTreeMap<String, u64>,
-    pub(super) held: u64,
+    pub(super) outcomes: Outcomes,
     /// Orders by number of attempts.
     pub(super) attempts: BTreeMap<i32, u64>,
     pub(super) time_to_driver: TimeToDriver,
     pub(super) lateness: Lateness,
     /// Timers the reconciler put back or moved.
     pub(super) repairs: i64,
+    /// Delivered messages to people, by channel.
+    pub(super) alerts: BTreeMap<String, u64>,
+    /// Bookings by state.
+    pub(super) bookings: BTreeMap<String, u64>,
 }
 
 impl Measures {
     /// `speed` turns wall time into the order's time.
     pub(super) async fn take(db: &PgPool, store: &Store, speed: f64) -> anyhow::Result<Self> {
-        let outcomes: Vec<(String, i64, i64)> = sqlx::query_as(
-            "-- replay outcomes
-             SELECT status, count(*), count(*) FILTER (WHERE held_for_review) FROM orders GROUP BY status",
-        )
-        .fetch_all(db)
-        .await?;
         let attempts: Vec<(i32, i64)> = sqlx::query_as(
             "-- replay attempts
              SELECT attempt_no, count(*) FROM orders GROUP BY attempt_no",
@@ -63,25 +50,18 @@ impl Measures {
         )
         .fetch_one(db)
         .await?;
-        let repairs = sqlx::query_scalar(
-            "-- replay repairs
-             SELECT coalesce(sum(inserted + moved), 0)::bigint FROM reconcile_log",
-        )
-        .fetch_one(db)
-        .await?;
-        let late = store.lateness().await?;
         let in_order_time = |wall_s: Option<f64>| wall_s.map(|s| (s * speed * 10.0).round() / 10.0);
         Ok(Self {
-            orders: outcomes.iter().map(|(_, count, _)| count.unsigned_abs()).sum(),
-            held: outcomes.iter().map(|(_, _, held)| held.unsigned_abs()).sum(),
-            outcomes: outcomes.into_iter().map(|(status, count, _)| (status, count.unsigned_abs())).collect(),
+            outcomes: figures::outcomes(db).await?,
             attempts: attempts.into_iter().map(|(n, orders)| (n, orders.unsigned_abs())).collect(),
             time_to_driver: TimeToDriver {
                 p50: in_order_time(to_driver.try_get("p50")?),
                 p95: in_order_time(to_driver.try_get("p95")?),
             },
-            lateness: Lateness { p50: late.p50_ms, p99: late.p99_ms, max: late.max_ms, jobs: late.count },
-            repairs,
+            lateness: figures::lateness(store).await?,
+            repairs: figures::repairs(db).await?,
+            alerts: figures::alerts(db).await?,
+            bookings: figures::bookings(db).await?,
         })
     }
 }

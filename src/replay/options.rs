@@ -2,12 +2,27 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::Args;
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 /// Speed of rides from files.
 const RIDES_SPEED: f64 = 60.0;
 /// Speed of the built-in sample: its three hours in less than half a minute.
 const SAMPLE_SPEED: f64 = 400.0;
+
+/// Of own drivers.
+const ACCEPT_RATE: f64 = 0.8;
+
+/// Who drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Simulated drivers of our own, who are offered the rides
+    Fleet,
+    /// A simulated partner, with whom the rides are booked
+    Partner,
+}
 
 #[derive(Debug, Clone, Args)]
 pub struct Options {
@@ -37,15 +52,19 @@ pub struct Options {
     #[arg(long)]
     pub fold_days: bool,
 
-    /// Simulated drivers [default: enough that most orders find one]
+    /// Who drives
+    #[arg(long, value_name = "WHO", default_value = "fleet")]
+    pub strategy: Strategy,
+
+    /// Simulated drivers, of a fleet [default: enough that most orders find one]
     #[arg(long, value_name = "N")]
     pub drivers: Option<NonZeroUsize>,
 
-    /// Part of the offers that drivers accept; of the others half are declined and half ignored
-    #[arg(long, value_name = "P", default_value_t = 0.8, value_parser = rate)]
-    pub accept_rate: f64,
+    /// Part of the offers that a fleet's drivers accept; of the others half are declined and half ignored [default: 0.8]
+    #[arg(long, value_name = "P", value_parser = rate)]
+    pub accept_rate: Option<f64>,
 
-    /// Decides pickup points, drivers' places and their choices: the same seed, the same choices
+    /// Decides pickup points, drivers' places and choices, bookings' fates: the same seed, the same choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
@@ -69,6 +88,20 @@ pub struct Options {
 impl Options {
     pub fn is_sample(&self) -> bool {
         self.rides.is_empty()
+    }
+
+    /// What no single option can say.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let of_fleet = self.drivers.is_some() || self.accept_rate.is_some();
+        ensure!(
+            self.strategy == Strategy::Fleet || !of_fleet,
+            "--drivers and --accept-rate are about drivers of our own; with --strategy partner there are none"
+        );
+        Ok(())
+    }
+
+    pub fn accept_rate(&self) -> f64 {
+        self.accept_rate.unwrap_or(ACCEPT_RATE)
     }
 
     pub fn speed(&self) -> f64 {
@@ -116,6 +149,14 @@ mod tests {
     #[test]
     fn rides_need_zones() {
         assert!(parse("--rides a.csv").unwrap_err().to_string().contains("--zones"));
+    }
+
+    #[test]
+    fn a_partner_has_no_drivers_of_ours() {
+        assert!(parse("--drivers 5 --accept-rate 1").unwrap().check().is_ok());
+        for bad in ["--strategy partner --drivers 5", "--strategy partner --accept-rate 0.5"] {
+            assert!(parse(bad).unwrap().check().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, ensure};
 use chrono::{NaiveDate, NaiveDateTime};
 use geo::Point;
+use serde_json::json;
 
 use super::{
     choices::{self, Chance},
@@ -16,6 +17,10 @@ use super::{
     sample,
     zones::Zones,
 };
+use crate::testbed::producer::Creation;
+
+/// Amounts in ride files have no currency column.
+const CURRENCY: &str = "USD";
 
 /// An order to create, and how its trip goes once a driver has taken it. All times are the order's, not the wall's.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +80,22 @@ impl Plan {
             .map(|(time, order)| PlannedOrder { at: (time - first).to_std().unwrap_or_default(), ..order })
             .collect();
         Ok(Self { orders, skipped })
+    }
+
+    /// How the orders are to be created, as ones of `service_type`.
+    pub(super) fn creations(&self, speed: f64, service_type: &str) -> impl Iterator<Item = Creation> {
+        self.orders.iter().map(move |order| Creation {
+            id: order.id.clone(),
+            at: order.at.div_f64(speed),
+            body: json!({
+                "order_id": order.id,
+                "service_type": service_type,
+                "pickup": { "latitude": order.pickup.y(), "longitude": order.pickup.x() },
+                "payment_status": order.payment_status,
+                "amount_minor": order.amount_minor,
+                "currency": CURRENCY,
+            }),
+        })
     }
 
     /// From the first creation to the last.

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::{
-    measure::{Lateness, TimeToDriver},
-    stage::Kept,
+use super::{measure::TimeToDriver, options::Strategy};
+use crate::{
+    partner_sim::counters::Counters,
+    testbed::{Kept, figures::Lateness},
 };
 
 #[derive(Debug, Serialize)]
@@ -15,6 +16,8 @@ pub(super) struct Report {
     pub(super) orders: u64,
     /// Rows that were no orders, by reason.
     pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) strategy: Strategy,
+    /// Simulated drivers of our own.
     pub(super) drivers: usize,
     pub(super) workers: usize,
     pub(super) speed: f64,
@@ -31,6 +34,13 @@ pub(super) struct Report {
     pub(super) repairs: i64,
     pub(super) kills: u64,
     pub(super) driver_answers: BTreeMap<String, u64>,
+    /// Messages delivered to people, by channel.
+    pub(super) alerts: BTreeMap<String, u64>,
+    /// Bookings made with the partner, by state.
+    pub(super) bookings: BTreeMap<String, u64>,
+    /// What the partner saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partner: Option<Counters>,
     pub(super) violations: Vec<String>,
     /// What one should know to read the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,13 +63,26 @@ impl Report {
         let seconds = |s: Option<f64>| s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1} s"));
         let mut parts = vec![
             format!(
-                "{} orders in {:.1} s at speed {}, {} drivers, {} worker processes, seed {}",
-                self.orders, self.wall_seconds, self.speed, self.drivers, self.workers, self.seed
+                "{} orders in {:.1} s at speed {}, {}, {} worker processes, seed {}",
+                self.orders,
+                self.wall_seconds,
+                self.speed,
+                self.who_drives(),
+                self.workers,
+                self.seed
             ),
             self.outcome_table().to_string(),
             table("attempts", "orders", &self.attempts),
-            table("drivers", "times", &self.driver_answers),
         ];
+        for (name, unit, counts) in [
+            ("drivers", "times", &self.driver_answers),
+            ("bookings with the partner", "", &self.bookings),
+            ("messages to people, by channel", "", &self.alerts),
+        ] {
+            if !counts.is_empty() {
+                parts.push(table(name, unit, counts));
+            }
+        }
         if !self.skipped.is_empty() {
             parts.push(table("rows skipped", "rows", &self.skipped));
         }
@@ -82,6 +105,13 @@ impl Report {
         parts.extend(self.note.clone());
         parts.push(self.verdict());
         parts.join("\n")
+    }
+
+    fn who_drives(&self) -> String {
+        match self.strategy {
+            Strategy::Fleet => format!("{} drivers", self.drivers),
+            Strategy::Partner => "a partner".to_owned(),
+        }
     }
 
     fn outcome_table(&self) -> Table {
@@ -157,6 +187,7 @@ mod tests {
         Report {
             orders: 3,
             skipped: BTreeMap::from([("unknown_zone", 2)]),
+            strategy: Strategy::Fleet,
             drivers: 20,
             workers: 2,
             speed: 60.0,
@@ -170,6 +201,9 @@ mod tests {
             repairs: 0,
             kills: 0,
             driver_answers: BTreeMap::from([("accepted".to_owned(), 2)]),
+            alerts: BTreeMap::from([("log".to_owned(), 1)]),
+            bookings: BTreeMap::new(),
+            partner: None,
             violations: vec![],
             note: None,
             kept: None,
@@ -184,13 +218,14 @@ mod tests {
         assert_eq!(json["attempts"]["10"], 1);
         assert_eq!(json["time_to_driver_s"]["p95"], serde_json::Value::Null);
         assert_eq!(json["lateness_ms"]["p99"], 5);
+        assert_eq!((&json["strategy"], &json["alerts"]["log"]), (&"fleet".into(), &1.into()));
         assert_eq!(json["violations"], serde_json::json!([]));
         assert!(json.get("database_url").is_none() && json.get("logs").is_none());
     }
 
     #[test]
     fn a_kept_run_says_where_it_is() {
-        let pids = super::super::stage::Pids { postgres: 7, redis: 8 };
+        let pids = crate::testbed::Pids { postgres: 7, redis: 8 };
         let dirs = ["/pg".into(), "/redis".into()];
         let config = "/run/config.toml".into();
         let kept = Kept { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };

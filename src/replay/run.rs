@@ -2,33 +2,28 @@
 
 use std::{
     future::pending,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Interval, MissedTickBehavior, interval, interval_at},
-};
+use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
 
 use super::{
-    choices::{self, Behaviour},
-    drivers::{Drivers, Receiver},
-    fleet,
-    measure::{Lateness, Measures},
-    options::Options,
+    choices, fleet,
+    measure::Measures,
+    options::{Options, Strategy},
     plan::Plan,
-    producer::Producer,
     report::Report,
-    rest::Unrest,
-    settings,
-    stage::Stage,
+    supply::{Bound, Supply},
 };
 use crate::{
     history,
     people::api_keys::{self, Role},
+    testbed::{
+        Testbed, figures::Lateness, producer::Producer, progress::Progress, rest::Unrest, settings::real_policy,
+        signals::interrupted,
+    },
 };
 
 /// How often the state of the orders is looked at.
@@ -46,27 +41,23 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
 }
 
 async fn replay(options: &Options) -> anyhow::Result<bool> {
+    options.check()?;
     let plan = Plan::load(options)?;
-    let speed = options.speed();
     let drivers = options.drivers.map_or_else(|| fleet::sufficient(&plan), std::num::NonZero::get);
     announce(options, &plan, drivers);
 
-    let receiver = Receiver::bind().await?;
-    let mut stage = Stage::start(speed, options.workers.get(), &receiver.url()).await?;
-    let fleet = fleet::place(&plan, drivers, options.seed);
-    fleet::insert(&stage.app.db, &fleet).await?;
-    let (_, key) = api_keys::create(&stage.app.db, "replay", Role::Producer, None).await?;
-    let attempt = settings::real_policy().attempt;
-    let behaviour = Behaviour { seed: options.seed, accept_rate: options.accept_rate, attempt };
-    let drivers = receiver.start(stage.api.clone(), behaviour, speed, &fleet, &plan.orders);
-    let producer = Producer::new(stage.api.clone(), key, speed);
+    let bound = Bound::bind(options).await?;
+    let mut testbed = Testbed::start(&bound.settings(options)).await?;
+    let supply = bound.start(options, &plan, drivers, &testbed).await?;
+    let (_, key) = api_keys::create(&testbed.app.db, "replay", Role::Producer, None).await?;
+    let producer = Producer::new(testbed.api.clone(), key);
 
-    let played = play(options, &plan, &mut stage, &producer).await;
+    let played = play(options, &plan, &mut testbed, &producer, &supply).await;
     if played.is_err() {
-        stage.dir.keep();
+        testbed.dir.keep();
     }
-    let played = played.with_context(|| format!("the replay failed; logs: {}", stage.dir.path().display()))?;
-    let report = finish(options, plan, stage, &drivers, played).await?;
+    let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
+    let report = finish(options, plan, testbed, &supply, played).await?;
     print(options, &report)?;
     Ok(report.is_clean())
 }
@@ -78,12 +69,18 @@ struct Played {
 }
 
 /// From the first order to rest.
-async fn play(options: &Options, plan: &Plan, stage: &mut Stage, producer: &Producer) -> anyhow::Result<Played> {
+async fn play(
+    options: &Options,
+    plan: &Plan,
+    testbed: &mut Testbed,
+    producer: &Producer,
+    supply: &Supply,
+) -> anyhow::Result<Played> {
     let start = Instant::now();
     let patience = patience(options);
     let mut violations = Vec::new();
     let mut all_created: Option<Instant> = None;
-    let creating = producer.run(&plan.orders);
+    let creating = producer.run(plan.creations(options.speed(), options.strategy.service_type()));
     tokio::pin!(creating);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,7 +89,7 @@ async fn play(options: &Options, plan: &Plan, stage: &mut Stage, producer: &Prod
         kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
         kills
     });
-    let bar = progress_bar(options, plan.orders.len());
+    let progress = Progress::new(plan.orders.len(), options.json);
     loop {
         tokio::select! {
             problems = &mut creating, if all_created.is_none() => {
@@ -100,22 +97,21 @@ async fn play(options: &Options, plan: &Plan, stage: &mut Stage, producer: &Prod
                 all_created = Some(Instant::now());
             }
             _ = looks.tick() => {
-                violations.extend(stage.processes.replace_ended()?);
-                let unrest = Unrest::look(&stage.app.db).await?;
-                show(&bar, producer.created(), unrest);
+                violations.extend(testbed.processes.replace_ended()?);
+                let unrest = Unrest::look(&testbed.app.db, supply.partner()).await?;
+                progress.show(producer.created(), unrest);
                 let Some(all_created) = all_created else { continue };
                 if unrest.is_rest() {
                     break;
                 }
                 if all_created.elapsed() > patience {
-                    violations.push(unrest.describe(&stage.app.db, patience).await?);
+                    violations.push(unrest.describe(&testbed.app.db, patience).await?);
                     break;
                 }
             }
-            () = next(&mut kills) => stage.processes.kill_one().await?,
+            () = next(&mut kills) => testbed.processes.kill_one().await?,
         }
     }
-    bar.finish_and_clear();
     Ok(Played { wall: start.elapsed(), violations })
 }
 
@@ -123,11 +119,11 @@ async fn play(options: &Options, plan: &Plan, stage: &mut Stage, producer: &Prod
 async fn finish(
     options: &Options,
     plan: Plan,
-    stage: Stage,
-    drivers: &Drivers,
+    testbed: Testbed,
+    supply: &Supply,
     played: Played,
 ) -> anyhow::Result<Report> {
-    let (processes, app, redis, postgres, mut dir) = stage.into_parts();
+    let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     let mut violations = played.violations;
     let kills = processes.kills();
     violations.extend(processes.stop().await);
@@ -138,32 +134,36 @@ async fn finish(
         dir.keep();
     }
     Ok(Report {
-        orders: measures.orders,
+        orders: measures.outcomes.orders,
         skipped: plan.skipped,
-        drivers: drivers.count(),
+        strategy: options.strategy,
+        drivers: supply.drivers(),
         workers: options.workers.get(),
         speed: options.speed(),
         seed: options.seed,
         wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
-        outcomes: measures.outcomes,
-        held: measures.held,
+        outcomes: measures.outcomes.by_status,
+        held: measures.outcomes.held,
         attempts: measures.attempts,
         time_to_driver_s: measures.time_to_driver,
         lateness_ms: measures.lateness,
         repairs: measures.repairs,
         kills,
-        driver_answers: drivers.answers(),
+        driver_answers: supply.answers(),
+        alerts: measures.alerts,
+        bookings: measures.bookings,
+        partner: supply.partner_counters(),
         note: too_fast(options.speed(), &measures.lateness, kills),
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
-        kept: options.keep.then(|| Stage::keep(redis, postgres, &mut dir)),
+        kept: options.keep.then(|| Testbed::keep(redis, postgres, &mut dir)),
     })
 }
 
 /// The speed divides the order's durations, not the work: at some speed every machine falls behind. A killed worker's
 /// jobs are late by its lease, which says nothing about the speed.
 fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
-    let attempt_ms = settings::real_policy().attempt.div_f64(speed).as_millis();
+    let attempt_ms = real_policy(fleet::SERVICE_TYPE).attempt.div_f64(speed).as_millis();
     let behind = |late_ms: u64, tolerated_ms: u128| u128::from(late_ms) > tolerated_ms;
     (behind(lateness.p50, attempt_ms / 4) || (kills == 0 && behind(lateness.p99, attempt_ms))).then(|| {
         format!(
@@ -176,7 +176,7 @@ fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
 
 /// How long after the last creation everything must be at rest.
 fn patience(options: &Options) -> Duration {
-    let of_order = settings::real_policy().lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
+    let of_order = real_policy(options.strategy.service_type()).lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
     of_order.div_f64(options.speed()) + SLACK
 }
 
@@ -189,17 +189,6 @@ async fn next(kills: &mut Option<Interval>) {
     }
 }
 
-async fn interrupted() -> &'static str {
-    let (Ok(mut term), Ok(mut hup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
-        return pending().await;
-    };
-    tokio::select! {
-        Ok(()) = tokio::signal::ctrl_c() => "Ctrl-C",
-        Some(()) = term.recv() => "SIGTERM",
-        Some(()) = hup.recv() => "SIGHUP",
-    }
-}
-
 fn announce(options: &Options, plan: &Plan, drivers: usize) {
     if options.json {
         return;
@@ -207,28 +196,18 @@ fn announce(options: &Options, plan: &Plan, drivers: usize) {
     let source = if options.is_sample() { "the built-in sample" } else { "the rides" };
     let seconds = plan.span().div_f64(options.speed()).as_secs();
     eprintln!(
-        "Replaying {} orders of {source} at speed {} with {drivers} drivers: about {}.",
+        "Replaying {} orders of {source} at speed {} with {}: about {}.",
         plan.orders.len(),
         options.speed(),
+        match options.strategy {
+            Strategy::Fleet => format!("{drivers} drivers"),
+            Strategy::Partner => "a partner".to_owned(),
+        },
         humantime::format_duration(Duration::from_secs(seconds.max(1)))
     );
     if seconds > 3600 && !options.fold_days {
         eprintln!("The dates of the rides are kept; --fold-days plays all of them on one day.");
     }
-}
-
-fn progress_bar(options: &Options, orders: usize) -> ProgressBar {
-    let visible = !options.json && io::stderr().is_terminal();
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(orders as u64), target);
-    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} settled{msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
-}
-
-fn show(bar: &ProgressBar, created: u64, unrest: Unrest) {
-    bar.set_position(created.saturating_sub(unrest.open.unsigned_abs()));
-    bar.set_message(format!(", {} open, {} held", unrest.open, unrest.held));
 }
 
 /// A reader that has seen enough (`| head`) is no failure.

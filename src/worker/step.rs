@@ -12,7 +12,7 @@ use workers::{JobId, Outcome, retry::jittered};
 
 use crate::{
     app::App,
-    crash,
+    crash, db,
     dispatch::decide::lifetime,
     orders::{
         Change, Decision, Snapshot,
@@ -128,27 +128,10 @@ fn busy(order: &OrderId, job: &JobId) -> Outcome {
 
 /// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
 pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if is_unreachable(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+    if db::is_unreachable(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
 }
 
 /// Until Postgres may be back.
 pub fn database_pause() -> Outcome {
     Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
-}
-
-/// May it pass by itself?
-pub fn is_unreachable(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(e) => e.code().is_some_and(|code| {
-            // connection, resources, operator intervention (restart, timeout), serialization and locks
-            ["08", "53", "57", "40", "55"].iter().any(|class| code.starts_with(class))
-        }),
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => true,
-        _ => false,
-    }
 }

@@ -10,6 +10,7 @@
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
+//! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
@@ -25,6 +26,7 @@ mod decisions;
 mod http;
 mod layering;
 mod lifecycle;
+mod metrics;
 mod notifications;
 mod operator;
 mod outbox;

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod bench_orders;
 mod clock;
 mod dev;
 mod faults;

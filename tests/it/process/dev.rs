@@ -4,7 +4,7 @@ use std::{fs::Permissions, net::TcpStream, os::unix::fs::PermissionsExt};
 
 use serde_json::{Value, json};
 
-use crate::support::{Child, eventually, secs};
+use crate::support::{Child, eventually, run_binary, secs};
 
 /// The value of a line such as `Key       dq_...`.
 fn line(child: &Child, name: &str) -> String {
@@ -20,7 +20,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
     let client = dispatchq::outbound::client(secs(10)).unwrap();
     let mut orders = Vec::new();
     for run in 1..=2 {
-        let mut dev = Child::spawn(dir.path(), "dev", &["dev", "--bind", "127.0.0.1:0"], &[]);
+        let mut dev = Child::spawn(dir.path(), "dev", &["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"], &[]);
         eventually("dev is up", secs(60), || async { dev.log().contains("Ctrl-C ends it") }).await;
         let (url, key) = (line(&dev, "API"), line(&dev, "Key"));
         let created = client
@@ -41,6 +41,24 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
             })
             .await;
         }
+
+        // One that is served by the simulated partner takes its course, callbacks and all.
+        let config = dir.path().join(".dispatchq/config.toml");
+        let taxi = format!("TAXI-{run}");
+        let cli = |args: &[&str]| {
+            let with_config = [&["--config", config.to_str().unwrap()], args].concat();
+            let printed = run_binary(dir.path(), &with_config, &[]);
+            assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+            printed.stdout
+        };
+        let place = ["--lat", "-6.2088", "--lng", "106.8456"];
+        cli(&[&["order", "create", "--service-type", "TAXI", "--id", &taxi], &place[..]].concat());
+        eventually("the partner has driven", secs(20), || async {
+            cli(&["order", "show", &taxi, "--json"]).contains("\"COMPLETED\"")
+        })
+        .await;
+        assert!(cli(&["order", "timeline", &taxi]).contains("JOB_ID_VIA_"));
+        assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it holds secrets");
 
         dev.terminate();
         assert_eq!(dev.ended(secs(30)).await.code(), Some(0), "run {run}");

@@ -80,6 +80,13 @@ impl Fleet {
         Self { app, redis, postgres, dir }
     }
 
+    /// Adds tables to the configuration of processes that are yet to start.
+    pub(crate) fn configure(&self, tables: &str) {
+        let file = self.dir().join("config.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(file, text + tables).unwrap();
+    }
+
     /// Runs a command to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Printed {
         run_binary(self.dir(), args, &[])
@@ -202,9 +209,14 @@ impl Child {
     }
 
     fn address(&self) -> Option<String> {
+        self.said("Serving the API", "address")
+    }
+
+    /// A field of the first line of its log that says this.
+    pub(crate) fn said(&self, message: &str, field: &str) -> Option<String> {
         let log = self.log();
-        let (_, rest) = log.lines().find(|line| line.contains("Serving the API"))?.split_once("address=")?;
-        Some(rest.trim().to_owned())
+        let (_, rest) = log.lines().find(|line| line.contains(message))?.split_once(&format!("{field}="))?;
+        Some(rest.split(' ').next().unwrap_or_default().to_owned())
     }
 }
 

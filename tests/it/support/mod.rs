@@ -6,6 +6,8 @@
 //! * `api`: the HTTP API in this process, and clients with keys.
 //! * `proxy`: a way to a server on which everything can get stuck.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
+//! * `receiver`: a webhook receiver that can be told to fail.
+//! * `scrape`: what /metrics shows, taken apart.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
 
@@ -18,6 +20,7 @@ mod mail;
 mod orders;
 mod proxy;
 mod receiver;
+mod scrape;
 
 use std::time::Duration;
 
@@ -30,6 +33,7 @@ pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::Receiver;
+pub(crate) use scrape::{Family, Scrape};
 
 pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -1,57 +1,60 @@
-//! Creates the orders, each at its time, as a producer does: by HTTP, with an idempotency key.
+//! Creates orders, each at its time, as a producer does: by HTTP, with an idempotency key.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
-use super::{
-    api::{Answer, Api},
-    fleet::SERVICE_TYPE,
-    plan::PlannedOrder,
-};
+use super::api::{Answer, Api};
 
-/// Requests at the same time; when the system is slower than the rides, these wait and the replay stretches.
+/// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;
 
-/// Amounts in ride files have no currency column.
-const CURRENCY: &str = "USD";
+/// An order to be created, so long after the first; wall time.
+#[derive(Debug, Clone)]
+pub(crate) struct Creation {
+    pub(crate) id: String,
+    pub(crate) at: Duration,
+    pub(crate) body: Value,
+}
 
 /// Creates orders. Cheap to clone; clones share the count.
 #[derive(Debug, Clone)]
-pub(super) struct Producer {
+pub(crate) struct Producer {
     api: Api,
     key: String,
-    speed: f64,
     created: Arc<AtomicU64>,
 }
 
 impl Producer {
-    pub(super) fn new(api: Api, key: String, speed: f64) -> Self {
-        Self { api, key, speed, created: Arc::default() }
+    pub(crate) fn new(api: Api, key: String) -> Self {
+        Self { api, key, created: Arc::default() }
     }
 
     /// Orders created so far.
-    pub(super) fn created(&self) -> u64 {
+    pub(crate) fn created(&self) -> u64 {
         self.created.load(Ordering::Relaxed)
     }
 
     /// Creates them all; returns what went wrong, a line for each order that could not be created.
-    pub(super) async fn run(&self, orders: &[PlannedOrder]) -> Vec<String> {
+    pub(crate) async fn run(&self, orders: impl Iterator<Item = Creation>) -> Vec<String> {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let start = Instant::now();
         let mut requests = JoinSet::new();
         let mut problems = Vec::new();
         for order in orders {
-            tokio::time::sleep_until(start + order.at.div_f64(self.speed)).await;
+            tokio::time::sleep_until(start + order.at).await;
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
-            let (producer, id, body) = (self.clone(), order.id.clone(), body(order));
+            let producer = self.clone();
             requests.spawn(async move {
                 let _permit = permit;
-                producer.create(&id, &body).await
+                producer.create(&order.id, &order.body).await
             });
             while let Some(ended) = requests.try_join_next() {
                 problems.extend(ended.unwrap_or_else(|error| Some(error.to_string())));
@@ -71,15 +74,4 @@ impl Producer {
             Answer::Failed(error) => Some(format!("order {id} could not be created: {error}")),
         }
     }
-}
-
-fn body(order: &PlannedOrder) -> Value {
-    json!({
-        "order_id": order.id,
-        "service_type": SERVICE_TYPE,
-        "pickup": { "latitude": order.pickup.y(), "longitude": order.pickup.x() },
-        "payment_status": order.payment_status,
-        "amount_minor": order.amount_minor,
-        "currency": CURRENCY,
-    })
 }

@@ -1,5 +1,5 @@
-//! All that a replay runs on: private Redis and Postgres, the configuration, `serve` and `work`. Dropping it takes
-//! everything down again, whatever went wrong.
+//! Private Redis and Postgres, the configuration, `serve` and `work`. Dropping it takes everything down again, whatever
+//! went wrong.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -9,7 +9,12 @@ use servers::{Postgres, Redis};
 use tokio::time::{Instant, sleep};
 use workers::Store;
 
-use super::{api::Api, processes::Processes, run_dir::RunDir, settings};
+use super::{
+    api::Api,
+    processes::Processes,
+    run_dir::RunDir,
+    settings::{self, Settings},
+};
 use crate::{app::App, db};
 
 /// What `serve` and `work` may take to be ready.
@@ -18,59 +23,59 @@ const START_POLL: Duration = Duration::from_millis(50);
 
 // Dropped in this order: processes before the servers they use.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) processes: Processes,
-    pub(super) api: Api,
-    pub(super) app: App,
+pub(crate) struct Testbed {
+    pub(crate) processes: Processes,
+    pub(crate) api: Api,
+    pub(crate) app: App,
     redis: Redis,
     postgres: Postgres,
-    pub(super) dir: RunDir,
+    pub(crate) dir: RunDir,
 }
 
 /// Where a run that was kept goes on.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Kept {
-    pub(super) database_url: String,
-    pub(super) redis_url: String,
-    pub(super) pids: Pids,
+pub(crate) struct Kept {
+    pub(crate) database_url: String,
+    pub(crate) redis_url: String,
+    pub(crate) pids: Pids,
     /// Their data, to be removed once they have ended.
-    pub(super) dirs: [PathBuf; 2],
+    pub(crate) dirs: [PathBuf; 2],
     /// For other commands: `dispatchq order list --config FILE`.
-    pub(super) config: PathBuf,
+    pub(crate) config: PathBuf,
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Pids {
-    pub(super) postgres: u32,
-    pub(super) redis: u32,
+pub(crate) struct Pids {
+    pub(crate) postgres: u32,
+    pub(crate) redis: u32,
 }
 
-impl Stage {
-    /// Starts everything and waits until it is ready. Offers go to `offers_url`.
-    pub(super) async fn start(speed: f64, workers: usize, offers_url: &str) -> anyhow::Result<Self> {
+impl Testbed {
+    /// Starts everything and waits until it is ready.
+    pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
         let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())
-            .context("a replay needs a Redis and a Postgres of its own")?;
-        let config = settings::config(speed, workers, offers_url, &redis.url(), &postgres.url());
+            .context("this needs a Redis and a Postgres of its own")?;
+        let config = settings.config(&redis.url(), &postgres.url());
         let db = db::connect(&config.database).await?;
         db::migrate(&db).await?;
         db::publish_service_types(&db, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
         let mut dir = RunDir::make()?;
         let file = dir.config_file();
-        fs::write(&file, settings::toml(&config)).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, settings::toml(&config)?).with_context(|| format!("cannot write {}", file.display()))?;
         let api = Api::new(format!("http://{}", config.http.bind))?;
         let app = App::new(config, db, store)?;
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
         let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
         app.store.finish_rebuild(&marker, &run_id).await?;
-        let processes = Processes::start(dir.path(), &file, workers)?;
-        let mut stage = Self { processes, api, app, redis, postgres, dir };
-        if let Err(error) = stage.wait_until_ready(workers).await {
-            dir = stage.dir;
+        let processes = Processes::start(dir.path(), &file, settings.workers)?;
+        let mut testbed = Self { processes, api, app, redis, postgres, dir };
+        if let Err(error) = testbed.wait_until_ready(settings.workers).await {
+            dir = testbed.dir;
             dir.keep();
             return Err(error);
         }
-        Ok(stage)
+        Ok(testbed)
     }
 
     async fn wait_until_ready(&mut self, workers: usize) -> anyhow::Result<()> {
@@ -95,7 +100,7 @@ impl Stage {
     }
 
     /// Leaves Redis and Postgres running. The processes must have been stopped.
-    pub(super) fn keep(redis: Redis, postgres: Postgres, dir: &mut RunDir) -> Kept {
+    pub(crate) fn keep(redis: Redis, postgres: Postgres, dir: &mut RunDir) -> Kept {
         dir.keep();
         let (redis, postgres) = (redis.detach(), postgres.detach());
         Kept {
@@ -108,7 +113,7 @@ impl Stage {
     }
 
     /// Takes it apart, to stop the parts one by one.
-    pub(super) fn into_parts(self) -> (Processes, App, Redis, Postgres, RunDir) {
+    pub(crate) fn into_parts(self) -> (Processes, App, Redis, Postgres, RunDir) {
         (self.processes, self.app, self.redis, self.postgres, self.dir)
     }
 }

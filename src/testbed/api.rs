@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// 2xx.
     Done,
     /// A considered no, by its `error_code`.
@@ -28,14 +28,14 @@ pub(super) enum Answer {
 
 /// A client of `serve`. Cheap to clone; clones share its connections.
 #[derive(Debug, Clone)]
-pub(super) struct Api {
+pub(crate) struct Api {
     client: reqwest::Client,
     base: String,
 }
 
 impl Api {
     /// `base` as in `http://127.0.0.1:8080`.
-    pub(super) fn new(base: String) -> anyhow::Result<Self> {
+    pub(crate) fn new(base: String) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .timeout(TIMEOUT)
@@ -45,13 +45,18 @@ impl Api {
         Ok(Self { client, base })
     }
 
+    /// As in `http://127.0.0.1:8080`.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// Is the server ready to answer?
-    pub(super) async fn is_ready(&self) -> bool {
+    pub(crate) async fn is_ready(&self) -> bool {
         let answer = self.client.get(format!("{}/readyz", self.base)).send().await;
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    pub(super) async fn create_order(&self, key: &str, id: &str, body: &Value) -> Answer {
+    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> Answer {
         match self.post("/api/v1/orders", key, Some(id), body).await {
             // Nobody else creates orders here: it is ours, made by a try whose answer got lost.
             Answer::Refused { code, .. } if code == "ORDER_EXISTS" => Answer::Done,
@@ -60,7 +65,7 @@ impl Api {
     }
 
     /// `action` as in `accept`.
-    pub(super) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> Answer {
+    pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> Answer {
         self.post(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
     }
 

@@ -26,7 +26,7 @@ const TAIL_LINES: usize = 15;
 
 /// One `serve` and some `work`. Dropping it kills them.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     program: PathBuf,
     dir: PathBuf,
     config: PathBuf,
@@ -48,7 +48,7 @@ struct Process {
 
 impl Processes {
     /// Starts them; logs go to `dir`, which is removed if we are killed.
-    pub(super) fn start(dir: &Path, config: &Path, workers: usize) -> anyhow::Result<Self> {
+    pub(crate) fn start(dir: &Path, config: &Path, workers: usize) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find the dispatchq binary that is running")?;
         let mut watchdog = Watchdog::start(dir).context("cannot start /bin/sh")?;
         let serve = spawn(&program, dir, config, "serve", "serve")?;
@@ -78,7 +78,7 @@ impl Processes {
     }
 
     /// Kills the longest running worker as a crash would (SIGKILL), and starts another.
-    pub(super) async fn kill_one(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn kill_one(&mut self) -> anyhow::Result<()> {
         if let Some(mut worker) = self.workers.pop_front() {
             worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
             self.watchdog.forget(worker.pid);
@@ -87,13 +87,22 @@ impl Processes {
         self.start_worker()
     }
 
-    pub(super) fn kills(&self) -> u64 {
+    /// Of `serve`.
+    pub(crate) fn serve_pid(&self) -> u32 {
+        self.serve.pid
+    }
+
+    pub(crate) fn worker_pids(&self) -> impl Iterator<Item = u32> {
+        self.workers.iter().map(|worker| worker.pid)
+    }
+
+    pub(crate) fn kills(&self) -> u64 {
         self.kills
     }
 
     /// Replaces workers that ended by themselves, which none should; returns a line for each. Nothing goes on without
     /// `serve`: its end is an error.
-    pub(super) fn replace_ended(&mut self) -> anyhow::Result<Vec<String>> {
+    pub(crate) fn replace_ended(&mut self) -> anyhow::Result<Vec<String>> {
         if let Some(status) = self.serve.ended() {
             bail!("serve ended ({status}); {}", self.log_tail("serve"));
         }
@@ -113,7 +122,7 @@ impl Processes {
     }
 
     /// Ends all in good order (SIGTERM), workers first; returns a line for each that would not.
-    pub(super) async fn stop(mut self) -> Vec<String> {
+    pub(crate) async fn stop(mut self) -> Vec<String> {
         let mut all: Vec<Process> = self.workers.drain(..).collect();
         all.push(self.serve);
         let mut problems = Vec::new();
@@ -135,7 +144,7 @@ impl Processes {
     }
 
     /// The end of a process' log, for an error message.
-    pub(super) fn log_tail(&self, name: &str) -> String {
+    pub(crate) fn log_tail(&self, name: &str) -> String {
         let path = log_path(&self.dir, name);
         let text = fs::read(&path).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

@@ -12,29 +12,29 @@ use anyhow::Context;
 
 /// Removed with this value unless kept.
 #[derive(Debug)]
-pub(super) struct RunDir {
+pub(crate) struct RunDir {
     path: PathBuf,
     kept: bool,
 }
 
 impl RunDir {
-    pub(super) fn make() -> anyhow::Result<Self> {
+    pub(crate) fn make() -> anyhow::Result<Self> {
         let unique = RandomState::new().hash_one(());
-        let path = std::env::temp_dir().join(format!("dispatchq-replay-{}-{unique:016x}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("dispatchq-run-{}-{unique:016x}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
         made.with_context(|| format!("cannot make the directory {}", path.display()))?;
         Ok(Self { path, kept: false })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(super) fn config_file(&self) -> PathBuf {
+    pub(crate) fn config_file(&self) -> PathBuf {
         self.path.join("config.toml")
     }
 
-    pub(super) fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.kept = true;
     }
 }

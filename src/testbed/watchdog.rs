@@ -1,4 +1,4 @@
-//! Ends `serve` and `work` when the replay itself is killed and can no longer do it. The private servers have a watchdog
+//! Ends `serve` and `work` when we are killed ourselves and can no longer do it. The private servers have a watchdog
 //! of their own; see there for why it is a shell that reads a pipe.
 
 use std::{
@@ -12,15 +12,15 @@ const SCRIPT: &str = include_str!("watchdog.sh");
 
 /// Dropping it ends the watch and leaves the processes alone.
 #[derive(Debug)]
-pub(super) struct Watchdog {
+pub(crate) struct Watchdog {
     shell: Child,
 }
 
 impl Watchdog {
     /// `dir` is removed if we die.
-    pub(super) fn start(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn start(dir: &Path) -> io::Result<Self> {
         let shell = Command::new("/bin/sh")
-            .args(["-c", SCRIPT, "dispatchq-replay-watchdog"])
+            .args(["-c", SCRIPT, "dispatchq-run-watchdog"])
             .arg(dir)
             .current_dir("/")
             // Its own group: a Ctrl-C in our terminal must not end it before us.
@@ -32,12 +32,12 @@ impl Watchdog {
         Ok(Self { shell })
     }
 
-    pub(super) fn watch(&mut self, pid: u32) {
+    pub(crate) fn watch(&mut self, pid: u32) {
         self.tell('+', pid);
     }
 
     /// It has ended; its pid may become another process's.
-    pub(super) fn forget(&mut self, pid: u32) {
+    pub(crate) fn forget(&mut self, pid: u32) {
         self.tell('-', pid);
     }
 
@@ -45,7 +45,7 @@ impl Watchdog {
     fn tell(&mut self, what: char, pid: u32) {
         let Some(pipe) = self.shell.stdin.as_mut() else { return };
         if let Err(error) = pipe.write_all(format!("{what} {pid}\n").as_bytes()) {
-            tracing::warn!(%error, "The watchdog of the replay's processes is gone.");
+            tracing::warn!(%error, "The watchdog of the processes of this run is gone.");
         }
     }
 }

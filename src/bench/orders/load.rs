@@ -1,0 +1,32 @@
+//! The orders: one after the other at an even pace, half of them paid. Pure.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::options::Options;
+use crate::testbed::{partner::SERVICE_TYPE, producer::Creation};
+
+/// In turn.
+const PAYMENTS: [&str; 4] = ["PAID", "UNPAID", "SETTLEMENT", "PENDING"];
+
+pub(super) fn orders(options: &Options) -> impl Iterator<Item = Creation> {
+    let rate = f64::from(options.rate.get());
+    (0..options.orders()).map(move |n| {
+        let id = format!("taxi-{:06}", n + 1);
+        let body = json!({
+            "order_id": id,
+            "service_type": SERVICE_TYPE,
+            "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
+            "payment_status": PAYMENTS[n as usize % PAYMENTS.len()],
+            "amount_minor": 4_500_000,
+            "currency": "IDR",
+        });
+        Creation { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
+    })
+}
+
+/// How long it takes to create them all.
+pub(super) fn duration(options: &Options) -> Duration {
+    Duration::from_secs_f64(f64::from(options.orders()) / f64::from(options.rate.get()))
+}

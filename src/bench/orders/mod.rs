@@ -1,0 +1,21 @@
+//! `dispatchq bench orders`: orders served by a partner, at a steady rate, in the four ways a partner integration is loaded.
+//!
+//! It runs on a `testbed`. Orders are created at a rate of wall time that no speed changes; the speed divides the durations
+//! of each order and of the partner, so that an order's half hour fits into a minute. Work per second is therefore that of
+//! real time; only fewer orders are open at once.
+//!
+//! * [`options`]: the command line. `scenario`: what the partner does. `load`: the orders. All pure.
+//! * `desk`: where alerts arrive. `watch`: the memory of the workers.
+//! * `run`: from the first order to rest. `measure`: what the history says of it. `report`: table and JSON.
+
+mod desk;
+mod load;
+mod measure;
+pub mod options;
+mod report;
+mod run;
+mod scenario;
+mod watch;
+
+pub use options::Options;
+pub use run::run;

@@ -1,0 +1,106 @@
+//! What `dispatchq bench orders` is told.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use clap::Args;
+
+use super::scenario::Scenario;
+
+/// Orders come for this long unless their number is given.
+const SECONDS: u32 = 120;
+/// Calls per second that the partner allows, for each order created per second. Without any callback an order is asked for
+/// some ten times in its life, and booked.
+const CALLS_PER_ORDER: u32 = 20;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+The order's time is compressed, the load is not: --speed divides the lifetime (30 min), attempts, polls, the breaker's \
+pauses, trips, the partner's delays and its outage. It divides neither --rate nor what belongs to machines: leases, HTTP \
+timeouts, repairs. At the defaults orders are created for 2 minutes, which are an hour of theirs; the last of them ends \
+within another 2 minutes: 30 min to find a driver and half an hour to ride, divided by 30. With --rate 100 that is 12,000 \
+orders in 4 minutes.\n\n\
+The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
+waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
+did not come to rest; speed is reported and never judged.")]
+pub struct Options {
+    /// What the partner does
+    #[arg(long, value_name = "SCENARIO", default_value = "normal")]
+    pub scenario: Scenario,
+
+    /// Orders created per second, of wall time
+    #[arg(long, value_name = "N", default_value = "100")]
+    pub rate: NonZeroU32,
+
+    /// How much faster than life; divides the durations of orders and partner, never the rate nor the machine's durations
+    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = speed)]
+    pub speed: f64,
+
+    /// Orders to create [default: those of 120 s]
+    #[arg(long, value_name = "N")]
+    pub orders: Option<NonZeroU32>,
+
+    /// Worker processes
+    #[arg(long, value_name = "N", default_value = "2")]
+    pub workers: NonZeroUsize,
+
+    /// Calls per second that the partner allows, of wall time; more is a failure [default: 20 times the rate]
+    #[arg(long, value_name = "N")]
+    pub partner_limit: Option<NonZeroU32>,
+
+    /// Decides what happens to each booking: the same seed, the same story
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print one JSON object; the table goes to stderr
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Options {
+    pub(super) fn orders(&self) -> u32 {
+        self.orders.map_or(self.rate.get().saturating_mul(SECONDS), NonZeroU32::get)
+    }
+
+    pub(super) fn partner_limit(&self) -> u32 {
+        self.partner_limit.map_or(self.rate.get().saturating_mul(CALLS_PER_ORDER), NonZeroU32::get)
+    }
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|x| (0.1..=1000.0).contains(x))
+        .ok_or_else(|| "expected a number from 0.1 to 1000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(args: &str) -> Result<Options, clap::Error> {
+        Cli::try_parse_from(["orders"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
+    }
+
+    #[test]
+    fn two_minutes_of_orders_unless_told_otherwise() {
+        let options = parse("").unwrap();
+        assert_eq!((options.orders(), options.partner_limit()), (12_000, 2_000));
+        assert_eq!(parse("--rate 30").unwrap().orders(), 3_600);
+        assert_eq!(parse("--rate 30 --orders 60 --partner-limit 9").unwrap().orders(), 60);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in ["--rate 0", "--speed 0", "--speed NaN", "--orders 0", "--scenario odd", "--workers 0"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

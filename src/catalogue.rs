@@ -1,0 +1,137 @@
+//! Every metric that /metrics shows, in words. docs/METRICS.md is this list with its labels, and a test holds both to what
+//! real processes show.
+//!
+//! Names of the requirement documents are kept to the letter. Those about the thresholds of areas come with admission.
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
+
+use crate::{
+    config::Config,
+    orders::Status,
+    partner::client::{Call, CallError},
+};
+
+type Words = &'static [(&'static str, &'static str)];
+
+const COUNTERS: Words = &[
+    ("dispatcher_attempt_total", "Attempts that ended: assigned, or timeout for whatever ended without a driver"),
+    ("dispatcher_cancel_total", "Orders cancelled, by reason"),
+    ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
+    ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
+    ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
+    ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
+    ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
+    ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
+    ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
+    (
+        "dispatchq_status_updates_total",
+        "Final statuses of orders the system ended: written, refused by the database, or it was away",
+    ),
+    (
+        "job_id_retrieval_attempts_total",
+        "Bookings whose job id we began to ask for, each once however often it is asked",
+    ),
+    ("job_id_retrieval_failed_total", "Bookings whose job id was asked for in vain"),
+    ("job_id_retrieval_max_retries_exceeded_total", "Of the failed ones, those that ran out of time"),
+    ("job_id_retrieval_success_total", "Bookings whose job id was learnt by asking"),
+    ("job_id_total", "Job ids learnt, by callback or by asking"),
+    ("job_id_via_callback_total", "Job ids learnt by callback"),
+    ("job_id_via_proactive_total", "Job ids learnt by asking"),
+    ("order_status_count", "Entries of orders into a status; the first is counted with the order's first change"),
+];
+
+const GAUGES: Words = &[
+    ("dispatchq_dependency_up", "1 when this process reaches the server, 0 when not"),
+    ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
+    ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
+    ("dispatchq_manual_refund_oldest_seconds", "Age of the oldest refund that is due and nobody has begun"),
+    ("dispatchq_manual_refund_queue", "Orders whose refund is due and nobody has begun"),
+    ("dispatchq_orders_held", "Orders held for review"),
+    ("dispatchq_orders_retrying", "Orders that look for a driver after their first attempt found none"),
+    ("dispatchq_outbox_oldest_seconds", "Age of the oldest undelivered message"),
+    ("dispatchq_partner_breaker_open", "1 while calls are held back: breaker open, or half open and trying"),
+    ("dispatchq_queue_dead", "Dead jobs nobody has decided on"),
+    ("dispatchq_queue_depth", "Jobs that wait, due now or later"),
+    ("dispatchq_queue_due", "Jobs that are due and wait for a worker"),
+    ("dispatchq_queue_leased", "Jobs being performed"),
+    ("dispatchq_queue_oldest_due_seconds", "How long the job that is due longest has waited; 0 when none is due"),
+    ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
+];
+
+const HISTOGRAMS: Words = &[
+    ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, however it ended"),
+    ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
+    ("dispatchq_job_duration_seconds", "How long runs of jobs take, by kind"),
+    ("dispatchq_job_lateness_seconds", "Start of a run minus its due time"),
+    ("job_id_retrieval_attempts", "Questions until the partner named the job id; its _sum over _count is the average"),
+    ("job_id_retrieval_duration_seconds", "From booking to job id"),
+];
+
+/// Describes all metrics, and lets those that rules divide by or watch for an increase begin at 0: the first failure must
+/// be an increase and not a new series. Needs an installed recorder.
+pub fn begin(config: &Config) {
+    for &(name, words) in COUNTERS {
+        describe_counter!(name, words);
+    }
+    for &(name, words) in GAUGES {
+        describe_gauge!(name, words);
+    }
+    for &(name, words) in HISTOGRAMS {
+        describe_histogram!(name, words);
+    }
+    begin_without_labels();
+    for status in Status::ALL {
+        zero(counter!("order_status_count", "status" => status.as_str()));
+    }
+    for result in ["success", "failed", "unreachable"] {
+        zero(counter!("dispatchq_status_updates_total", "result" => result));
+    }
+    config.service_types.keys().for_each(|service| begin_service_type(service));
+    config.partners.keys().for_each(|partner| begin_partner(partner));
+}
+
+fn begin_without_labels() {
+    for name in [
+        "dispatchq_dead_letters_restored_total",
+        "dispatchq_reconciler_repairs_total",
+        "dispatchq_redis_epoch_changes_total",
+        "job_id_retrieval_attempts_total",
+        "job_id_retrieval_failed_total",
+        "job_id_retrieval_max_retries_exceeded_total",
+        "job_id_retrieval_success_total",
+        "job_id_total",
+        "job_id_via_callback_total",
+        "job_id_via_proactive_total",
+    ] {
+        zero(counter!(name));
+    }
+}
+
+/// Of orders without an area; what areas there are shows only with their orders.
+fn begin_service_type(service: &str) {
+    let labels = [("area_id", String::new()), ("service_type", service.to_owned())];
+    let with = |name, value: &str| {
+        let [area, service] = labels.clone();
+        [area, service, (name, value.to_owned())]
+    };
+    zero(counter!("dispatcher_retry_count_total", &labels));
+    for result in ["assigned", "timeout"] {
+        zero(counter!("dispatcher_attempt_total", &with("result", result)));
+    }
+    for reason in ["user", "lifetime_timeout"] {
+        zero(counter!("dispatcher_cancel_total", &with("reason", reason)));
+    }
+}
+
+fn begin_partner(partner: &str) {
+    for call in Call::ALL {
+        for result in CallError::LABELS {
+            let labels = [("partner", partner.to_owned()), ("call", call.as_str().into()), ("result", result.into())];
+            zero(counter!("dispatchq_partner_calls_total", &labels));
+        }
+    }
+}
+
+fn zero(counter: metrics::Counter) {
+    counter.increment(0);
+}

@@ -1,0 +1,133 @@
+//! /metrics: what this process has counted, and how the whole installation stands, read at each scrape.
+//!
+//! Every process shows the same gauges, so rules take their maximum. What cannot be read now is NaN: no rule fires on it, and
+//! `dispatchq_dependency_up` says why.
+
+use std::{future::Future, time::Duration};
+
+use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
+use metrics::gauge;
+use metrics_exporter_prometheus::PrometheusHandle;
+use sqlx::FromRow;
+use workers::store::StoreError;
+
+use crate::{app::App, worker::gate};
+
+/// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Workers say every 2 s that they live.
+const SILENCE_MS: u64 = 10_000;
+/// What text without a version is taken for differs between versions of Prometheus.
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
+    let redis_up = in_time(app.store.ping());
+    let (redis_up, postgres_up) = tokio::join!(redis_up, gate::is_ready(&app.db));
+    for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
+        gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
+    }
+    tokio::join!(queues(&app), workers(&app), breakers(&app), orders(&app), refunds(&app), outbox(&app));
+    ([(CONTENT_TYPE, FORMAT)], handle.render())
+}
+
+/// What a server answers soon.
+async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
+}
+
+async fn queues(app: &App) {
+    let stats = in_time(app.store.stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    for queue in jobs::queues::ALL {
+        let s = stats.iter().find(|s| s.queue == queue);
+        let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(number(value));
+        set("dispatchq_queue_depth", s.map(|s| s.due + s.scheduled));
+        set("dispatchq_queue_due", s.map(|s| s.due));
+        set("dispatchq_queue_leased", s.map(|s| s.leased));
+        set("dispatchq_queue_dead", s.map(|s| s.dead));
+        set("dispatchq_due_next_minute", s.map(|s| s.next_minute));
+        let oldest = s.map_or(f64::NAN, |s| Duration::from_millis(s.oldest_due_ms.unwrap_or(0)).as_secs_f64());
+        gauge!("dispatchq_queue_oldest_due_seconds", "queue" => queue).set(oldest);
+    }
+}
+
+async fn workers(app: &App) {
+    let seen = in_time(app.store.workers()).await;
+    let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
+    gauge!("dispatchq_workers").set(number(live));
+}
+
+async fn breakers(app: &App) {
+    let look = async {
+        let mut held_back = Vec::new();
+        for partner in app.partners.iter() {
+            let breaker = partner.breaker(&app.store).await?;
+            held_back.push(u64::from(breaker.is_open() || breaker.is_half_open()));
+        }
+        Ok::<_, StoreError>(held_back)
+    };
+    let held_back = in_time(look).await.unwrap_or_default();
+    for (n, partner) in app.partners.iter().enumerate() {
+        gauge!("dispatchq_partner_breaker_open", "partner" => partner.name.to_string())
+            .set(number(held_back.get(n).copied()));
+    }
+}
+
+#[derive(FromRow)]
+struct OpenOrders {
+    held: i64,
+    retrying: i64,
+    retrievals: i64,
+}
+
+async fn orders(app: &App) {
+    let open = sqlx::query_as::<_, OpenOrders>(
+        "-- count open orders
+         SELECT count(*) FILTER (WHERE held_for_review) AS held,
+                count(*) FILTER (WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING')
+                                   AND (attempt_no > 1 OR round > 1
+                                        OR (attempt_no = 1 AND next_attempt_at IS NOT NULL))) AS retrying,
+                count(*) FILTER (WHERE status = 'PENDING_JOB_ID' AND poll_no > 0
+                                   AND next_poll_at IS NOT NULL) AS retrievals
+         FROM orders WHERE closed_at IS NULL",
+    )
+    .fetch_one(&app.db);
+    let open = in_time(open).await;
+    let count = |pick: fn(&OpenOrders) -> i64| number(open.as_ref().map(|o| pick(o).cast_unsigned()));
+    gauge!("dispatchq_orders_held").set(count(|o| o.held));
+    gauge!("dispatchq_orders_retrying").set(count(|o| o.retrying));
+    gauge!("dispatchq_job_id_retrievals_active").set(count(|o| o.retrievals));
+}
+
+/// A refund is due when the order was closed, or paid after that.
+async fn refunds(app: &App) {
+    let due = sqlx::query_as::<_, (i64, f64)>(
+        "-- count refunds to begin
+         SELECT count(*), coalesce(extract(epoch FROM dispatchq_now() - min(due_at)), 0)::float8
+         FROM (SELECT greatest(o.closed_at, (SELECT min(p.received_at) FROM payment_events p
+                                             WHERE p.order_id = o.id
+                                               AND p.payment_status IN ('PAID', 'SETTLEMENT'))) AS due_at
+               FROM orders o
+               WHERE o.status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
+                  OR (o.status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                      AND o.payment_status IN ('PAID', 'SETTLEMENT'))) AS refunds",
+    )
+    .fetch_one(&app.db);
+    let due = in_time(due).await;
+    gauge!("dispatchq_manual_refund_queue").set(number(due.map(|(count, _)| count.cast_unsigned())));
+    gauge!("dispatchq_manual_refund_oldest_seconds").set(due.map_or(f64::NAN, |(_, oldest)| oldest));
+}
+
+async fn outbox(app: &App) {
+    let oldest = sqlx::query_scalar::<_, f64>(
+        "-- oldest undelivered message
+         SELECT coalesce(extract(epoch FROM dispatchq_now() - min(created_at)), 0)::float8
+         FROM outbox WHERE state = 'pending'",
+    )
+    .fetch_one(&app.db);
+    gauge!("dispatchq_outbox_oldest_seconds").set(in_time(oldest).await.unwrap_or(f64::NAN));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]
+fn number(value: Option<u64>) -> f64 {
+    value.map_or(f64::NAN, |value| value as f64)
+}

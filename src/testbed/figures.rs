@@ -1,0 +1,83 @@
+//! What the history says of a run, in numbers.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sqlx::PgPool;
+use workers::Store;
+
+/// Milliseconds of wall time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Lateness {
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+    /// Jobs run.
+    pub(crate) jobs: u64,
+}
+
+/// Where the orders ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    pub(crate) orders: u64,
+    /// Orders by status.
+    pub(crate) by_status: BTreeMap<String, u64>,
+    /// Of these, orders that a person must decide on.
+    pub(crate) held: u64,
+}
+
+pub(crate) async fn outcomes(db: &PgPool) -> Result<Outcomes, sqlx::Error> {
+    let rows: Vec<(String, i64, i64)> = sqlx::query_as(
+        "-- outcomes
+         SELECT status, count(*), count(*) FILTER (WHERE held_for_review) FROM orders GROUP BY status",
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(Outcomes {
+        orders: rows.iter().map(|(_, count, _)| count.unsigned_abs()).sum(),
+        held: rows.iter().map(|(_, _, held)| held.unsigned_abs()).sum(),
+        by_status: rows.into_iter().map(|(status, count, _)| (status, count.unsigned_abs())).collect(),
+    })
+}
+
+/// Delivered messages to people, by channel. Offers to drivers are none.
+pub(crate) async fn alerts(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "-- alerts by channel
+         SELECT channel, count(*) FROM outbox WHERE state = 'delivered' AND kind <> 'OFFER' GROUP BY channel",
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(counts(rows))
+}
+
+/// Bookings by state.
+pub(crate) async fn bookings(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "-- bookings by state
+         SELECT state, count(*) FROM bookings GROUP BY state",
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(counts(rows))
+}
+
+/// Timers the reconciler put back or moved.
+pub(crate) async fn repairs(db: &PgPool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- repairs
+         SELECT coalesce(sum(inserted + moved), 0)::bigint FROM reconcile_log",
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Of all jobs of the last day.
+pub(crate) async fn lateness(store: &Store) -> anyhow::Result<Lateness> {
+    let late = store.lateness().await?;
+    Ok(Lateness { p50: late.p50_ms, p99: late.p99_ms, max: late.max_ms, jobs: late.count })
+}
+
+fn counts(rows: Vec<(String, i64)>) -> BTreeMap<String, u64> {
+    rows.into_iter().map(|(name, count)| (name, count.unsigned_abs())).collect()
+}

@@ -1,0 +1,33 @@
+//! The simulated partner of a testbed, and how the configuration names it.
+
+use anyhow::Context;
+
+use super::settings::ServedBy;
+use crate::{
+    partner::PartnerConfig,
+    partner_sim::{Options, PartnerSim},
+};
+
+/// Its name, and the service type it serves.
+pub(crate) const NAME: &str = "sim";
+pub(crate) const SERVICE_TYPE: &str = "TAXI";
+
+/// Starts it on a free port. Callbacks have nowhere to go until [`call_back`].
+pub(crate) async fn start(options: &Options) -> anyhow::Result<PartnerSim> {
+    PartnerSim::start(options).await.context("the simulated partner did not start")
+}
+
+/// How dispatchq is to find it, with the limits as shipped.
+pub(crate) fn served_by(sim: &PartnerSim, options: &Options) -> ServedBy {
+    let config = PartnerConfig {
+        api_key: options.api_key.clone(),
+        callback_secret: options.callback_secret.clone(),
+        ..PartnerConfig::at(&sim.url())
+    };
+    ServedBy { name: NAME, service_type: SERVICE_TYPE, config }
+}
+
+/// From now on callbacks go to the API at `base`.
+pub(crate) fn call_back(sim: &PartnerSim, base: &str) -> anyhow::Result<()> {
+    sim.change(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/{NAME}")))
+}

@@ -1,0 +1,173 @@
+//! Names, labels and words of metrics as real processes show them.
+
+use std::collections::BTreeSet;
+
+use dispatchq::{
+    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
+    people::api_keys::{self, Role},
+};
+use serde_json::{Value, json};
+
+use crate::support::{Child, Crowd, Fleet, Scrape, eventually, hire, secs};
+
+/// So fast that a trip takes a moment.
+const SPEED: f64 = 1_000.0;
+
+/// The table of docs/METRICS.md.
+fn documented() -> Vec<String> {
+    let page = include_str!("../../../docs/METRICS.md");
+    page.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
+}
+
+/// The names in it: all that rules and dashboards may use.
+pub(super) fn documented_names() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for row in documented() {
+        let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`'));
+        let (name, kind) = (cells.nth(1).unwrap(), cells.next().unwrap());
+        if kind == "histogram" {
+            names.extend(["bucket", "sum", "count"].map(|part| format!("{name}_{part}")));
+        } else {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn table(scrape: &Scrape) -> Vec<String> {
+    let row = |(name, family): (&String, &crate::support::Family)| {
+        let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        format!("| `{name}` | {} | {} | {} |", family.kind, labels.join(", "), family.help).replace("|  |", "| |")
+    };
+    scrape.families.iter().map(row).collect()
+}
+
+fn quick() -> Knobs {
+    Knobs {
+        driver_rate: Rate::ALWAYS,
+        driver_cancel_rate: Rate::NEVER,
+        job_id_callback_rate: Rate::ALWAYS,
+        callback_rate: Rate::ALWAYS,
+        ..Knobs::default()
+    }
+}
+
+struct Shop {
+    base: String,
+    key: String,
+    client: reqwest::Client,
+}
+
+impl Shop {
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(&body);
+        let answer = request.send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {answer:?}");
+        answer.json().await.unwrap()
+    }
+
+    async fn order(&self, service_type: &str, payment: &str) -> String {
+        let order = json!({ "service_type": service_type, "payment_status": payment, "area_id": "JKT-PUSAT",
+                            "customer_id": "C-4711", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+        self.post("/api/v1/orders", order).await["order_id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A process, and where it shows its metrics.
+async fn showing(fleet: &Fleet, name: &str, args: &[&str]) -> (Child, String) {
+    let settings = [
+        ("DISPATCHQ_WORKER__NAME", name),
+        ("DISPATCHQ_WORKER__ADMIN_BIND", "127.0.0.1:0"),
+        ("DISPATCHQ_HTTP__ADMIN_BIND", "127.0.0.1:0"),
+    ];
+    let child = Child::spawn(fleet.dir(), name, args, &settings);
+    eventually("it shows metrics", secs(20), || async {
+        child.said("Showing health and metrics", "address").is_some()
+    })
+    .await;
+    let address = child.said("Showing health and metrics", "address").unwrap();
+    (child, address)
+}
+
+#[tokio::test]
+async fn names_and_labels_are_those_of_the_page() {
+    let sim = PartnerSim::start(&Options { knobs: quick(), speed: SPEED, ..Options::default() }).await.unwrap();
+    let fleet = Fleet::start().await;
+    fleet.configure(&format!(
+        "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\
+         callback_secret = \"whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y\"\n\
+         poll = {{ first = \"200ms\", initial = \"100ms\", follow = \"200ms\" }}\n\
+         [service_types.TAXI]\npartner = \"bbd\"\nattempt = \"4s\"\n",
+        sim.url()
+    ));
+    let (api, at_api) = showing(&fleet, "api", &["serve"]).await;
+    let (_worker, at_worker) = showing(&fleet, "w1", &["work"]).await;
+    eventually("the API listens", secs(20), || async { api.said("Serving the API", "address").is_some() }).await;
+    let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
+    sim.change(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
+    let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
+    let shop = Shop { base, key, client: dispatchq::outbound::client(secs(10)).unwrap() };
+
+    // Rules watch for increases, so all that they watch is there before anything has happened.
+    let first = Scrape::ask(&at_worker).await;
+    for series in [
+        "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\"}",
+        "job_id_retrieval_failed_total",
+        "job_id_via_callback_total",
+        "dispatcher_cancel_total{area_id=\"\",reason=\"lifetime_timeout\",service_type=\"TAXI\"}",
+        "dispatcher_attempt_total{area_id=\"\",result=\"assigned\",service_type=\"RIDE\"}",
+        "dispatchq_status_updates_total{result=\"failed\"}",
+        "dispatchq_partner_calls_total{call=\"book\",partner=\"bbd\",result=\"unauthorized\"}",
+        "dispatchq_settles_refused_total",
+        "dispatchq_reconciler_repairs_total",
+        "dispatchq_redis_epoch_changes_total",
+        "dispatchq_jobs_total{outcome=\"lost\",queue=\"dispatch-queue\"}",
+    ] {
+        assert!(first.has(series), "{series} is not there from the start");
+    }
+
+    // Driven by the own fleet, with declines and silence; nobody drives deliveries; cancelled; by a partner who calls back,
+    // and by one who does not.
+    hire(&fleet.app, 3).await;
+    let crowd = Crowd::start(&fleet.app);
+    let mut orders = Vec::new();
+    for n in 0..20 {
+        orders.push(shop.order("RIDE", ["PAID", "UNPAID"][n % 2]).await);
+    }
+    orders.extend([shop.order("DELIVERY", "PAID").await, shop.order("DELIVERY", "UNPAID").await]);
+    let cancelled = shop.order("DELIVERY", "PAID").await;
+    shop.post(&format!("/api/v1/orders/{cancelled}/cancel"), json!({})).await;
+    orders.push(cancelled);
+    orders.push(shop.order("TAXI", "PAID").await);
+    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_CALLBACK'", secs(20)).await;
+    sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
+    orders.push(shop.order("TAXI", "PAID").await);
+    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'", secs(20)).await;
+    fleet.at_rest(secs(45)).await;
+    drop(crowd);
+
+    let both = Scrape::ask(&at_api).await.and(Scrape::ask(&at_worker).await);
+    let shown = table(&both);
+    assert!(documented() == shown, "docs/METRICS.md should say:\n{}", shown.join("\n"));
+    assert_labels_name_nobody(&both, &orders);
+}
+
+/// Labels are from short lists: no order, person, telephone number or place can be among them.
+fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
+    for (label, values) in &scrape.label_values {
+        for value in values {
+            let fits = match label.as_str() {
+                "area_id" => ["", "JKT-PUSAT"].contains(&value.as_str()),
+                "service_type" => ["RIDE", "RENT", "DELIVERY", "TAXI"].contains(&value.as_str()),
+                "partner" => value == "bbd",
+                "queue" => jobs::queues::ALL.contains(&value.as_str()),
+                "status" => value.parse::<dispatchq::orders::Status>().is_ok(),
+                "call" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
+                    value.len() <= 20 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')
+                }
+                _ => false,
+            };
+            assert!(fits && !orders.contains(value), "{label}=\"{value}\"");
+        }
+    }
+}

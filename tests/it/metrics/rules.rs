@@ -1,0 +1,236 @@
+//! Alert rules by `promtool`, and that rules, dashboard and runbook fit each other and what /metrics shows.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use clap::Parser;
+use dispatchq::cli::Cli;
+use serde_json::Value;
+
+use super::exposed::documented_names;
+
+fn file(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Runs `promtool`, and shows what it says when it is not content.
+fn promtool(args: &[&str], files: &[&Path]) {
+    let output = Command::new("promtool").args(args).args(files).output().unwrap_or_else(|e| {
+        panic!(
+            "promtool cannot be run ({e}): it comes with Prometheus; `make setup` installs it, or your package manager"
+        )
+    });
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "promtool {args:?}:\n{}{}", said(&output.stdout), said(&output.stderr));
+}
+
+fn deployed(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus").join(name)
+}
+
+/// One alert of alerts.yml.
+#[derive(Debug, Default)]
+struct Alert {
+    name: String,
+    expr: String,
+    severity: String,
+    team: String,
+    runbook: String,
+}
+
+/// Reads the rules as they are laid out: `promtool` sees to it that they are valid.
+fn alerts() -> Vec<Alert> {
+    let text = file("deploy/prometheus/alerts.yml");
+    let mut alerts: Vec<Alert> = Vec::new();
+    let mut in_expr = false;
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix("- alert: ") {
+            alerts.push(Alert { name: name.to_owned(), ..Alert::default() });
+        }
+        let Some(alert) = alerts.last_mut() else { continue };
+        let (key, value) = line.split_once(": ").or(line.strip_suffix(':').map(|key| (key, ""))).unwrap_or((line, ""));
+        in_expr = key == "expr" || (in_expr && !["for", "labels"].contains(&key));
+        match key {
+            "expr" => alert.expr.push_str(value.trim_start_matches('|')),
+            _ if in_expr => alert.expr.push_str(line),
+            "severity" => value.clone_into(&mut alert.severity),
+            "team" => value.clone_into(&mut alert.team),
+            "runbook" => value.clone_into(&mut alert.runbook),
+            _ => {}
+        }
+        alert.expr.push(' ');
+    }
+    alerts
+}
+
+/// Title and expression of every query of the dashboard.
+fn queries() -> Vec<(String, String)> {
+    let dashboard: Value = serde_json::from_str(&file("deploy/grafana/dispatchq.json")).unwrap();
+    let mut queries = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            queries.push((text(&panel["title"]), text(&target["expr"])));
+        }
+    }
+    queries
+}
+
+/// The metrics an expression names: its words that are neither functions nor operators, labels nor values.
+fn metrics_of(expr: &str) -> BTreeSet<String> {
+    const WORDS: [&str; 10] = ["and", "or", "unless", "bool", "by", "without", "on", "ignoring", "inf", "nan"];
+    let mut text = without(expr, '"', '"');
+    for (open, close) in [('{', '}'), ('[', ']')] {
+        text = without(&text, open, close);
+    }
+    for grouping in ["by", "without", "on", "ignoring"] {
+        while let Some(at) = text.find(&format!(" {grouping} (")) {
+            let end = at + text[at..].find(')').unwrap();
+            text.replace_range(at..=end, " ");
+        }
+    }
+    let mut found = BTreeSet::new();
+    let mut rest = text.as_str();
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        let before = rest[..start].chars().next_back();
+        let word = &rest[start..];
+        let end = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(word.len());
+        let (word, after) = word.split_at(end);
+        let is_number = before.is_some_and(|c| c.is_ascii_digit());
+        if !is_number && !after.trim_start().starts_with('(') && !WORDS.contains(&word.to_lowercase().as_str()) {
+            found.insert(word.to_owned());
+        }
+        rest = after;
+    }
+    found
+}
+
+/// The text without what stands between these.
+fn without(text: &str, open: char, close: char) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, inside)) = rest.split_once(open) {
+        kept.push_str(before);
+        rest = inside.split_once(close).expect("what opens is closed").1;
+    }
+    kept + rest
+}
+
+#[test]
+fn an_expression_names_its_metrics() {
+    let names = |expr: &str| metrics_of(expr).into_iter().collect::<Vec<_>>();
+    let expr = r#"sum by (le, a) (rate(x_bucket{status="up down",a!="b"}[5m])) / sum(y_total) > 0.1 unless on (a) max(z) == 1e3"#;
+    assert_eq!(names(expr), ["x_bucket", "y_total", "z"]);
+    assert_eq!(names("max(dispatchq_workers) == 0 or absent(up)"), ["dispatchq_workers", "up"]);
+    assert_eq!(names("topk(5, sum(increase(a[$__range]))) * 60"), ["a"]);
+}
+
+#[test]
+fn promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
+    promtool(&["check", "config"], &[&deployed("prometheus.yml")]);
+    promtool(&["check", "rules"], &[&deployed("alerts.yml")]);
+    promtool(&["test", "rules"], &[&deployed("alerts_test.yml")]);
+}
+
+#[test]
+fn every_alert_has_a_firing_and_a_silent_case() {
+    let text = file("deploy/prometheus/alerts_test.yml");
+    let (mut firing, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("alertname: ") {
+            let expected = lines.next().unwrap();
+            if expected == "exp_alerts: []" {
+                silent.insert(name)
+            } else {
+                firing.insert(name)
+            };
+        }
+    }
+    let alerts = alerts();
+    let all: BTreeSet<_> = alerts.iter().map(|a| a.name.as_str()).collect();
+    assert_eq!((&firing, &silent), (&all, &all));
+}
+
+#[test]
+fn rules_and_dashboard_use_metrics_that_are_shown() {
+    // Prometheus' own word on whom it could scrape.
+    let mut known = documented_names();
+    known.insert("up".to_owned());
+    let alerts = alerts();
+    let of_rules = alerts.iter().map(|a| (a.name.clone(), a.expr.clone()));
+    for (place, expr) in of_rules.chain(queries()) {
+        let used = metrics_of(&expr);
+        assert!(!used.is_empty(), "{place} looks at nothing: {expr}");
+        for name in used {
+            assert!(known.contains(&name), "{place}: /metrics shows no {name}: {expr}");
+        }
+    }
+    // What the tests of the rules feed them is the real thing too.
+    let test = file("deploy/prometheus/alerts_test.yml");
+    for series in test.lines().filter_map(|line| line.trim().strip_prefix("- series: ")) {
+        let name = series.split('{').next().unwrap();
+        assert!(known.contains(name), "alerts_test.yml: /metrics shows no {name}");
+    }
+}
+
+#[test]
+fn the_dashboards_queries_are_valid() {
+    let mut rules = tempfile::Builder::new().suffix(".yml").tempfile().unwrap();
+    writeln!(rules, "groups:\n  - name: dashboard\n    rules:").unwrap();
+    let queries = queries();
+    assert!(queries.len() > 30, "{} queries", queries.len());
+    for (n, (_, expr)) in queries.iter().enumerate() {
+        let expr = expr.replace("$__rate_interval", "5m").replace("$__range", "6h");
+        writeln!(rules, "      - record: query_{n}\n        expr: {}", Value::from(expr)).unwrap();
+    }
+    promtool(&["check", "rules"], &[rules.path()]);
+}
+
+#[test]
+fn every_alert_has_a_page_in_the_runbook_whose_commands_exist() {
+    let runbook = file("docs/RUNBOOK.md");
+    let sections: Vec<_> = runbook.split("\n### ").skip(1).map(|text| text.split_once('\n').unwrap()).collect();
+    let alerts = alerts();
+    assert_eq!(alerts.len(), sections.len(), "each alert has one section");
+    for alert in &alerts {
+        let Alert { name, severity, team, runbook: link, .. } = alert;
+        assert_eq!(*link, format!("docs/RUNBOOK.md#{}", name.to_lowercase()), "{alert:?}");
+        assert!(["P0", "P1", "P2", "P3", "Warning", "Critical"].contains(&severity.as_str()), "{alert:?}");
+        assert!(["mrg", "supporting-reservation"].contains(&team.as_str()), "{alert:?}");
+        let (_, text) = sections.iter().find(|(title, _)| title == name).unwrap_or_else(|| panic!("no section {name}"));
+        let text = text.split("\n## ").next().unwrap();
+        for part in ["**Means**", "**Look**", "**Do**"] {
+            assert!(text.contains(part), "{name} lacks {part}");
+        }
+    }
+    let in_blocks = runbook.lines().filter(|line| line.starts_with("dispatchq "));
+    let in_text = runbook.split('`').skip(1).step_by(2).filter(|code| code.starts_with("dispatchq "));
+    let commands: Vec<_> = in_blocks.chain(in_text).filter(|c| !c.contains('\n')).collect();
+    assert!(commands.len() > 50, "{} commands", commands.len());
+    for command in commands {
+        let command = command.split(" #").next().unwrap();
+        if let Err(error) = Cli::try_parse_from(words(command)) {
+            panic!("the runbook says {command}\n{error}");
+        }
+    }
+}
+
+/// As a shell would take it apart: blanks, and texts in quotes.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (n, part) in command.split('"').enumerate() {
+        if n % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}

@@ -1,0 +1,83 @@
+//! Orders served by a partner, in each scenario, and replayed: small, on real processes. Speed is not judged here; that
+//! everything comes to rest and the history is clean, is.
+
+use serde_json::Value;
+
+use crate::support::run_binary;
+
+/// What the run printed, if it was good.
+fn json(args: &[&str]) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &[args, &["--json"]].concat(), &[]);
+    assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+    serde_json::from_str(&printed.stdout).unwrap()
+}
+
+fn bench(scenario: &str) -> Value {
+    let json = json(&["bench", "orders", "--scenario", scenario, "--orders", "40", "--rate", "20", "--speed", "200"]);
+    let number = |path: &str| json.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {json}"));
+    assert_eq!((json["scenario"].as_str(), json["orders"].as_u64()), (Some(scenario), Some(40)));
+    assert_eq!(json["violations"], serde_json::json!([]));
+    assert_eq!(json["limit_exceeded"], 0);
+    let outcomes = json["outcomes"].as_object().unwrap();
+    assert_eq!(outcomes.values().filter_map(Value::as_u64).sum::<u64>(), 40, "{json}");
+    for share in ["/job_id_rate", "/via_callback_rate", "/manual_rate"] {
+        assert!((0.0..=1.0).contains(&number(share)), "{share}: {json}");
+    }
+    for positive in [
+        "/created_per_s",
+        "/p95_time_to_job_id_s",
+        "/partner_calls_per_s",
+        "/lateness_ms/jobs",
+        "/worker_rss_mb/first",
+        "/worker_rss_mb/last",
+        "/worker_rss_mb/max",
+        "/machine/cores",
+    ] {
+        assert!(number(positive) > 0.0, "{positive}: {json}");
+    }
+    assert!(number("/partner_calls_saved") <= 1.0 && number("/polls_per_order") >= 0.0, "{json}");
+    assert!(json["alerts"].is_object() && json["alert_delay_s"].get("p99").is_some(), "{json}");
+    json
+}
+
+#[test]
+fn orders_of_a_good_partner() {
+    let json = bench("normal");
+    assert!(json["partner"]["callbacks_sent"].as_u64() > Some(40), "{json}");
+}
+
+#[test]
+fn orders_of_a_partner_that_never_calls_back() {
+    let json = bench("no-callback");
+    assert_eq!((&json["via_callback_rate"], &json["partner"]["callbacks_sent"]), (&0.0.into(), &0.into()), "{json}");
+    assert!(json["job_id_rate"].as_f64() > Some(0.0), "{json}");
+}
+
+#[test]
+fn orders_of_a_partner_that_is_slow() {
+    let json = bench("slow");
+    // Half of the job ids come after ten minutes at the earliest.
+    assert!(json["p95_time_to_job_id_s"].as_f64() > Some(600.0), "{json}");
+}
+
+#[test]
+fn orders_of_a_partner_that_is_down_for_a_while() {
+    // That connections are refused is no request the partner could count.
+    let json = bench("outage");
+    assert_eq!(json["bookings"].get("booked"), None, "{json}");
+}
+
+#[test]
+fn rides_are_replayed_by_a_partner_while_workers_are_killed() {
+    let args = ["replay", "--sample", "--limit", "60", "--strategy", "partner", "--speed", "1000", "--kill-every", "2"];
+    let json = json(&args);
+    assert_eq!((json["strategy"].as_str(), json["orders"].as_u64()), (Some("partner"), Some(60)));
+    assert!(json["kills"].as_u64() > Some(0) && json["partner"]["bookings"].as_u64() >= Some(60), "{json}");
+    let bookings = json["bookings"].as_object().unwrap();
+    assert!(bookings.keys().all(|state| ["completed", "cancelled", "refused"].contains(&state.as_str())), "{json}");
+    let dir = tempfile::tempdir().unwrap();
+    let refused = run_binary(dir.path(), &["replay", "--strategy", "partner", "--drivers", "5"], &[]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("--strategy partner"), "{refused:?}");
+}

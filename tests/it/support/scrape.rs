@@ -1,0 +1,108 @@
+//! What /metrics shows, taken apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One metric with all its series.
+#[derive(Debug, Default)]
+pub(crate) struct Family {
+    pub(crate) kind: String,
+    pub(crate) help: String,
+    /// Names of labels, without the buckets' own.
+    pub(crate) labels: BTreeSet<String>,
+}
+
+/// One scrape of one process, or of several together.
+#[derive(Debug, Default)]
+pub(crate) struct Scrape {
+    pub(crate) families: BTreeMap<String, Family>,
+    /// Values by series, as `name{label="value",..}` in the order of the labels' names.
+    series: BTreeMap<String, f64>,
+    /// Values of labels, by label.
+    pub(crate) label_values: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Scrape {
+    pub(crate) fn of(text: &str) -> Self {
+        let mut scrape = Self::default();
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            scrape.line(line);
+        }
+        scrape
+    }
+
+    /// Asks a process that shows its metrics at `host:port`.
+    pub(crate) async fn ask(address: &str) -> Self {
+        let answer = dispatchq::outbound::client(super::secs(20)).unwrap();
+        let answer = answer.get(format!("http://{address}/metrics")).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+        Self::of(&answer.text().await.unwrap())
+    }
+
+    /// The value of a series; 0 for one that is not there.
+    pub(crate) fn value(&self, series: &str) -> f64 {
+        self.series.get(series).copied().unwrap_or(0.0)
+    }
+
+    pub(crate) fn has(&self, series: &str) -> bool {
+        self.series.contains_key(series)
+    }
+
+    /// Series with something in them, of metrics that begin like this, without buckets and sums.
+    pub(crate) fn counted(&self, prefixes: &[&str]) -> Vec<String> {
+        let wanted = |name: &str| {
+            prefixes.iter().any(|p| name.starts_with(p)) && !name.contains("_bucket{") && !name.contains("_sum")
+        };
+        let counted = self.series.iter().filter(|(name, value)| **value != 0.0 && wanted(name));
+        counted.map(|(name, value)| format!("{name} {value}")).collect()
+    }
+
+    /// Together with what another process shows: metrics, labels and help, no values.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        for (name, family) in other.families {
+            let mine = self.families.entry(name).or_default();
+            mine.labels.extend(family.labels);
+            (mine.kind, mine.help) = (family.kind, family.help);
+        }
+        for (label, values) in other.label_values {
+            self.label_values.entry(label).or_default().extend(values);
+        }
+        self
+    }
+
+    fn line(&mut self, line: &str) {
+        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+            help.clone_into(&mut self.families.entry(name.to_owned()).or_default().help);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            kind.clone_into(&mut self.families.entry(name.to_owned()).or_default().kind);
+        } else {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            self.sample(series, value.parse().unwrap());
+        }
+    }
+
+    fn sample(&mut self, series: &str, value: f64) {
+        let (name, labels) = series.strip_suffix('}').and_then(|s| s.split_once('{')).unwrap_or((series, ""));
+        let labels: BTreeMap<_, _> = labels
+            .split("\",")
+            .filter_map(|pair| pair.split_once("=\""))
+            .map(|(label, value)| (label, value.trim_end_matches('"')))
+            .collect();
+        let family = self.family_of(name);
+        for (label, value) in labels.iter().filter(|(label, _)| **label != "le") {
+            self.families.entry(family.clone()).or_default().labels.insert((*label).to_owned());
+            self.label_values.entry((*label).to_owned()).or_default().insert((*value).to_owned());
+        }
+        let shown: Vec<_> = labels.iter().map(|(label, value)| format!("{label}=\"{value}\"")).collect();
+        let shown = if shown.is_empty() { name.to_owned() } else { format!("{name}{{{}}}", shown.join(",")) };
+        self.series.insert(shown, value);
+    }
+
+    /// Histograms have series of other names than their own.
+    fn family_of(&self, name: &str) -> String {
+        let of_histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| {
+            let family = name.strip_suffix(suffix)?;
+            self.families.get(family).filter(|f| f.kind == "histogram").map(|_| family)
+        });
+        of_histogram.unwrap_or(name).to_owned()
+    }
+}
