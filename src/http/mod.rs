@@ -9,7 +9,7 @@
 //! * [`error`]: every error as `{error_code, message}` with its status.
 //! * [`body`]: JSON bodies, checked at the edge.
 //! * [`health`]: /healthz, /readyz.
-//! * [`metrics`]: /metrics.
+//! * [`metrics`]: what /metrics shows.
 //! * [`server`]: listening, and ending in good order.
 
 pub mod alerts;
