@@ -11,6 +11,7 @@
 //! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
 //! * `sequences`: random sequences of the pure decisions, applied by `model` and held to `laws`.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
+//! * `metrics`: what is counted of all this.
 
 mod arrivals;
 mod callbacks;
@@ -19,6 +20,7 @@ mod faults;
 mod journey;
 mod laws;
 mod limits;
+mod metrics;
 mod model;
 mod payments;
 mod recovery;
