@@ -9,6 +9,7 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use dispatchq::{
     compensation,
+    dead_letters::judge::{self, Verdict},
     dispatch::{
         decide as fleet,
         policy::{DispatchPolicy, Exhausted},
@@ -21,6 +22,8 @@ use dispatchq::{
         settings::PollConfig,
     },
 };
+
+use workers::JobId;
 
 use super::world::{PARTNER, SERVICE};
 
@@ -60,8 +63,10 @@ pub(super) enum Step {
     /// By staff, or by the customer.
     Cancel(bool),
     Redispatch,
-    /// A timer was found dead.
-    Hold,
+    /// The timer of this number was found dead.
+    Hold(usize),
+    /// That timer has another life.
+    Requeue,
     Refund(bool),
 }
 
@@ -183,11 +188,19 @@ impl Model {
             }
             Step::Cancel(staff) => actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None),
             Step::Redispatch => actions::redispatch(s, "operator:x"),
-            Step::Hold if timers::derived(s).is_empty() || s.order.held_for_review => return,
-            Step::Hold => {
+            Step::Hold(n) => {
+                let derived = timers::derived(s);
+                let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
                 let mut change = Change::of(s, "reconciler");
-                change.hold(s, "a timer is dead");
+                change.hold(s, judge::hold_reason(derived[n].id()));
                 change.into()
+            }
+            Step::Requeue => {
+                let Some(dead) = judge::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else { return };
+                match judge::timer(s, &dead) {
+                    Verdict::Held => judge::requeue(s, &dead, "operator:x", None).into(),
+                    _ => return,
+                }
             }
             Step::Refund(done) if done => actions::finish_refund(s, "support:x", None),
             Step::Refund(_) => actions::start_refund(s, "support:x", None),
