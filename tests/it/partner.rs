@@ -12,6 +12,7 @@
 //! * `sequences`: random sequences of the pure decisions, applied by `model`, told of by its
 //!   `counterpart` and held to `laws`.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
+//! * `metrics`: what is counted of all this.
 
 mod arrivals;
 mod callbacks;
@@ -21,6 +22,7 @@ mod faults;
 mod journey;
 mod laws;
 mod limits;
+mod metrics;
 mod model;
 mod payments;
 mod recovery;

@@ -7,12 +7,13 @@
 //! * `proxy`: a way to a server on which everything can get stuck.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `receiver`: a webhook receiver that can be told to fail.
-//! * `scrape`: what /metrics shows, taken apart.
+//! * `scrape`: what /metrics shows, taken apart; `counting`: what this test counts.
 //! * `crowd`: drivers who answer by themselves.
 //! * `fleet`: real processes of the binary on servers of their own.
 
 mod api;
 mod app;
+mod counting;
 mod crowd;
 mod drive;
 mod fleet;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 pub(crate) use api::{Answer, Api};
 pub(crate) use app::{TestApp, redis_command};
+pub(crate) use counting::Counting;
 pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};

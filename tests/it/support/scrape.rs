@@ -47,12 +47,10 @@ impl Scrape {
         self.series.contains_key(series)
     }
 
-    /// Series with something in them, of metrics that begin like this, without buckets and sums.
-    pub(crate) fn counted(&self, prefixes: &[&str]) -> Vec<String> {
-        let wanted = |name: &str| {
-            prefixes.iter().any(|p| name.starts_with(p)) && !name.contains("_bucket{") && !name.contains("_sum")
-        };
-        let counted = self.series.iter().filter(|(name, value)| **value != 0.0 && wanted(name));
+    /// Series with something in them, of metrics that begin like this; of histograms their counts.
+    pub(crate) fn counted(&self, prefix: &str) -> Vec<String> {
+        let is_count = |name: &str| name.starts_with(prefix) && !name.contains("_bucket{") && !name.contains("_sum");
+        let counted = self.series.iter().filter(|(name, value)| **value != 0.0 && is_count(name));
         counted.map(|(name, value)| format!("{name} {value}")).collect()
     }
 
