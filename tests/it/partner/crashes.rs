@@ -110,6 +110,10 @@ async fn survive(points: &[&str]) {
     let (_api, _) = scene.api(&[]).await;
     scene.workers_die_at(points).await;
     let _survivor = scene.fleet.worker("survivor");
+    // However slow the machine, some have the time to be driven.
+    for n in 100..115 {
+        scene.order(n).await;
+    }
     scene.assert_all_end().await;
     assert!(scene.fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);
 }
@@ -203,7 +207,7 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     scene.fleet.reach(10, "SELECT count(*) FROM bookings WHERE booking_id IS NOT NULL", secs(30)).await;
     leave_callbacks_behind(&scene).await;
     for (worker, point) in workers.iter_mut().zip(doomed) {
-        assert!(!worker.ended(secs(30)).await.success(), "{point}");
+        assert!(!worker.ended(secs(60)).await.success(), "{point}");
     }
 
     scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::ALWAYS, Rate::ALWAYS)).unwrap();
@@ -213,10 +217,10 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     assert_eq!(scene.fleet.count("SELECT count(*) FROM inbox WHERE state NOT IN ('processed', 'ignored')").await, 0);
 }
 
-/// As the API stores them before it acts.
+/// As the API stores them before it acts: one for each booking, with the job id if there is one by now.
 async fn leave_callbacks_behind(scene: &Scene) {
     let bookings: Vec<(String, i32, String)> =
-        sqlx::query_as("SELECT order_id, attempt_no, booking_id FROM bookings WHERE state = 'booked'")
+        sqlx::query_as("SELECT order_id, attempt_no, booking_id FROM bookings WHERE booking_id IS NOT NULL")
             .fetch_all(&scene.fleet.app.db)
             .await
             .unwrap();
@@ -224,9 +228,6 @@ async fn leave_callbacks_behind(scene: &Scene) {
     for (order, attempt, booking_id) in bookings {
         let url = format!("{}/_sim/bookings/{booking_id}", scene.sim.control_url());
         let booking: Value = client.get(url).send().await.unwrap().json().await.unwrap();
-        if booking["job_id"].is_null() {
-            continue;
-        }
         let raw = json!({ "event_id": format!("E-left-{order}-{attempt}"), "type": "job_id_assigned",
                           "booking_id": booking_id, "job_id": booking["job_id"],
                           "reference": format!("{order}:{attempt}") });
