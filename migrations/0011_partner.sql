@@ -57,7 +57,8 @@ CREATE TABLE inbox (
 );
 COMMENT ON TABLE inbox IS 'callbacks of partners, stored before they are acted on; an event that comes twice is one row';
 COMMENT ON COLUMN inbox.state IS 'unmatched: of a booking we do not know yet; looked at again when we do';
-CREATE INDEX inbox_pending ON inbox (order_id) WHERE state = 'pending';
+CREATE INDEX inbox_by_order ON inbox (order_id) WHERE order_id IS NOT NULL;
+CREATE INDEX inbox_pending ON inbox (id) WHERE state = 'pending';
 CREATE INDEX inbox_unmatched ON inbox (partner, booking_id) WHERE state = 'unmatched';
 CREATE INDEX inbox_by_age ON inbox USING brin (received_at);
 

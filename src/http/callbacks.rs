@@ -37,6 +37,10 @@ async fn receive(
     }
     let Json(raw): Json<Value> = Json::from_bytes(&bytes)?;
     let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
+    // Postgres keeps no such character, not even in a field that is none of our business.
+    if raw.to_string().contains("\\u0000") {
+        return Err(ApiError::Invalid("the body must not contain the character U+0000".to_owned()));
+    }
     if let Some(problem) = body.problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
     }

@@ -97,6 +97,7 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         Refusal::NotYourOrder => StatusCode::FORBIDDEN,
         Refusal::OfferExpired | Refusal::OfferDeclined | Refusal::OfferGone(_) => StatusCode::GONE,
         Refusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Illegal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         Refusal::NothingPaid
         | Refusal::OrderFinished(_)
         | Refusal::WrongState { .. }

@@ -138,7 +138,9 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
     }
     let mut change = Change::of(s, actor);
     change.payment_event = Some((event_id.to_owned(), status.clone()));
-    if !status.supersedes(&s.order.payment_status) {
+    // A word nobody knew is made clear by any word we know, unless money had come before it.
+    let clears = matches!(s.order.payment_status, PaymentStatus::Other(_)) && !was_ever_paid(s);
+    if !clears && !status.supersedes(&s.order.payment_status) {
         // It came late; that it came is kept.
         return change.into();
     }
@@ -150,6 +152,13 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
             for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
                 change.tell(message);
             }
+        }
+        Status::CancelledBySystem | Status::CancelledByUser | Status::CancelledByDriver
+            if matches!(status, PaymentStatus::Other(_)) =>
+        {
+            let why = format!("cancelled, and its payment is {status} now, which the rules do not know");
+            change.note(Reason::PaymentChanged, Some(status.to_string()));
+            change.tell(messages::unexpected_state(&change.order, &why, s.now));
         }
         Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
             change.note(Reason::PaidAfterCancel, Some(status.to_string()));
@@ -165,11 +174,17 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
     change.into()
 }
 
+fn was_ever_paid(s: &Snapshot) -> bool {
+    s.order.payment_status.is_paid()
+        || s.order.status == Status::CancelledBySystemAfterPayment
+        || s.payments.iter().any(|p| p.payment_status.is_paid())
+}
+
 /// Support begins the refund.
 pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
     match s.order.status {
         Status::RefundPending | Status::Refunded => Decision::Unchanged,
-        Status::CancelledByUser | Status::CancelledByDriver if !s.order.payment_status.is_paid() => {
+        Status::CancelledByUser | Status::CancelledByDriver if !was_ever_paid(s) => {
             Decision::Refuse(Refusal::NothingPaid)
         }
         Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver => {

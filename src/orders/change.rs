@@ -241,6 +241,8 @@ pub enum Refusal {
     NoSuchDriver,
     #[error("this event id was used with another payment status; use a new id for a new event")]
     PaymentEventReused,
+    #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
+    Illegal { from: Status, to: Status },
     #[error("nothing was paid for this order, so there is nothing to refund")]
     NothingPaid,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
@@ -262,6 +264,7 @@ impl Refusal {
             Self::NotYourOrder => "NOT_YOUR_ORDER",
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
             Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
+            Self::Illegal { .. } => "ILLEGAL_TRANSITION",
             Self::NothingPaid => "NOTHING_PAID",
             Self::LifetimeOver => "LIFETIME_OVER",
         }

@@ -35,7 +35,9 @@ impl PaymentStatus {
     pub fn supersedes(&self, before: &Self) -> bool {
         match (self.rank(), before.rank()) {
             (Some(new), Some(old)) => new > old,
-            _ => self != before,
+            // A word we do not know may come after PAID: what came before PAID never undoes it.
+            (Some(_), None) => self.is_paid(),
+            (None, _) => self != before,
         }
     }
 

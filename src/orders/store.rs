@@ -152,7 +152,9 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
 async fn write(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     for event in &change.events {
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
-        assert!(state::allowed(Some(event.from), event.to), "illegal transition {} -> {}", event.from, event.to);
+        if !state::allowed(Some(event.from), event.to) {
+            return Err(Refusal::Illegal { from: event.from, to: event.to }.into());
+        }
     }
     if change.is_row_only() {
         // One statement is a transaction of its own.

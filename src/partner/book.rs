@@ -4,8 +4,11 @@
 //! request and answer, the repeated job asks under the same key, and the partner answers the same booking. The job stays
 //! derived until the answer is written. While the partner is left alone no attempt begins.
 
+use std::time::Duration;
+
+use chrono::TimeDelta;
 use jobs::Dispatch;
-use workers::{Job, JobId, Outcome};
+use workers::{Job, JobId, Outcome, retry::jittered};
 
 use super::{
     Partner, backoff,
@@ -17,11 +20,14 @@ use crate::{
     app::App,
     crash,
     orders::{
-        Booking, Snapshot,
+        Booking, BookingState, Snapshot,
         store::{self, ApplyError},
     },
     worker::step,
 };
+
+/// How often to look whether the booking before is gone.
+const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn perform(app: &App, job: &Dispatch, s: &Snapshot, partner: &str) -> Outcome {
     let Some(partner) = app.partners.get(partner) else { return failure::not_configured(partner) };
@@ -59,13 +65,22 @@ pub(super) async fn ask_and_learn(
         }
         Err(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
             tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
-            step::learnt(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), rules)).await
+            let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
+            step::learnt(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), pause, rules)).await
         }
         Err(error) => {
             let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
             step::learnt(app, order, job, |s| decide::not_answered(s, attempt_no, &error.to_string(), pause)).await
         }
     }
+}
+
+/// The booking before must be gone first, or two drivers may come; but a partner that does not confirm must not keep the
+/// order from being served: it waits as long as a booking may be unknown to the partner, no longer.
+fn awaits_cancel(s: &Snapshot, partner: &Partner) -> bool {
+    let wanted = s.order.next_attempt_at.unwrap_or(s.now);
+    let patience = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
+    s.now < wanted + patience && s.bookings.iter().any(|b| b.state == BookingState::CancelWanted)
 }
 
 /// The booking of this attempt, written down now if it was not before.
@@ -75,7 +90,10 @@ async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> 
     }
     let open_for = partner.known_open_for();
     if !open_for.is_zero() {
-        return Err(Outcome::Snooze { delay: open_for });
+        return Err(failure::left_alone(open_for));
+    }
+    if awaits_cancel(s, partner) {
+        return Err(Outcome::Snooze { delay: jittered(CANCEL_PAUSE, 0.3, rand::random()) });
     }
     crash::point("intent", "decided");
     match store::apply(&app.db, &app.config.notifications, s, decide::start(s, &partner.name)).await {
@@ -85,7 +103,7 @@ async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> 
             booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
         // Somebody was quicker; look again.
-        Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: std::time::Duration::ZERO }),
+        Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
         Err(ApplyError::Database(e)) => Err(step::database_failed(&e)),
     }

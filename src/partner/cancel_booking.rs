@@ -3,23 +3,24 @@
 //! A booking whose answer was lost is first asked for again under its key: what has no id cannot be cancelled. The partner
 //! may be down for hours: the job stays, and asks at most every 40 s.
 
+use chrono::TimeDelta;
 use jobs::CancelBooking;
-use workers::{Job, Outcome, retry::jittered};
+use workers::{Job, Outcome};
 
 use super::{
-    book,
+    Partner, book,
     client::{Call, CallError},
     decide, failure,
 };
 use crate::{
     app::App,
-    orders::{BookingState, Snapshot},
+    orders::{Booking, BookingState, Snapshot},
     worker::step,
 };
 
 pub async fn perform(app: App, job: CancelBooking) -> Outcome {
     if let Some(delay) = app.partners.all_open_for() {
-        return Outcome::Snooze { delay: jittered(delay, 0.2, rand::random()) };
+        return failure::left_alone(delay);
     }
     let (app, job) = (&app, &job);
     step::run(app, &job.order, &job.id(), |s| async move { Err(cancel(app, job, &s).await) }).await
@@ -40,17 +41,27 @@ async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
         Ok(learnt) => learnt,
     };
     match learnt {
+        // The partner may not show yet what it has just booked.
+        Err(CallError::NotFound) if is_young(s, booking, partner) => {
+            missed(app, job, booking, partner, CallError::NotFound).await
+        }
         Ok(()) | Err(CallError::NotFound) => {
             step::learnt(app, &job.order, &job.id(), |s| decide::cancelled(s, attempt_no)).await
         }
         Err(CallError::UnderWay(said)) => {
             step::learnt(app, &job.order, &job.id(), |s| decide::not_cancelled(s, attempt_no, &said)).await
         }
-        Err(error) => {
-            tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
-            let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
-            step::learnt(app, &job.order, &job.id(), |s| decide::not_answered(s, attempt_no, &error.to_string(), pause))
-                .await
-        }
+        Err(error) => missed(app, job, booking, partner, error).await,
     }
+}
+
+async fn missed(app: &App, job: &CancelBooking, booking: &Booking, partner: &Partner, error: CallError) -> Outcome {
+    tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
+    let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
+    step::learnt(app, &job.order, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause)).await
+}
+
+fn is_young(s: &Snapshot, booking: &Booking, partner: &Partner) -> bool {
+    let grace = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
+    s.now < booking.booked_at.unwrap_or(booking.created_at) + grace
 }

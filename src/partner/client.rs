@@ -8,7 +8,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     crash,
@@ -18,8 +18,6 @@ use crate::{
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// Of an answer that refuses, what people get to see.
-const MAX_SHOWN: usize = 200;
 
 /// What the partner can be asked for.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +107,16 @@ struct Booked {
     booking_id: String,
 }
 
+/// Of an answer that refuses, what people get to see.
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    error_code: String,
+}
+
+fn is_word(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
 /// Calls one partner. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -139,8 +147,12 @@ impl Client {
             "pickup": { "latitude": order.pickup_lat, "longitude": order.pickup_lng },
         });
         let request = self.to(Method::POST, self.url(&["bookings"])).header("idempotency-key", reference).json(&body);
-        let booked: Booked = self.send("book", request).await?;
-        id(booked.booking_id)
+        match self.send::<Booked>("book", request).await {
+            Ok(booked) => id(booked.booking_id),
+            // The request before it, under the same key, is still being worked on.
+            Err(CallError::UnderWay(said)) => Err(CallError::Transient(said)),
+            Err(error) => Err(error),
+        }
     }
 
     /// How a booking stands.
@@ -160,7 +172,7 @@ impl Client {
     /// Cancels; a booking that is cancelled already is fine.
     pub async fn cancel(&self, booking_id: &str) -> Result<(), CallError> {
         let request = self.to(Method::POST, self.url(&["bookings", booking_id, "cancel"]));
-        self.send::<Value>("cancel", request).await.map(drop)
+        self.exchange("cancel", request).await.map(drop)
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -176,16 +188,19 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, what: &str, request: RequestBuilder) -> Result<T, CallError> {
+        let body = self.exchange(what, request).await?;
+        serde_json::from_slice(&body)
+            .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")))
+    }
+
+    /// The body of a good answer.
+    async fn exchange(&self, what: &str, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
         crash::point(what, "sends");
         let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe(&e)))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = read(answer).await?;
         crash::point(what, "answered");
-        if status.is_success() {
-            return serde_json::from_slice(&body)
-                .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")));
-        }
-        Err(classify(status, &headers, &body))
+        if status.is_success() { Ok(body) } else { Err(classify(status, &headers, &body)) }
     }
 }
 
@@ -206,9 +221,10 @@ async fn read(mut answer: Response) -> Result<Vec<u8>, CallError> {
 }
 
 fn classify(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> CallError {
-    let said = || {
-        let text: String = String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
-        format!("{}: {text}", status.as_u16())
+    // Nothing else of the body: partners echo what they were sent, and a place is nothing for logs.
+    let said = || match serde_json::from_slice::<ErrorBody>(body) {
+        Ok(ErrorBody { error_code }) if is_word(&error_code) => format!("{} {error_code}", status.as_u16()),
+        _ => status.as_u16().to_string(),
     };
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Unauthorized(status.as_u16()),
@@ -246,16 +262,16 @@ mod tests {
         if let Some(value) = retry_after {
             headers.insert(RETRY_AFTER, value.parse().unwrap());
         }
-        classify(StatusCode::from_u16(status).unwrap(), &headers, b"no\n")
+        classify(StatusCode::from_u16(status).unwrap(), &headers, br#"{"error_code":"NO","message":"at -6.2,106.8"}"#)
     }
 
     #[test]
     fn errors_are_told_apart_by_what_they_mean() {
-        assert_eq!(classified(503, None), CallError::Transient("503: no".to_owned()));
+        assert_eq!(classified(503, None), CallError::Transient("503 NO".to_owned()));
         assert_eq!(classified(404, None), CallError::NotFound);
         assert_eq!(classified(401, None), CallError::Unauthorized(401));
-        assert_eq!(classified(409, None), CallError::UnderWay("409: no".to_owned()));
-        assert_eq!(classified(422, None), CallError::Refused("422: no".to_owned()));
+        assert_eq!(classified(409, None), CallError::UnderWay("409 NO".to_owned()));
+        assert_eq!(classified(422, None), CallError::Refused("422 NO".to_owned()));
         assert_eq!(classified(429, Some("7")), CallError::TooMany(Duration::from_secs(7)));
         assert_eq!(classified(429, Some("soon")), CallError::TooMany(Duration::from_secs(1)));
         // A date that has passed.

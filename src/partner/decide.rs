@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 
 use super::{
+    client::CallError,
     observation::{Observation, Phase, Via},
     settings::PollConfig,
 };
@@ -26,6 +27,11 @@ pub struct Rules<'a> {
 }
 
 const SYSTEM: &str = "system";
+
+/// Requests in vain after which a partner's no is believed.
+const BELIEVED_AFTER: i32 = 6;
+/// Cancels in vain after which somebody is told.
+const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked.
 pub fn start(s: &Snapshot, partner: &str) -> Change {
@@ -69,8 +75,15 @@ pub fn not_answered(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration)
 }
 
 /// The partner will not take this booking: the attempt is over.
-pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, rules: Rules) -> Decision {
+///
+/// While an earlier request of it went unanswered a no proves little: the partner may be at work on that one, or a proxy
+/// may answer in its place. It is asked again, and believed when it keeps to it.
+pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.booking_id.is_none()) else { return Decision::Unchanged };
+    let in_doubt = matches!(before.state, BookingState::Unknown | BookingState::CancelWanted);
+    if in_doubt && before.tries < BELIEVED_AFTER {
+        return not_answered(s, attempt_no, error, pause);
+    }
     let mut change = Change::of(s, SYSTEM);
     if before.state.is_unanswered() && is_current(s, before) {
         end_attempt(&mut change, s, Reason::BookingRefused, rules);
@@ -125,11 +138,15 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
             change.enter(Status::Compensating, Reason::BookingNotFound, None);
         }
         Status::Assigned => end_attempt(&mut change, s, Reason::BookingNotFound, rules),
-        _ if s.order.held_for_review => return Decision::Unchanged,
+        // The driver goes on whatever the partner's system says; somebody is told, once, and it is asked again.
         _ => {
-            let why = "the partner does not know the booking of a trip under way";
-            change.hold(s, why);
-            change.tell(messages::unexpected_state(&change.order, why, s.now));
+            if before.last_error.is_none() {
+                let why = "the partner does not know the booking of a trip under way";
+                change.booking(before).last_error = Some(why.to_owned());
+                change.tell(messages::unexpected_state(&change.order, why, s.now));
+            }
+            change.order.poll_no += 1;
+            change.order.next_poll_at = Some(s.now + delta(rules.poll.follow));
             return change.into();
         }
     }
@@ -185,6 +202,33 @@ pub fn not_cancelled(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     change.into()
 }
 
+/// The partner did not confirm the cancel; it is asked again after `pause`. A partner that keeps refusing will not change its
+/// mind, one that is away for long is somebody's business: of both somebody is told.
+pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Duration) -> Decision {
+    let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+        return Decision::Unchanged;
+    };
+    let mut change = Change::of(s, SYSTEM);
+    let tries = before.tries + 1;
+    if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
+        let why =
+            format!("the partner will not cancel attempt {attempt_no}'s booking ({error}); see to it there by hand");
+        let booking = change.booking(before);
+        booking.last_error = Some(error.to_string());
+        booking.close(BookingState::Refused, s.now);
+        change.note(Reason::BookingNotCancelled, Some(error.to_string()));
+        change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        return change.into();
+    }
+    change.booking(before).missed(error.to_string(), s.now + delta(pause));
+    if tries == TOLD_AFTER {
+        let why =
+            format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); it is tried on");
+        change.tell(messages::unexpected_state(&change.order, &why, s.now));
+    }
+    change.into()
+}
+
 /// What the partner says, compared with the order as it is.
 pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
     let Some(before) = s.booking(o.attempt_no) else { return Decision::Unchanged };
@@ -195,7 +239,7 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
         return Decision::Unchanged;
     }
     let mut change = Change::of(s, format!("partner:{}", before.partner));
-    learn_ids(&mut change, before, o);
+    learn_ids(&mut change, before, o, rules);
     match before.state {
         BookingState::Intent | BookingState::Unknown | BookingState::Booked if is_current(s, before) => {
             current(&mut change, s, before, o, rules);
@@ -225,7 +269,7 @@ fn lives(before: &Booking, o: &Observation) -> bool {
 }
 
 /// The ids a booking lacks are kept whatever has become of it: cancelling needs them.
-fn learn_ids(change: &mut Change, before: &Booking, o: &Observation) {
+fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: Rules) {
     if before.booking_id.is_none()
         && let Some(id) = &o.booking_id
     {
@@ -233,9 +277,12 @@ fn learn_ids(change: &mut Change, before: &Booking, o: &Observation) {
         let booking = change.booking(before);
         booking.booking_id = Some(id.clone());
         if before.state.is_unanswered() {
-            // The callback was quicker than the answer to our request.
+            // The callback was quicker than the answer to our request. What it does not say is asked for.
             booking.set_booked(at);
             change.note(Reason::Booked, Some(id.clone()));
+            if change.order.status == Status::PendingJobId && change.order.attempt_no == before.attempt_no {
+                change.order.next_poll_at = Some(at + delta(rules.poll.first));
+            }
         }
     }
     if before.job_id.is_none()

@@ -15,6 +15,11 @@ use crate::{
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
+/// The partner is left alone for this long. Later and never earlier, and not all at once.
+pub(super) fn left_alone(open_for: Duration) -> Outcome {
+    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * rand::random::<f64>()) }
+}
+
 pub(super) fn not_configured(partner: &str) -> Outcome {
     tracing::error!(partner, "An order needs a partner that is not configured; add [partners.{partner}].");
     Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }

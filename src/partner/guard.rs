@@ -198,7 +198,7 @@ impl Partner {
     /// How long to stay away at least, as far as this process knows without asking; zero when it may be worth a try.
     pub fn known_open_for(&self) -> Duration {
         let view = self.guard.view.lock().unwrap_or_else(PoisonError::into_inner);
-        view.as_ref().map_or(Duration::ZERO, View::open_for)
+        view.as_ref().map_or(Duration::ZERO, View::open_for).min(MAX_DELAY)
     }
 
     async fn report(&self, store: &Store, view: &View, error: Option<&CallError>) {

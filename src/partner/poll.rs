@@ -23,7 +23,7 @@ use crate::{
 pub async fn perform(app: App, job: Poll) -> Outcome {
     // While every partner is left alone, not even the row is looked at.
     if let Some(delay) = app.partners.all_open_for() {
-        return Outcome::Snooze { delay: jittered(delay, 0.2, rand::random()) };
+        return failure::left_alone(delay);
     }
     let (app, job) = (&app, &job);
     step::run(app, &job.order, &job.id(), |s| async move { Err(ask(app, job, &s).await) }).await

@@ -66,6 +66,9 @@ impl PartnerConfig {
     }
 }
 
+/// A job must have time left to say how its call went.
+const LONGEST_CALL: Duration = Duration::from_secs(15);
+
 fn default_timeout() -> Duration {
     Duration::from_secs(5)
 }
@@ -78,8 +81,9 @@ fn default_concurrent() -> u32 {
     50
 }
 
+/// Fewer than the places of any queue, so that a slow partner never has them all.
 fn default_concurrent_per_process() -> u32 {
-    25
+    12
 }
 
 /// When the partner is asked for what its callbacks should have said.
@@ -275,7 +279,7 @@ impl Partner {
         ] {
             ensure!(!duration.is_zero(), "{at}: {name} must be longer than 0");
         }
-        ensure!(config.timeout <= Duration::from_secs(60), "{at}: timeout must be 60 s at most: a job waits for it");
+        ensure!(config.timeout <= LONGEST_CALL, "{at}: timeout must be 15 s at most: a job waits for it");
         for (name, number) in [
             ("rate_per_s", config.rate_per_s),
             ("max_concurrent", config.max_concurrent),

@@ -166,13 +166,11 @@ const ALERTS: Sweep = Sweep {
 // Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.
 const CALLBACKS: Sweep = Sweep {
     count: "-- count old callbacks
-            SELECT count(*) FROM inbox i WHERE state <> 'pending'
-              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+            SELECT count(*) FROM inbox WHERE state = 'unmatched'
               AND received_at < dispatchq_now() - $1 * interval '1 second'",
     remove: "-- remove old callbacks
              DELETE FROM inbox WHERE id IN (
-                 SELECT id FROM inbox i WHERE state <> 'pending'
-                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id)
+                 SELECT id FROM inbox WHERE state = 'unmatched'
                    AND received_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 

@@ -1,6 +1,6 @@
 //! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 use jobs::{Escalate, Notify, OrderId, Remind};
@@ -12,7 +12,7 @@ use workers::{Job, JobId, NewJob, store::Repaired};
 use super::pauses;
 use crate::{
     app::App,
-    compensation,
+    compensation, db,
     dead_letters::judge,
     dispatch,
     notifications::messages,
@@ -125,20 +125,31 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
     let mut pages = Pages::new(scope);
     while let Some(page) = pages.next(app).await? {
         report.looked_at += page.rows;
-        for order in &page.far_overdue {
-            report.compensated += u64::from(end(app, order).await?);
-        }
         let answers = app.store.repair(&page.jobs).await?;
         for (job, answer) in page.jobs.iter().zip(answers) {
             match answer {
                 Repaired::Inserted => report.inserted += 1,
                 Repaired::Moved => report.moved += 1,
                 Repaired::Fine => {}
-                Repaired::Dead => report.held += u64::from(hold(app, job).await?),
+                Repaired::Dead => report.held += u64::from(or_next(hold(app, job).await, &job.id)?),
             }
+        }
+        for order in &page.far_overdue {
+            report.compensated += u64::from(or_next(end(app, order).await, order)?);
         }
     }
     Ok(report)
+}
+
+/// One row that cannot be written holds up no other; a database that is away ends the look.
+fn or_next(done: anyhow::Result<bool>, about: &impl fmt::Display) -> anyhow::Result<bool> {
+    match done {
+        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(db::is_unreachable)) => {
+            tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
+            Ok(false)
+        }
+        done => done,
+    }
 }
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.

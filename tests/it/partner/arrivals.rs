@@ -169,7 +169,8 @@ async fn a_trip_the_partner_has_forgotten_is_somebodys_business() {
     p.replace_partner(silent()).await;
     p.run_for(secs(1000)).await;
     let order = p.snapshot("ORD-1").await.order;
-    assert!(order.status == Status::DriverAssigned && order.held_for_review, "{order:?}");
+    assert!(order.status == Status::DriverAssigned && !order.held_for_review, "{order:?}");
+    assert!(order.next_poll_at.is_some(), "it is asked again: {order:?}");
     assert_eq!(p.messages_of("ORD-1", "UNEXPECTED_STATE").await, 1);
     p.assert_sound().await;
 }

@@ -284,7 +284,9 @@ impl Model {
         let polled = self.polled;
         match said {
             Said::Book(attempt, Some(Ok(id))) => self.decide(|s, rules| decide::booked(s, attempt, &id, polled, rules)),
-            Said::Book(attempt, Some(Err(()))) => self.decide(|s, rules| decide::refused(s, attempt, "no", rules)),
+            Said::Book(attempt, Some(Err(()))) => {
+                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules))
+            }
             Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
                 assert_eq!(o.attempt_no, attempt);
                 decide::answered(s, &o, polls, PAUSE, rules)

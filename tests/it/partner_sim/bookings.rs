@@ -131,7 +131,9 @@ async fn cancelling_repeats_until_a_passenger_is_aboard() {
 /// How every booking ended, by reference.
 async fn endings(seed: u64, references: &[String]) -> Vec<(String, Value)> {
     let knobs = Knobs { driver_rate: rate(0.6), driver_cancel_rate: rate(0.3), ..Knobs::default() };
-    let partner = Partner::start(&Options { seed, speed: FAST, knobs, ..Options::default() }).await;
+    let partner =
+        Partner::start(&Options { seed, speed: FAST, knobs, keep_finished: secs(7 * 24 * 3600), ..Options::default() })
+            .await;
     let mut bookings = Vec::new();
     for reference in references {
         bookings.push((reference.clone(), partner.booked(reference).await));

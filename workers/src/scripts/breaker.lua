@@ -37,6 +37,8 @@ else
     why = state[5] or ''
   elseif what == 'pause' then
     open_until = math.max(open_until, now + tonumber(ARGV[5]))
+    -- Afterwards calls come back slowly, as after a failure.
+    closed = open_until
   elseif now >= open_until or what == 'trip' then
     failures = failures + 1
     if what == 'trip' or opens > 0 or failures >= tonumber(ARGV[4]) then
