@@ -16,7 +16,7 @@ use dispatchq::{
     },
     orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
-        client::JobStatus,
+        client::{CallError, JobStatus},
         decide::{self, Rules},
         observation::{Observation, Phase, Via},
         settings::PollConfig,
@@ -285,7 +285,7 @@ impl Model {
         match said {
             Said::Book(attempt, Some(Ok(id))) => self.decide(|s, rules| decide::booked(s, attempt, &id, polled, rules)),
             Said::Book(attempt, Some(Err(()))) => {
-                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules))
+                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules));
             }
             Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
                 assert_eq!(o.attempt_no, attempt);
@@ -304,8 +304,10 @@ impl Model {
             }
             Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancelled(s, attempt)),
             Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::not_cancelled(s, attempt, "aboard")),
-            Said::Book(attempt, None) | Said::Cancel(attempt, None) => {
-                self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE));
+            Said::Book(attempt, None) => self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE)),
+            Said::Cancel(attempt, None) => {
+                let error = CallError::Transient("no answer".to_owned());
+                self.decide(|s, _| decide::cancel_missed(s, attempt, &error, PAUSE));
             }
             Said::Timeout(..) => {}
         }
