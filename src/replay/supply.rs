@@ -3,7 +3,7 @@
 //! Each must have its address before the system it serves can be configured, and can begin only when that system is there:
 //! so there are two steps.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     choices::Behaviour,
@@ -51,8 +51,13 @@ impl Bound {
         Ok(match options.strategy {
             Strategy::Fleet => Self::Fleet(Receiver::bind().await?),
             Strategy::Partner => {
-                let sim_options =
-                    PartnerOptions { seed: options.seed, speed: options.speed(), ..PartnerOptions::default() };
+                let sim_options = PartnerOptions {
+                    seed: options.seed,
+                    speed: options.speed(),
+                    // A worker that is killed keeps its jobs for 8 s of real time: hours of the order's.
+                    keep_finished: Duration::from_secs(7 * 24 * 3600),
+                    ..PartnerOptions::default()
+                };
                 let sim = partner::start(&sim_options).await?;
                 let mut served = partner::served_by(&sim, &sim_options);
                 // Rides come as much faster than life, so calls may, too.

@@ -13,7 +13,7 @@ const RATE: u64 = 40;
 /// The share of a second's calls that may come at once.
 const BURST: u64 = RATE / 10;
 const AT_ONCE: u64 = 6;
-const ORDERS: i64 = 60;
+const ORDERS: i64 = 40;
 
 #[tokio::test]
 async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_outage() {

@@ -7,7 +7,7 @@ use dispatchq::{
 
 use super::{
     Partnership,
-    world::{PARTNER, patient, silent},
+    world::{partner, patient, silent},
 };
 use crate::support::{Counting, Scrape, secs};
 
@@ -78,8 +78,7 @@ async fn asking_in_vain_fails_once_whichever_time_is_over_first() {
     ];
     for budget in [secs(60), secs(7200)] {
         let counting = Counting::start();
-        let p =
-            Partnership::with(silent(), |config| config.partners.get_mut(PARTNER).unwrap().poll.budget = budget).await;
+        let p = Partnership::with(silent(), |config| partner(config).poll.budget = budget).await;
         p.booked("ORD-1", "PAID").await;
         p.run_for(secs(1799)).await;
         let by_then = usize::from(budget == secs(60)) * 2 + 1;

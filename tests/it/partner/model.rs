@@ -9,18 +9,21 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use dispatchq::{
     compensation,
+    dead_letters::judge::{self, Verdict},
     dispatch::{
         decide as fleet,
         policy::{DispatchPolicy, Exhausted},
     },
     orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
-        client::{JobStatus, PartnerStatus},
+        client::{CallError, JobStatus},
         decide::{self, Rules},
         observation::{Observation, Phase, Via},
         settings::PollConfig,
     },
 };
+
+use workers::JobId;
 
 use super::world::{PARTNER, SERVICE};
 
@@ -60,8 +63,10 @@ pub(super) enum Step {
     /// By staff, or by the customer.
     Cancel(bool),
     Redispatch,
-    /// A timer was found dead.
-    Hold,
+    /// The timer of this number was found dead.
+    Hold(usize),
+    /// That timer has another life.
+    Requeue,
     Refund(bool),
 }
 
@@ -82,13 +87,13 @@ pub(super) struct Model {
     poll: PollConfig,
     polled: bool,
     /// By attempt: how the partner's bookings stand.
-    truth: BTreeMap<i32, JobStatus>,
+    pub(super) truth: BTreeMap<i32, JobStatus>,
     /// The partner does not even keep its keys: who asks it again may get a second booking.
-    forgot: bool,
+    pub(super) forgot: bool,
     /// Attempts the partner will not book.
-    refused: BTreeSet<i32>,
+    pub(super) refused: BTreeSet<i32>,
     said: Vec<Said>,
-    callbacks: Vec<Observation>,
+    pub(super) callbacks: Vec<Observation>,
     pub(super) history: Vec<Event>,
     pub(super) refund_alerts: BTreeSet<String>,
     payments: usize,
@@ -183,23 +188,24 @@ impl Model {
             }
             Step::Cancel(staff) => actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None),
             Step::Redispatch => actions::redispatch(s, "operator:x"),
-            Step::Hold if timers::derived(s).is_empty() || s.order.held_for_review => return,
-            Step::Hold => {
+            Step::Hold(n) => {
+                let derived = timers::derived(s);
+                let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
                 let mut change = Change::of(s, "reconciler");
-                change.hold(s, "a timer is dead");
+                change.hold(s, judge::hold_reason(derived[n].id()));
                 change.into()
+            }
+            Step::Requeue => {
+                let Some(dead) = judge::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else { return };
+                match judge::timer(s, &dead) {
+                    Verdict::Held => judge::requeue(s, &dead, "operator:x", None).into(),
+                    _ => return,
+                }
             }
             Step::Refund(done) if done => actions::finish_refund(s, "support:x", None),
             Step::Refund(_) => actions::start_refund(s, "support:x", None),
         };
         self.take_decision(decision);
-    }
-
-    /// The bookings for which the partner will send a driver, by attempt; none if it has ever lost its keys.
-    pub(super) fn open_at_partner(&self) -> impl Iterator<Item = i32> {
-        let open =
-            |booking: &JobStatus| matches!(booking.status, PartnerStatus::Searching | PartnerStatus::DriverAssigned);
-        self.truth.iter().filter(move |(_, booking)| !self.forgot && open(booking)).map(|(attempt, _)| *attempt)
     }
 
     /// Nothing is on its way from the partner.
@@ -267,73 +273,6 @@ impl Model {
         self.fire(n, luck);
     }
 
-    /// As the partner does it: the same key is the same booking.
-    fn book(&mut self, attempt: i32, luck: Luck) -> Option<Result<String, ()>> {
-        let booking_id = format!("B-{attempt}");
-        if luck == Luck::NoEffect {
-            return None;
-        }
-        // It takes what it has, and stays with its no.
-        if self.refused.contains(&attempt) || (luck == Luck::Refused && !self.truth.contains_key(&attempt)) {
-            self.refused.insert(attempt);
-            return (luck != Luck::LostAnswer).then_some(Err(()));
-        }
-        let status = PartnerStatus::Searching;
-        let new = JobStatus { booking_id: booking_id.clone(), job_id: None, status, driver_id: None };
-        self.truth.entry(attempt).or_insert(new);
-        (luck != Luck::LostAnswer).then_some(Ok(booking_id))
-    }
-
-    fn ask(&self, attempt: i32, luck: Luck) -> Option<Option<Observation>> {
-        let status = self.truth.get(&attempt).cloned();
-        (luck == Luck::Fine).then(|| status.map(|status| Observation::of_answer(attempt, status)))
-    }
-
-    fn cancel(&mut self, attempt: i32, luck: Luck) -> Option<bool> {
-        if matches!(luck, Luck::NoEffect | Luck::Refused) {
-            return None;
-        }
-        let cancelled = match self.truth.get(&attempt).map(|b| b.status) {
-            Some(PartnerStatus::PickedUp | PartnerStatus::Completed) => false,
-            Some(PartnerStatus::Cancelled) | None => true,
-            Some(_) => {
-                self.becomes(attempt, PartnerStatus::Cancelled, Phase::Cancelled);
-                true
-            }
-        };
-        (luck == Luck::Fine).then_some(cancelled)
-    }
-
-    /// The partner goes on with one of its bookings, and says so.
-    fn partner(&mut self, n: usize, finds: bool) {
-        let Some(n) = pick(n, self.truth.len()) else { return };
-        let (attempt, booking) = self.truth.iter_mut().nth(n).unwrap();
-        let attempt = *attempt;
-        let (status, phase) = match (booking.status, booking.job_id.is_some()) {
-            (PartnerStatus::Searching, false) => {
-                booking.job_id = Some(format!("J-{attempt}"));
-                (PartnerStatus::Searching, Phase::Searching)
-            }
-            (PartnerStatus::Searching, true) if finds => {
-                booking.driver_id = Some(format!("D-{attempt}"));
-                (PartnerStatus::DriverAssigned, Phase::DriverAssigned)
-            }
-            (PartnerStatus::Searching, true) => (PartnerStatus::NoDriver, Phase::NoDriver),
-            (PartnerStatus::DriverAssigned, _) if finds => (PartnerStatus::PickedUp, Phase::PickedUp),
-            (PartnerStatus::DriverAssigned, _) => (PartnerStatus::Cancelled, Phase::DriverCancelled),
-            (PartnerStatus::PickedUp, _) => (PartnerStatus::Completed, Phase::Completed),
-            _ => return,
-        };
-        self.becomes(attempt, status, phase);
-    }
-
-    fn becomes(&mut self, attempt: i32, status: PartnerStatus, phase: Phase) {
-        let booking = self.truth.get_mut(&attempt).unwrap();
-        booking.status = status;
-        let JobStatus { booking_id, job_id, driver_id, .. } = booking.clone();
-        self.callbacks.push(observation(Via::Callback, attempt, booking_id, job_id, driver_id, phase));
-    }
-
     /// As the handlers do it.
     fn answer(&mut self, n: usize, arrives: bool) {
         let Some(n) = pick(n, self.said.len()) else { return };
@@ -346,7 +285,7 @@ impl Model {
         match said {
             Said::Book(attempt, Some(Ok(id))) => self.decide(|s, rules| decide::booked(s, attempt, &id, polled, rules)),
             Said::Book(attempt, Some(Err(()))) => {
-                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules))
+                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules));
             }
             Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
                 assert_eq!(o.attempt_no, attempt);
@@ -365,15 +304,17 @@ impl Model {
             }
             Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancelled(s, attempt)),
             Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::not_cancelled(s, attempt, "aboard")),
-            Said::Book(attempt, None) | Said::Cancel(attempt, None) => {
-                self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE));
+            Said::Book(attempt, None) => self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE)),
+            Said::Cancel(attempt, None) => {
+                let error = CallError::Transient("no answer".to_owned());
+                self.decide(|s, _| decide::cancel_missed(s, attempt, &error, PAUSE));
             }
             Said::Timeout(..) => {}
         }
     }
 }
 
-fn observation(
+pub(super) fn observation(
     via: Via,
     attempt_no: i32,
     booking_id: String,
@@ -388,6 +329,6 @@ fn payment_status(n: usize) -> PaymentStatus {
     PAYMENTS[n % PAYMENTS.len()].to_owned().try_into().unwrap()
 }
 
-fn pick(n: usize, of: usize) -> Option<usize> {
+pub(super) fn pick(n: usize, of: usize) -> Option<usize> {
     (of > 0).then(|| n % of)
 }

@@ -105,7 +105,8 @@ async fn permanent_error() {
     p.run_for(secs(59)).await;
     assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
     assert!(p.polls() >= 3, "{}", p.polls());
-    p.run_for(secs(61)).await;
+    // A question within the grace, and after it one more.
+    p.run_for(secs(90)).await;
     assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
     let why = p.texts("SELECT payload->>'reason' FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'").await;
     assert_eq!(why, ["Job ID retrieval failed: the partner does not know the booking"]);

@@ -23,13 +23,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1_000..2_000_i64).prop_map(Step::Advance),
         8 => (n.clone(), prop::bool::weighted(0.9)).prop_map(|(n, arrives)| Step::Answer(n, arrives)),
         6 => (n.clone(), prop::bool::weighted(0.7)).prop_map(|(n, finds)| Step::Partner(n, finds)),
-        6 => (n, prop::bool::weighted(0.3)).prop_map(|(n, again)| Step::Callback(n, again)),
+        6 => (n.clone(), prop::bool::weighted(0.3)).prop_map(|(n, again)| Step::Callback(n, again)),
         1 => (1..4_i32).prop_map(Step::OtherJobId),
         1 => Just(Step::Amnesia),
         1 => (0..5_u8).prop_map(Step::Pay),
         1 => any::<bool>().prop_map(Step::Cancel),
         1 => Just(Step::Redispatch),
-        1 => Just(Step::Hold),
+        1 => n.prop_map(Step::Hold),
+        2 => Just(Step::Requeue),
         1 => any::<bool>().prop_map(Step::Refund),
     ]
 }
