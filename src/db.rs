@@ -19,6 +19,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// network that swallowed everything, connections that nobody waits for any more would fill the pool until TCP gives up,
 /// a quarter of an hour later.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
+/// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
+const IDLE_UNASKED: Duration = Duration::from_millis(200);
 /// Daily partitions of the history are made this far ahead.
 const PARTITIONS_AHEAD_DAYS: i32 = 14;
 
@@ -51,6 +54,15 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
     Ok(PgPoolOptions::new()
         .max_connections(config.max_connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > IDLE_UNASKED {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .after_release(|connection, _| {
             Box::pin(async move {
                 let answer = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;

@@ -68,9 +68,15 @@ pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
-/// Processor time of another process so far.
-pub(super) fn cpu_ms_of_process(pid: u32) -> Option<u64> {
-    fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| cpu_ms_of(&stat))
+/// Processor time so far of another process and of its children, those that have ended among them.
+pub(super) fn cpu_ms_of_family(pid: u32) -> Option<u64> {
+    let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let of_parent = stat(&pid.to_string())?;
+    let (of_itself, of_the_dead) = (cpu_ms_of(&of_parent)?, ended_children_ms_of(&of_parent)?);
+    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| stat(entry.file_name().to_str()?));
+    let of_the_living: u64 =
+        processes.filter(|stat| parent_of(stat) == Some(pid)).filter_map(|stat| cpu_ms_of(&stat)).sum();
+    Some(of_itself + of_the_dead + of_the_living)
 }
 
 /// Memory of another process that is in RAM.
@@ -88,13 +94,30 @@ fn rss_bytes_of(status: &str) -> Option<u64> {
     Some(kib.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
 }
 
-/// Linux counts it in hundredths of a second, whatever the kernel's own clock. The program's name stands in parentheses
-/// and may hold anything; user and system time are the 12th and 13th word behind it.
+/// User and system time are the 12th and 13th word.
 fn cpu_ms_of(stat: &str) -> Option<u64> {
+    two_times_ms(stat, 11)
+}
+
+/// Those of children that were waited for follow.
+fn ended_children_ms_of(stat: &str) -> Option<u64> {
+    two_times_ms(stat, 13)
+}
+
+/// Linux counts them in hundredths of a second, whatever the kernel's own clock.
+fn two_times_ms(stat: &str, from: usize) -> Option<u64> {
     const MS_PER_TICK: u64 = 10;
-    let (_, words) = stat.rsplit_once(')')?;
-    let mut times = words.split_whitespace().skip(11).map(str::parse::<u64>);
+    let mut times = words_of(stat)?.skip(from).map(str::parse::<u64>);
     Some((times.next()?.ok()? + times.next()?.ok()?) * MS_PER_TICK)
+}
+
+fn parent_of(stat: &str) -> Option<u32> {
+    words_of(stat)?.nth(1)?.parse().ok()
+}
+
+/// The program's name stands in parentheses and may hold anything; these are the words behind it.
+fn words_of(stat: &str) -> Option<impl Iterator<Item = &str>> {
+    Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
 
 /// To the nearest GiB: the kernel keeps some of it for itself.
@@ -137,6 +160,7 @@ mod tests {
     fn processor_time_is_user_and_system() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 30 0 0 20 0 3 0 100";
         assert_eq!(cpu_ms_of(stat), Some(2800));
+        assert_eq!((parent_of(stat), ended_children_ms_of(stat)), (Some(1), Some(0)));
         assert_eq!(cpu_ms_of("7"), None);
     }
 

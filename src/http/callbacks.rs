@@ -50,7 +50,13 @@ async fn receive(
         (_, state) => return Ok(Json(json!({ "status": state }))),
     };
     crash::point("callback", "stored");
-    let (status, follow_ups) = match callback::act(&app, &order, row.id).await {
+    // Of an event that came before, what came first counts.
+    let acted = if row.is_new {
+        callback::act_on(&app, &order, row.id, &body).await
+    } else {
+        callback::act(&app, &order, row.id).await
+    };
+    let (status, follow_ups) = match acted {
         Outcome::Done { then } => ("processed", then),
         // It is kept; its job does what could not be done now.
         Outcome::Snooze { .. } | Outcome::Retry(_) | Outcome::Dead(_) => {

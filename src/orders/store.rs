@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
+use sqlx::{Connection, FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
@@ -73,7 +73,7 @@ pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> 
 }
 
 /// The order with all that hangs on it and the time, read in one statement.
-pub async fn load(db: &PgPool, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
+pub async fn load(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
     let row = sqlx::query(
         "-- load order
          SELECT o.*, dispatchq_now() AS now,
@@ -115,21 +115,23 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
     })
 }
 
-/// Loads, decides and writes, anew whenever somebody else was quicker.
+/// Loads, decides and writes, anew whenever somebody else was quicker. On one connection: taking one from the pool and
+/// giving it back costs as much as a statement.
 pub async fn change(
     db: &PgPool,
     routes: &Routes,
     id: &OrderId,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
+    let mut db = db.acquire().await?;
     for _ in 0..MAX_CONFLICTS {
-        let before = load(db, id).await?.ok_or(ChangeError::NotFound)?;
+        let before = load(&mut *db, id).await?.ok_or(ChangeError::NotFound)?;
         let change = match decide(&before) {
             Decision::Change(change) => change,
             Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
             Decision::Refuse(refusal) => return Err(refusal.into()),
         };
-        match apply(db, routes, &before, *change).await {
+        match apply_on(&mut db, routes, &before, *change).await {
             Ok(after) => return Ok(Changed::Yes(Box::new(after))),
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Err(refusal.into()),
@@ -141,6 +143,15 @@ pub async fn change(
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    apply_on(&mut *db.acquire().await?, routes, before, change).await
+}
+
+async fn apply_on(
+    db: &mut PgConnection,
+    routes: &Routes,
+    before: &Snapshot,
+    change: Change,
+) -> Result<Snapshot, ApplyError> {
     let ends_compensation = before.order.status == Status::Compensating && change.order.status.is_closed();
     let written = write(db, routes, before, change).await;
     if ends_compensation {
@@ -149,7 +160,12 @@ pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Chan
     written
 }
 
-async fn write(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+async fn write(
+    db: &mut PgConnection,
+    routes: &Routes,
+    before: &Snapshot,
+    change: Change,
+) -> Result<Snapshot, ApplyError> {
     for event in &change.events {
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
         if !state::allowed(Some(event.from), event.to) {
@@ -158,7 +174,7 @@ async fn write(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) 
     }
     if change.is_row_only() {
         // One statement is a transaction of its own.
-        update_order(&mut *db.acquire().await?, &change).await?;
+        update_order(db, &change).await?;
         metrics::record(before, &change);
         return Ok(after(before, change, None));
     }

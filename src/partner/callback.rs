@@ -26,23 +26,27 @@ pub async fn perform(app: App, job: Callback) -> Outcome {
     act(&app, &job.order, job.inbox_id).await
 }
 
-/// Acts on the callback, once however often it is called. Answers what becomes of its job.
+/// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
 pub async fn act(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
     let body = match inbox::pending(&app.db, inbox_id, order).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::done(),
         Err(e) => return step::database_failed(&e),
     };
-    let body: CallbackBody = match serde_json::from_value(body) {
-        Ok(body) => body,
-        Err(e) => return Outcome::Dead(format!("the callback cannot be read: {e}")),
-    };
+    match serde_json::from_value(body) {
+        Ok(body) => act_on(app, order, inbox_id, &body).await,
+        Err(e) => Outcome::Dead(format!("the callback cannot be read: {e}")),
+    }
+}
+
+/// Acts on a callback whose body is known, be it because it has just been stored.
+pub async fn act_on(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
     crash::point("callback", "learnt");
     let changed = store::change(&app.db, &app.config.notifications, order, |s| {
         let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;
         };
-        let Some(attempt_no) = attempt_of(s, &body) else { return Decision::Unchanged };
+        let Some(attempt_no) = attempt_of(s, body) else { return Decision::Unchanged };
         let policy = app.config.policy(&s.order.service_type);
         let observation = Observation::of_callback(attempt_no, body.clone());
         match decide::observe(s, &observation, rules(&policy, partner)) {

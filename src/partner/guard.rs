@@ -23,7 +23,8 @@ use super::{
 
 /// How long a look at the breaker holds.
 const FRESH: Duration = Duration::from_millis(250);
-/// Nobody is put off for longer: beyond 60 s a job counts as lost. An order of a partner that is down looks again by then.
+/// Nobody is put off for longer, nor for longer than the breaker stays open at most: beyond 60 s a job counts as lost. An
+/// order of a partner that is down looks again by then.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A partner that asks for a longer pause is asked again all the same.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -69,7 +70,7 @@ impl Guard {
             rate_per_s: config.rate_per_s,
             slots,
             view: Mutex::new(None),
-            crowd: Mutex::new(Crowd::new()),
+            crowd: Mutex::new(Crowd::new(max_delay(&config.breaker))),
             name,
         }
     }
@@ -109,8 +110,12 @@ impl Guard {
     /// How long somebody turned away should stay away, `least` at least.
     fn put_off(&self, least: Duration) -> Duration {
         let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).turned_away();
-        (least + spread.mul_f64(rand::random())).min(MAX_DELAY)
+        (least + spread.mul_f64(rand::random())).min(max_delay(&self.breaker))
     }
+}
+
+fn max_delay(breaker: &BreakerConfig) -> Duration {
+    breaker.max_open.min(MAX_DELAY)
 }
 
 /// The rate of calls, so long after the breaker closed.
@@ -126,6 +131,8 @@ fn ramped(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
 #[derive(Debug)]
 struct Crowd {
     spread: Duration,
+    /// At most.
+    most: Duration,
     admitted: u32,
     turned_away: u32,
     since: Instant,
@@ -135,8 +142,8 @@ impl Crowd {
     const LEAST: Duration = Duration::from_millis(200);
     const WINDOW: Duration = Duration::from_millis(500);
 
-    fn new() -> Self {
-        Self { spread: Self::LEAST, admitted: 0, turned_away: 0, since: Instant::now() }
+    fn new(most: Duration) -> Self {
+        Self { spread: Self::LEAST.min(most), most, admitted: 0, turned_away: 0, since: Instant::now() }
     }
 
     fn admitted(&mut self) {
@@ -156,7 +163,7 @@ impl Crowd {
         }
         let came = f64::from(self.admitted + self.turned_away);
         let factor = (came / (2.0 * f64::from(self.admitted.max(1)))).clamp(0.25, 4.0);
-        self.spread = self.spread.mul_f64(factor).clamp(Self::LEAST, MAX_DELAY);
+        self.spread = self.spread.mul_f64(factor).max(Self::LEAST).min(self.most);
         (self.admitted, self.turned_away, self.since) = (0, 0, Instant::now());
     }
 }
@@ -250,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_more_are_turned_away_the_longer_they_stay_away() {
-        let mut crowd = Crowd::new();
+        let mut crowd = Crowd::new(MAX_DELAY);
         (crowd.admitted, crowd.turned_away) = (10, 1_000);
         crowd.since -= Crowd::WINDOW;
         crowd.adjust();
@@ -259,5 +266,9 @@ mod tests {
         crowd.since -= Crowd::WINDOW;
         crowd.adjust();
         assert_eq!(crowd.spread, Crowd::LEAST * 2);
+        crowd.most = Duration::from_millis(10);
+        crowd.since -= Crowd::WINDOW;
+        crowd.adjust();
+        assert_eq!(crowd.spread, crowd.most, "be it less than the least");
     }
 }

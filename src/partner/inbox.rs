@@ -16,6 +16,9 @@ pub struct InboxRow {
     pub order_id: Option<String>,
     pub state: String,
     pub received_at: DateTime<Utc>,
+    /// It had not come before.
+    #[sqlx(default)]
+    pub is_new: bool,
 }
 
 /// Stores a callback, or finds it stored before. Its order is found by the booking, or by our reference: a callback may be
@@ -30,7 +33,7 @@ pub async fn store(db: &PgPool, partner: &str, body: &CallbackBody, raw: &Value)
          FROM (SELECT coalesce((SELECT order_id FROM bookings WHERE partner = $1 AND booking_id = $3),
                                (SELECT order_id FROM bookings WHERE order_id = $4 AND partner = $1 LIMIT 1)) AS id) found
          ON CONFLICT (partner, event_id) DO NOTHING
-         RETURNING id, order_id, state, received_at",
+         RETURNING id, order_id, state, received_at, true AS is_new",
     )
     .bind(partner)
     .bind(&body.event_id)

@@ -25,7 +25,7 @@ pub(super) struct Measures {
     pub(super) lateness: Lateness,
     /// Timers the reconciler put back or moved.
     pub(super) repairs: i64,
-    /// Delivered messages to people, by channel.
+    /// Delivered alerts, by channel.
     pub(super) alerts: BTreeMap<String, u64>,
     /// Bookings by state.
     pub(super) bookings: BTreeMap<String, u64>,

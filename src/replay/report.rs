@@ -34,7 +34,7 @@ pub(super) struct Report {
     pub(super) repairs: i64,
     pub(super) kills: u64,
     pub(super) driver_answers: BTreeMap<String, u64>,
-    /// Messages delivered to people, by channel.
+    /// Alerts delivered, by channel.
     pub(super) alerts: BTreeMap<String, u64>,
     /// Bookings made with the partner, by state.
     pub(super) bookings: BTreeMap<String, u64>,
@@ -77,7 +77,7 @@ impl Report {
         for (name, unit, counts) in [
             ("drivers", "times", &self.driver_answers),
             ("bookings with the partner", "", &self.bookings),
-            ("messages to people, by channel", "", &self.alerts),
+            ("alerts, by channel", "", &self.alerts),
         ] {
             if !counts.is_empty() {
                 parts.push(table(name, unit, counts));

@@ -40,11 +40,14 @@ pub(crate) async fn outcomes(db: &PgPool) -> Result<Outcomes, sqlx::Error> {
     })
 }
 
-/// Delivered messages to people, by channel. Offers to drivers are none.
+/// Delivered alerts, by channel: what staff must act on. Other messages, to drivers, customers and producers, are none.
 pub(crate) async fn alerts(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- alerts by channel
-         SELECT channel, count(*) FROM outbox WHERE state = 'delivered' AND kind <> 'OFFER' GROUP BY channel",
+         SELECT channel, count(*) FROM outbox m
+         WHERE state = 'delivered'
+           AND EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = m.order_id AND a.kind = m.kind)
+         GROUP BY channel",
     )
     .fetch_all(db)
     .await?;

@@ -78,6 +78,11 @@ impl Testbed {
         Ok(testbed)
     }
 
+    /// Of Postgres and of Redis.
+    pub(crate) fn server_pids(&self) -> (u32, u32) {
+        (self.postgres.pid(), self.redis.pid())
+    }
+
     async fn wait_until_ready(&mut self, workers: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_WAIT;
         loop {

@@ -16,7 +16,7 @@ pub(super) struct Measures {
     pub(super) outcomes: Outcomes,
     pub(super) job_ids: JobIds,
     pub(super) questions: Questions,
-    /// Orders that a person was told of, or must decide on.
+    /// Orders with an alert, or that a person must decide on.
     pub(super) manual: u64,
     pub(super) alerts: BTreeMap<String, u64>,
     pub(super) alert_delay: AlertDelay,
@@ -83,7 +83,7 @@ impl Measures {
             "-- orders that needed a person
              SELECT count(*) FROM orders o
              WHERE o.held_for_review
-                OR EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.kind <> 'OFFER')",
+                OR EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = o.id)",
         )
         .fetch_one(db)
         .await?;
@@ -91,8 +91,9 @@ impl Measures {
             "-- delay of alerts
              SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY wall_s) AS p50,
                     percentile_cont(0.99) WITHIN GROUP (ORDER BY wall_s) AS p99, max(wall_s) AS max
-             FROM (SELECT extract(epoch FROM delivered_at - created_at)::float8 AS wall_s
-                   FROM outbox WHERE state = 'delivered' AND kind <> 'OFFER') delays",
+             FROM (SELECT extract(epoch FROM delivered_at - created_at)::float8 AS wall_s FROM outbox m
+                   WHERE state = 'delivered'
+                     AND EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = m.order_id AND a.kind = m.kind)) delays",
         )
         .fetch_one(db)
         .await?;

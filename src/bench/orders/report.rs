@@ -3,10 +3,14 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{measure::Measures, options::Options, scenario::Scenario, watch::Memory};
+use super::{
+    measure::Measures,
+    options::Options,
+    scenario::Scenario,
+    watch::{CpuPerOrder, Memory},
+};
 use crate::{
     bench::machine::{Machine, Versions},
     partner_sim::counters::Counters,
@@ -30,20 +34,6 @@ pub(super) struct Report {
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     pub(super) logs: Option<PathBuf>,
-}
-
-/// Processor time for each order, in milliseconds, of all processes of a kind together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct CpuPerOrder {
-    api: f64,
-    workers: f64,
-}
-
-impl CpuPerOrder {
-    pub(super) fn of(orders: u32, api_ms: Option<u64>, workers_ms: u64) -> Self {
-        let each = |ms: u64| round(ratio(ms, orders.into()), 2);
-        Self { api: each(api_ms.unwrap_or_default()), workers: each(workers_ms) }
-    }
 }
 
 impl Report {
@@ -160,7 +150,7 @@ impl Report {
             counts("outcome", "orders", &self.measures.outcomes.by_status),
         ];
         if !self.measures.alerts.is_empty() {
-            parts.push(counts("messages to people, by channel", "", &self.measures.alerts));
+            parts.push(counts("alerts, by channel", "", &self.measures.alerts));
         }
         parts.push(self.verdict());
         parts.join("\n")
@@ -191,6 +181,9 @@ impl Report {
                 format!("{:.1} / {:.1} / {:.1} MiB", memory.first, memory.last, memory.max)
             }),
             ("processor time per order: API / workers", "", format!("{:.1} / {:.1} ms", cpu.api, cpu.workers)),
+            ("- Postgres / Redis / partner and producer", "", {
+                format!("{:.1} / {:.1} / {:.1} ms", cpu.postgres, cpu.redis, cpu.bench)
+            }),
             ("held for a person", "", measures.outcomes.held.to_string()),
             ("violations", "0", self.violations.len().to_string()),
         ] {

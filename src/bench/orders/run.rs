@@ -13,11 +13,11 @@ use super::{
     load,
     measure::Measures,
     options::Options,
-    report::{CpuPerOrder, Report},
-    watch::Memory,
+    report::Report,
+    watch::{CpuPerOrder, Memory},
 };
 use crate::{
-    bench::machine::{self, Machine, Versions},
+    bench::machine::{Machine, Versions},
     history,
     partner::PartnerConfig,
     partner_sim::{Options as PartnerOptions, PartnerSim},
@@ -73,11 +73,7 @@ async fn measure(options: &Options) -> anyhow::Result<Report> {
     }
     let played = played.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
 
-    let cpu_per_order = CpuPerOrder::of(
-        options.orders(),
-        machine::cpu_ms_of_process(testbed.processes.serve_pid()),
-        testbed.processes.worker_pids().filter_map(machine::cpu_ms_of_process).sum(),
-    );
+    let cpu_per_order = CpuPerOrder::look(options.orders(), &testbed);
     let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     let mut violations = played.violations;
     violations.extend(processes.stop().await);

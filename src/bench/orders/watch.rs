@@ -1,8 +1,11 @@
-//! The memory of the worker processes, looked at while they work.
+//! What the processes need: memory while they work, processor time in all.
 
 use serde::Serialize;
 
-use crate::{bench::machine, testbed::processes::Processes};
+use crate::{
+    bench::machine,
+    testbed::{Testbed, processes::Processes},
+};
 
 /// Of the largest worker process, in MiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -30,6 +33,36 @@ impl Memory {
         }
         self.last = mib;
         self.max = self.max.max(mib);
+    }
+}
+
+/// Processor time for each order, in milliseconds, of all processes of a kind together. It stays put when others are at
+/// work on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct CpuPerOrder {
+    pub(super) api: f64,
+    pub(super) workers: f64,
+    pub(super) postgres: f64,
+    pub(super) redis: f64,
+    /// This process: the partner, the producer and the desk.
+    pub(super) bench: f64,
+}
+
+impl CpuPerOrder {
+    /// Zero where the system does not tell.
+    pub(super) fn look(orders: u32, testbed: &Testbed) -> Self {
+        let each = |ms: Option<u64>| {
+            let ms = u32::try_from(ms.unwrap_or_default()).unwrap_or(u32::MAX);
+            (f64::from(ms) / f64::from(orders.max(1)) * 100.0).round() / 100.0
+        };
+        let (postgres, redis) = testbed.server_pids();
+        Self {
+            api: each(machine::cpu_ms_of_family(testbed.processes.serve_pid())),
+            workers: each(Some(testbed.processes.worker_pids().filter_map(machine::cpu_ms_of_family).sum())),
+            postgres: each(machine::cpu_ms_of_family(postgres)),
+            redis: each(machine::cpu_ms_of_family(redis)),
+            bench: each(machine::cpu_ms()),
+        }
     }
 }
 

@@ -174,7 +174,7 @@ async fn a_worker_copies_restores_and_lets_held_orders_go_on() {
 
 #[tokio::test]
 async fn a_dead_letter_explains_itself() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::with_lifetime("1h").await;
     orders(&fleet, "ORD", 2).await;
     bury_due(&fleet.app, "no route to host").await;
     let show = |id: &str| fleet.run(&["dead", "show", id]);
