@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use dispatchq::{
+    partner::settings,
     partner_sim::{Knobs, Options, PartnerSim, values::Rate},
     people::api_keys::{self, Role},
 };
@@ -97,7 +98,7 @@ async fn names_and_labels_are_those_of_the_page() {
         "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\
          callback_secret = \"whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y\"\n\
          poll = {{ first = \"200ms\", initial = \"100ms\", follow = \"200ms\" }}\n\
-         [service_types.TAXI]\npartner = \"bbd\"\nattempt = \"4s\"\n",
+         [service_types.TAXI]\npartner = \"bbd\"\nattempt = \"30s\"\nlifetime = \"60s\"\n",
         sim.url()
     ));
     let (api, at_api) = showing(&fleet, "api", &["serve"]).await;
@@ -109,6 +110,8 @@ async fn names_and_labels_are_those_of_the_page() {
     let shop = Shop { base, key, client: dispatchq::outbound::client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
+    let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");
+    eventually("the worker performs jobs", secs(20), runs).await;
     let first = Scrape::ask(&at_worker).await;
     for series in [
         "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\"}",
@@ -118,7 +121,6 @@ async fn names_and_labels_are_those_of_the_page() {
         "dispatcher_attempt_total{area_id=\"\",result=\"assigned\",service_type=\"RIDE\"}",
         "dispatchq_status_updates_total{result=\"failed\"}",
         "dispatchq_partner_calls_total{call=\"book\",partner=\"bbd\",result=\"unauthorized\"}",
-        "dispatchq_settles_refused_total",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
         "dispatchq_jobs_total{outcome=\"lost\",queue=\"dispatch-queue\"}",
@@ -138,11 +140,16 @@ async fn names_and_labels_are_those_of_the_page() {
     let cancelled = shop.order("DELIVERY", "PAID").await;
     shop.post(&format!("/api/v1/orders/{cancelled}/cancel"), json!({})).await;
     orders.push(cancelled);
+    // Each is sure of its way: the first is not asked for, the second not told of.
+    let share = |percent| settings::set_percent(&fleet.app.db, "bbd", percent, "test");
+    share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
-    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_CALLBACK'", secs(20)).await;
+    fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'", secs(40)).await;
     sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
+    share(None).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
-    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'", secs(20)).await;
+    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'", secs(40)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_CALLBACK'").await, 1);
     fleet.at_rest(secs(45)).await;
     drop(crowd);
 
