@@ -21,7 +21,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
 /// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
-const IDLE_UNASKED: Duration = Duration::from_millis(200);
+const IDLE_UNASKED: Duration = Duration::from_millis(50);
 /// Daily partitions of the history are made this far ahead.
 const PARTITIONS_AHEAD_DAYS: i32 = 14;
 
