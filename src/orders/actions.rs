@@ -175,16 +175,14 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
 }
 
 fn was_ever_paid(s: &Snapshot) -> bool {
-    s.order.payment_status.is_paid()
-        || s.order.status == Status::CancelledBySystemAfterPayment
-        || s.payments.iter().any(|p| p.payment_status.is_paid())
+    s.order.payment_status.is_paid() || s.payments.iter().any(|p| p.payment_status.is_paid())
 }
 
 /// Support begins the refund.
 pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
     match s.order.status {
         Status::RefundPending | Status::Refunded => Decision::Unchanged,
-        Status::CancelledByUser | Status::CancelledByDriver if !was_ever_paid(s) => {
+        Status::CancelledByUser | Status::CancelledByDriver if !s.order.payment_status.is_paid() => {
             Decision::Refuse(Refusal::NothingPaid)
         }
         Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver => {
