@@ -9,7 +9,7 @@ use super::{assert_all_well, orders};
 use crate::support::{Child, Crowd, Fleet, Proxy, eventually, hire, millis, redis_command, secs};
 
 /// Jobs of this queue that one worker has in hand at most.
-const CONCURRENCY: u64 = 16;
+const CONCURRENCY: u64 = 24;
 
 /// Nobody can change an order until this is dropped: handlers wait in the middle of their work.
 async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
