@@ -7,9 +7,10 @@
 use std::{
     collections::VecDeque,
     env, fs,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
@@ -22,6 +23,9 @@ use super::watchdog::Watchdog;
 
 /// How long a process may take to end after SIGTERM; more than a worker's drain.
 const END_WAIT: Duration = Duration::from_secs(30);
+/// A process is ready to be told to end within this time of its start, also on a busy machine.
+const YOUNG: Duration = Duration::from_secs(5);
+const SIGTERM: i32 = 15;
 const TAIL_LINES: usize = 15;
 
 /// One `serve` and some `work`. Dropping it kills them.
@@ -44,6 +48,9 @@ struct Process {
     name: String,
     pid: u32,
     child: Child,
+    started_at: Instant,
+    /// When it was told to end.
+    was_young: bool,
 }
 
 impl Processes {
@@ -126,12 +133,15 @@ impl Processes {
         let mut all: Vec<Process> = self.workers.drain(..).collect();
         all.push(self.serve);
         let mut problems = Vec::new();
-        for process in &all {
+        for process in &mut all {
+            process.was_young = process.started_at.elapsed() < YOUNG;
             process.terminate().await;
         }
         for mut process in all {
             match timeout(END_WAIT, process.child.wait()).await {
                 Ok(Ok(status)) if status.success() => {}
+                // One that has only just been started does not listen to signals yet, and has nothing in hand.
+                Ok(Ok(status)) if status.signal() == Some(SIGTERM) && process.was_young => {}
                 Ok(Ok(status)) => problems.push(format!("{} ended with {status} after SIGTERM", process.name)),
                 Ok(Err(error)) => problems.push(format!("{}: {error}", process.name)),
                 Err(_) => {
@@ -195,5 +205,5 @@ fn spawn(program: &Path, dir: &Path, config: &Path, command: &str, name: &str) -
     }
     let child = process.spawn().with_context(|| format!("cannot start {} {command}", program.display()))?;
     let pid = child.id().with_context(|| format!("{command} has no pid"))?;
-    Ok(Process { name: name.to_owned(), pid, child })
+    Ok(Process { name: name.to_owned(), pid, child, started_at: Instant::now(), was_young: false })
 }
