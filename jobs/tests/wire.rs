@@ -130,9 +130,14 @@ async fn content(redis: &Redis) -> String {
         let kind: String = command(redis, &["TYPE", &key]).await;
         let read: &[&str] =
             if kind == "zset" { &["ZRANGE", &key, "0", "-1", "WITHSCORES"] } else { &["HGETALL", &key] };
-        let pairs: Vec<String> = command(redis, read).await;
+        let entries: Vec<String> = command(redis, read).await;
+        let mut pairs: Vec<&[String]> = entries.chunks(2).collect();
+        if kind == "hash" {
+            // Redis promises no order here, and seeds it anew at every start.
+            pairs.sort();
+        }
         writeln!(text, "{kind} {key}").unwrap();
-        for pair in pairs.chunks(2) {
+        for pair in pairs {
             writeln!(text, "  {} = {}", pair[0], pair[1]).unwrap();
         }
     }
