@@ -6,7 +6,7 @@ use anyhow::Context;
 use sqlx::PgPool;
 use workers::Store;
 
-use crate::{config::Config, db, notifications::Channels, partner::Partners};
+use crate::{config::Config, db, notifications::Channels, partner::Partners, people::offer_board::OfferBoard};
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -16,6 +16,7 @@ pub struct App {
     pub config: Arc<Config>,
     pub channels: Channels,
     pub partners: Partners,
+    pub offers: OfferBoard,
 }
 
 impl App {
@@ -31,6 +32,6 @@ impl App {
     pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
         let partners = Partners::new(&config.partners)?;
-        Ok(Self { db, store, config: Arc::new(config), channels, partners })
+        Ok(Self { db, store, config: Arc::new(config), channels, partners, offers: OfferBoard::default() })
     }
 }

@@ -22,6 +22,10 @@ const COUNTERS: Words = &[
     ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
     ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
+    (
+        "dispatchq_reservations_total",
+        "Drivers at the gate of an order: won, own (again), lost, unknown (Redis did not answer)",
+    ),
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
     (
         "dispatchq_status_updates_total",
@@ -85,6 +89,9 @@ pub fn begin(config: &Config) {
     }
     for result in ["success", "failed", "unreachable"] {
         zero(counter!("dispatchq_status_updates_total", "result" => result));
+    }
+    for result in ["won", "own", "lost", "unknown"] {
+        zero(counter!("dispatchq_reservations_total", "result" => result));
     }
     config.service_types.keys().for_each(|service| begin_service_type(service));
     config.partners.keys().for_each(|partner| begin_partner(partner));

@@ -14,6 +14,7 @@
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
+//! * [`reservation`]: one order, one driver, however many press accept.
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
 //! * [`explain`]: why an order is as it is, and what to do.
@@ -51,6 +52,7 @@ pub mod people;
 pub mod periodic;
 pub mod recovery;
 pub mod replay;
+pub mod reservation;
 pub mod telemetry;
 mod testbed;
 pub mod worker;

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     app::App,
+    dispatch::nearby,
     people::drivers::{self, NewDriver},
 };
 
@@ -34,7 +35,9 @@ impl Command {
         match self {
             Self::Import { file } => {
                 let new = import::lines(&file, NewDriver::problem)?;
-                println!("{} drivers imported.", drivers::import(&app.db, &new).await?);
+                let count = drivers::import(&app.db, &new).await?;
+                nearby::distrust(&app).await;
+                println!("{count} drivers imported.");
             }
             Self::List { limit, json } => {
                 let list = drivers::list(&app.db, limit).await?;

@@ -40,10 +40,9 @@ async fn alert_if_missing(app: &App, job: &Compensate) -> Outcome {
         let mut tx = app.db.begin().await?;
         let now = store::now(&mut *tx).await?;
         let message = messages::order_missing(&job.order, now);
-        let written = outbox::insert(&mut tx, &app.config.notifications, &job.order, &message, now).await?;
+        let written = outbox::insert(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
-        let alerts: Vec<_> = written.alert.into_iter().collect();
-        let timers = timers::of_messages(&job.order, &written.messages, &alerts, now);
+        let timers = timers::of_messages(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
     alert.await.map_or_else(|e: sqlx::Error| step::database_failed(&e), Outcome::then)

@@ -7,14 +7,18 @@ use anyhow::{Context, bail, ensure};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use crate::notifications::{
-    Channel,
-    channel::{
-        email::{Email, Server, TlsMode},
-        slack::Slack,
-        ticket::Ticket,
-        webhook::Webhook,
+use crate::{
+    notifications::{
+        Channel,
+        channel::{
+            email::{Email, Server, TlsMode},
+            slack::Slack,
+            ticket::Ticket,
+            voice::Voice,
+            webhook::Webhook,
+        },
     },
+    people::drivers,
 };
 
 const HIDDEN: &str = "***";
@@ -28,6 +32,7 @@ pub enum ChannelConfig {
     Slack(SlackConfig),
     Email(EmailConfig),
     Ticket(TicketConfig),
+    Voice(VoiceConfig),
 }
 
 /// POST of {"id", "type", "data"}; signed as Standard Webhooks if there is a secret.
@@ -105,6 +110,43 @@ pub struct TicketConfig {
     pub token_file: Option<PathBuf>,
 }
 
+/// Phone calls by a REST API compatible with Twilio's.
+#[derive(Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_debug_implementations, reason = "it holds secrets")]
+pub struct VoiceConfig {
+    pub url: String,
+    /// The account's id.
+    pub account: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// Whose number the driver sees, as in E.164.
+    pub from: String,
+    /// Where the provider reaches our API.
+    pub callback_url: String,
+    /// What language the text is spoken in.
+    pub language: String,
+}
+
+impl Default for VoiceConfig {
+    fn default() -> Self {
+        Self {
+            url: "https://api.twilio.com".to_owned(),
+            account: String::new(),
+            token: None,
+            token_env: None,
+            token_file: None,
+            from: String::new(),
+            callback_url: String::new(),
+            language: "en-US".to_owned(),
+        }
+    }
+}
+
 /// A setting that may be a secret: given as it is, by an environment variable, or by a file.
 struct Setting<'a> {
     name: &'static str,
@@ -153,7 +195,7 @@ impl ChannelConfig {
     }
 
     /// The channel, its secrets read.
-    fn build(&self) -> anyhow::Result<Channel> {
+    fn build(&self, name: &str) -> anyhow::Result<Channel> {
         Ok(match self {
             Self::Log {} => Channel::Log,
             Self::Webhook(c) => Channel::Webhook(Webhook::new(
@@ -173,6 +215,17 @@ impl ChannelConfig {
                 setting!(c, url, url_env, url_file).url()?,
                 setting!(c, token, token_env, token_file).read()?,
             )),
+            Self::Voice(c) => {
+                let url = |name: &str, text: &str| -> anyhow::Result<Url> {
+                    let url: Url = text.parse().with_context(|| format!("{name} is not a valid URL"))?;
+                    ensure!(matches!(url.scheme(), "http" | "https"), "{name} must be http or https");
+                    Ok(url)
+                };
+                let token = setting!(c, token, token_env, token_file).read()?.context("token is missing")?;
+                ensure!(drivers::is_phone(&c.from), "from must be a phone number such as +15550100000");
+                let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
+                Channel::Voice(Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?)
+            }
         })
     }
 
@@ -202,6 +255,7 @@ impl ChannelConfig {
                 origin(&mut c.url);
                 hide(&mut c.token);
             }
+            Self::Voice(c) => hide(&mut c.token),
         }
     }
 }
@@ -222,7 +276,7 @@ pub(super) fn build(configured: &BTreeMap<String, ChannelConfig>) -> anyhow::Res
         let fits =
             (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         ensure!(fits, "channels.{name}: names are 1 to 64 letters, digits, '_' or '-'");
-        channels.insert(name.clone(), config.build().with_context(|| format!("channels.{name}"))?);
+        channels.insert(name.clone(), config.build(name).with_context(|| format!("channels.{name}"))?);
     }
     Ok(channels)
 }

@@ -16,13 +16,16 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    dispatch::policy::{DispatchPolicy, Exhausted},
+    dispatch::{
+        policy::{DispatchPolicy, Exhausted},
+        ranking::Weights,
+    },
     notifications::{Channels, Routes, routes::LOG},
     partner::{PartnerConfig, Partners},
     periodic::schedule::{Schedule, Task},
 };
 
-pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, WebhookConfig};
+pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, VoiceConfig, WebhookConfig};
 
 /// The shipped file: every setting with its default.
 pub const DEFAULTS: &str = include_str!("../../config.toml");
@@ -112,6 +115,12 @@ pub struct DispatchConfig {
     pub lifetime: Duration,
     pub radius_m: f64,
     pub candidates: u16,
+    pub ask_at_once: u16,
+    pub offers_per_driver: u16,
+    #[serde(with = "duration")]
+    pub cool_down: Duration,
+    pub idle_minute_m: f64,
+    pub live_offer_m: f64,
     pub exhausted: Exhausted,
     pub pending_keeps_lifetime: bool,
 }
@@ -131,12 +140,25 @@ pub struct DispatchOverrides {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask_at_once: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offers_per_driver: Option<u16>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub cool_down: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_minute_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_offer_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub exhausted: Option<Exhausted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_keeps_lifetime: Option<bool>,
     /// Who finds the driver; without it the own fleet does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
+    /// Channels that reach its drivers, instead of `notifications.driver`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_channels: Option<Vec<String>>,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -205,10 +227,13 @@ impl Config {
             .prefix_separator("_")
             .separator("__")
             .source(Some(env));
-        let config: Self =
+        let mut config: Self =
             sources.add_source(environment).build().and_then(config::Config::try_deserialize).with_context(|| {
                 format!("the configuration is not valid; look at {origin} (dispatchq config show lists all settings)")
             })?;
+        let own_channels =
+            |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
+        config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
         config.check()?;
         Ok(config)
     }
@@ -231,6 +256,14 @@ impl Config {
             ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
             ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
             ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
+            ensure!((1..=500).contains(&policy.ask_at_once), "{at}: ask_at_once must be 1 to 500");
+            ensure!((1..=100).contains(&policy.offers_per_driver), "{at}: offers_per_driver must be 1 to 100");
+            ensure!(policy.cool_down <= LONGEST, "{at}: no duration may be longer than 365 days");
+            let weights = [policy.weights.idle_minute_m, policy.weights.live_offer_m];
+            ensure!(
+                weights.iter().all(|w| w.is_finite() && *w >= 0.0),
+                "{at}: idle_minute_m and live_offer_m are metres, 0 or more"
+            );
             if let Some(partner) = self.partner_of(name) {
                 ensure!(self.partners.contains_key(partner), "{at}: no partner '{partner}'; add [partners.{partner}]");
             }
@@ -250,13 +283,19 @@ impl Config {
         ] {
             ensure!(!route.is_empty(), "notifications.{name} is empty: nobody would be told; use [\"log\"] at least");
         }
-        for (route, channels) in self.notifications.named() {
+        let own = self.notifications.driver_by_service_type.iter();
+        let routes = self.notifications.named().map(|(name, channels)| (format!("notifications.{name}"), channels));
+        let own = own.map(|(name, channels)| (format!("service_types.{name}.driver_channels"), channels));
+        for (route, channels) in routes.into_iter().chain(own) {
             for name in channels {
                 ensure!(
                     name == LOG || self.channels.contains_key(name),
-                    "notifications.{route}: no channel '{name}'; add [channels.{name}] or use \"log\""
+                    "{route}: no channel '{name}'; add [channels.{name}] or use \"log\""
                 );
             }
+        }
+        for (name, channels) in &self.notifications.driver_by_service_type {
+            ensure!(!channels.is_empty(), "service_types.{name}.driver_channels is empty: no driver would be told");
         }
         for (name, repeat) in [("escalate", &self.notifications.escalate), ("remind", &self.notifications.remind)] {
             let pauses = [repeat.after, repeat.every];
@@ -297,6 +336,13 @@ impl Config {
             lifetime: own.lifetime.unwrap_or(base.lifetime),
             radius_m: own.radius_m.unwrap_or(base.radius_m),
             candidates: own.candidates.unwrap_or(base.candidates),
+            ask_at_once: own.ask_at_once.unwrap_or(base.ask_at_once),
+            offers_per_driver: own.offers_per_driver.unwrap_or(base.offers_per_driver),
+            cool_down: own.cool_down.unwrap_or(base.cool_down),
+            weights: Weights {
+                idle_minute_m: own.idle_minute_m.unwrap_or(base.idle_minute_m),
+                live_offer_m: own.live_offer_m.unwrap_or(base.live_offer_m),
+            },
             exhausted: own.exhausted.unwrap_or(base.exhausted),
             pending_keeps_lifetime: own.pending_keeps_lifetime.unwrap_or(base.pending_keeps_lifetime),
         }

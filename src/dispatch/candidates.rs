@@ -1,15 +1,17 @@
-//! The free drivers near a pickup, from Postgres.
+//! The drivers near a pickup, and whether each may be asked.
 //!
-//! Free: available, of the service type, without an active order, without a live offer, and not yet asked for this
-//! order in this round nor ever declined by it. A driver taken between this read and the offer is noticed by the unique
-//! index on live offers, and the next one is asked.
+//! [`nearby`] says who is near; Postgres says who may be asked, and where they really are. A driver taken between this
+//! read and the offer is noticed by the unique index on live offers, and the next one is asked.
+
+use std::time::Duration;
 
 use sqlx::PgPool;
 use workers::Outcome;
 
 use super::{
+    nearby,
     policy::DispatchPolicy,
-    ranking::{Candidate, rank},
+    ranking::{Candidate, Pickup, Ranking, rank},
 };
 use crate::{
     app::App,
@@ -17,43 +19,103 @@ use crate::{
     worker::step,
 };
 
-/// Metres of one degree of latitude.
-const METRES_PER_DEGREE: f64 = 111_320.0;
-
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
-pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Vec<(String, f64)>, DispatchPolicy), Outcome> {
+pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPolicy), Outcome> {
     let policy = app.config.policy(&s.order.service_type);
-    let ranked = ranked(&app.db, &s.order, &policy).await.map_err(|e| step::database_failed(&e))?;
-    Ok((ranked, policy))
+    let ranking = ranking(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
+    Ok((ranking, policy))
 }
 
-/// Ids and distances in metres, best first; at most `policy.candidates` are looked at.
-pub async fn ranked(db: &PgPool, order: &Order, policy: &DispatchPolicy) -> Result<Vec<(String, f64)>, sqlx::Error> {
-    let lat_span = policy.radius_m / METRES_PER_DEGREE;
-    // Meridians converge; near a pole every longitude is near.
-    let lng_span = lat_span / order.pickup_lat.to_radians().cos().max(0.01);
-    let candidates: Vec<Candidate> = sqlx::query_as(
+/// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
+/// as Postgres knows them.
+pub async fn ranking(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<Ranking, sqlx::Error> {
+    let pickup = Pickup { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
+    let near = nearby::drivers(app, &s.order.service_type, pickup, policy.looked_at()).await?;
+    let ranked = |candidates| rank(candidates, pickup, policy.weights, s.now);
+    let ranking = ranked(judged(&app.db, &s.order, policy, &near.ids).await?);
+    if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
+        return Ok(ranking);
+    }
+    let mut ids = near.ids;
+    ids.extend(free(&app.db, &s.order, pickup, policy).await?);
+    Ok(ranked(judged(&app.db, &s.order, policy, &ids).await?))
+}
+
+/// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
+async fn judged(
+    db: &PgPool,
+    order: &Order,
+    policy: &DispatchPolicy,
+    ids: &[String],
+) -> Result<Vec<Candidate>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_as(
         "-- candidates
-         SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since FROM drivers d
-         WHERE d.available AND $2 = ANY (d.service_types)
+         SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
+                CASE WHEN EXISTS (SELECT 1 FROM orders o
+                                  WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')) THEN 'busy'
+                     WHEN d.id = ANY ($4) THEN 'had_it'
+                     WHEN mine.declined THEN 'declined'
+                     WHEN mine.asked THEN 'asked'
+                     WHEN held.live_offers >= $6 THEN 'enough_offers'
+                     WHEN EXISTS (SELECT 1 FROM offers f
+                                  WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
+                                    AND f.responded_at > dispatchq_now() - $7 * interval '1 second') THEN 'cooling_down'
+                END AS excluded
+         FROM drivers d
+         CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
+                             WHERE f.driver_id = d.id AND f.state = 'offered') held
+         CROSS JOIN LATERAL (SELECT bool_or(f.state = 'declined') AS declined, bool_or(f.round = $5) AS asked
+                             FROM offers f WHERE f.order_id = $3 AND f.driver_id = d.id) mine
+         WHERE d.id = ANY ($1) AND d.available AND $2 = ANY (d.service_types)",
+    )
+    .bind(ids)
+    .bind(&order.service_type)
+    .bind(order.id.as_str())
+    .bind(&order.former_drivers)
+    .bind(order.round)
+    .bind(i64::from(policy.offers_per_driver))
+    .bind(seconds(policy.cool_down))
+    .fetch_all(db)
+    .await
+}
+
+/// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one.
+async fn free(db: &PgPool, order: &Order, pickup: Pickup, policy: &DispatchPolicy) -> Result<Vec<String>, sqlx::Error> {
+    let (lat_span, lng_span) = nearby::spans(pickup);
+    sqlx::query_scalar(
+        "-- free candidates
+         SELECT d.id FROM drivers d
+         WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
            AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
            AND NOT EXISTS (SELECT 1 FROM orders o
                            WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
-           AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered')
+           AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
            AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
                            AND (f.state = 'declined' OR f.round = $7))
+           AND NOT EXISTS (SELECT 1 FROM offers f
+                           WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
+                             AND f.responded_at > dispatchq_now() - $11 * interval '1 second')
          ORDER BY ((d.lat - $3) / $5) ^ 2 + ((d.lng - $4) / $6) ^ 2, d.idle_since, d.id
          LIMIT $8",
     )
     .bind(order.id.as_str())
     .bind(&order.service_type)
-    .bind(order.pickup_lat)
-    .bind(order.pickup_lng)
+    .bind(pickup.lat)
+    .bind(pickup.lng)
     .bind(lat_span)
     .bind(lng_span)
     .bind(order.round)
-    .bind(i64::from(policy.candidates))
+    .bind(i64::from(policy.candidates.max(policy.ask_at_once)))
+    .bind(&order.former_drivers)
+    .bind(i64::from(policy.offers_per_driver))
+    .bind(seconds(policy.cool_down))
     .fetch_all(db)
-    .await?;
-    Ok(rank(candidates, order.pickup_lat, order.pickup_lng, policy.radius_m))
+    .await
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
 }

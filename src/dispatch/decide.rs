@@ -1,28 +1,30 @@
 //! What an attempt's start, its timeout and the end of the lifetime lead to. Pure.
 
 use chrono::TimeDelta;
-use uuid::Uuid;
 
-use super::policy::{DispatchPolicy, Exhausted};
+use super::{
+    policy::{DispatchPolicy, Exhausted},
+    ranking::Ranking,
+};
 use crate::{
     notifications::messages,
-    orders::{Change, OfferState, Reason, Snapshot, Status, change::NewOffer},
+    orders::{Change, OfferState, Reason, Snapshot, Status, change::NewOffers},
 };
 
 const ACTOR: &str = "system";
 
 /// An attempt is due to start.
-pub fn start(s: &Snapshot, ranked: Vec<(String, f64)>, policy: &DispatchPolicy) -> Change {
+pub fn start(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::of(s, ACTOR);
-    go_on(&mut change, ranked, policy);
+    go_on(&mut change, ranking, policy);
     change
 }
 
-/// The running attempt's deadline has passed (or its driver declined): the next candidate, or what exhaustion asks for.
-pub fn timeout(s: &Snapshot, ranked: Vec<(String, f64)>, policy: &DispatchPolicy) -> Change {
+/// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
+pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::of(s, ACTOR);
     change.end_attempt(s, OfferState::Expired, Reason::AttemptTimeout);
-    go_on(&mut change, ranked, policy);
+    go_on(&mut change, ranking, policy);
     change
 }
 
@@ -34,16 +36,22 @@ pub fn lifetime(s: &Snapshot) -> Change {
     change
 }
 
-fn go_on(change: &mut Change, ranked: Vec<(String, f64)>, policy: &DispatchPolicy) {
+fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
-    if ranked.is_empty() {
+    change.ranking = Some((change.order.attempt_no + 1, ranking.explained()));
+    if ranking.ranked.is_empty() {
         return exhausted(change, policy);
     }
     // An offer must not outlive its order.
     let deadline = (change.at + delta(policy.attempt)).min(change.order.lifetime_deadline);
     change.order.attempt_no += 1;
     change.order.attempt_deadline = Some(deadline);
-    change.new_offer = Some(NewOffer { id: Uuid::now_v7(), ranked, expires_at: deadline });
+    change.new_offers = Some(NewOffers {
+        ranked: ranking.ranked,
+        at_once: policy.ask_at_once,
+        per_driver: policy.offers_per_driver,
+        expires_at: deadline,
+    });
     change.note(Reason::AttemptStarted, None);
 }
 
@@ -71,12 +79,12 @@ fn delta(duration: std::time::Duration) -> TimeDelta {
 mod tests {
     use super::*;
     use crate::{
-        dispatch::policy,
+        dispatch::{policy, ranking::fixture::ranking},
         orders::{order::fixture, timers},
     };
 
-    fn near(driver: &str) -> Vec<(String, f64)> {
-        vec![(driver.to_owned(), 100.0)]
+    fn near(driver: &str) -> Ranking {
+        ranking(&[driver])
     }
 
     fn reasons(change: &Change) -> Vec<Reason> {
@@ -98,8 +106,8 @@ mod tests {
         let mut s = fixture::offered();
         s.now = s.order.attempt_deadline.unwrap();
         let change = timeout(&s, near("D2"), &policy::fixture());
-        assert_eq!(change.offers, [(s.offers[0].clone(), OfferState::Expired)]);
-        assert_eq!(change.new_offer.as_ref().unwrap().ranked, near("D2"));
+        assert_eq!((&change.offers[0].offer, change.offers[0].to), (&s.offers[0], OfferState::Expired));
+        assert_eq!(change.new_offers.as_ref().unwrap().ranked, near("D2").ranked);
         assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::AttemptStarted]);
         assert_eq!(change.events.iter().map(|e| e.attempt_no).collect::<Vec<_>>(), [Some(1), Some(2)]);
     }
@@ -115,9 +123,24 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_nobody_could_answer_has_one_outcome() {
+        let mut s = fixture::offered();
+        s.offers[0].state = OfferState::Withdrawn;
+        s.order.attempt_deadline = Some(s.now);
+        assert_eq!(reasons(&timeout(&s, near("D2"), &policy::fixture())), [Reason::AttemptStarted]);
+    }
+
+    #[test]
+    fn who_was_looked_at_is_kept_even_if_nobody_could_be_asked() {
+        let s = fixture::snapshot();
+        let change = start(&s, Ranking::default(), &policy::fixture());
+        assert_eq!(change.ranking, Some((1, Ranking::default())));
+    }
+
+    #[test]
     fn research_searches_anew_after_the_retry_interval() {
         let s = fixture::snapshot();
-        let change = start(&s, vec![], &policy::fixture());
+        let change = start(&s, Ranking::default(), &policy::fixture());
         assert_eq!((change.order.status, change.order.round), (Status::Dispatching, 2));
         assert_eq!(change.order.next_attempt_at, Some(s.now + TimeDelta::seconds(15)));
         let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
@@ -129,7 +152,7 @@ mod tests {
         let policy = DispatchPolicy { exhausted: Exhausted::Alert, pending_keeps_lifetime: false, ..policy::fixture() };
         let mut s = fixture::offered();
         s.now = s.order.attempt_deadline.unwrap();
-        let change = timeout(&s, vec![], &policy);
+        let change = timeout(&s, Ranking::default(), &policy);
         assert_eq!(change.order.status, Status::Pending);
         assert!(change.order.lifetime_waived);
         assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::NoCandidates]);
@@ -142,7 +165,7 @@ mod tests {
         let mut s = fixture::snapshot();
         s.now = s.order.lifetime_deadline - TimeDelta::seconds(30);
         let change = start(&s, near("D1"), &policy::fixture());
-        assert_eq!(change.new_offer.unwrap().expires_at, s.order.lifetime_deadline);
+        assert_eq!(change.new_offers.unwrap().expires_at, s.order.lifetime_deadline);
     }
 
     #[test]
@@ -150,7 +173,7 @@ mod tests {
         let s = fixture::offered();
         let change = lifetime(&s);
         assert_eq!(change.order.status, Status::Compensating);
-        assert_eq!(change.offers[0].1, OfferState::Withdrawn);
+        assert_eq!(change.offers[0].to, OfferState::Withdrawn);
         assert_eq!(reasons(&change), [Reason::AttemptWithdrawn, Reason::LifetimeTimeout]);
         let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
         assert_eq!(jobs, ["compensate:ORD-1"]);

@@ -1,7 +1,8 @@
-//! Fleet dispatch: drivers near the pickup are asked one after the other until one accepts.
+//! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
 //!
-//! * [`ranking`]: who is asked first. Pure.
-//! * [`candidates`]: the free drivers near a pickup, from Postgres.
+//! * [`nearby`]: who is near a place: a GEO index in Redis, and Postgres behind it.
+//! * [`candidates`]: which of them may be asked.
+//! * [`ranking`]: who is asked first, and why. Pure.
 //! * [`policy`]: the durations and choices of a service type.
 //! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
 //! * [`dispatch`], [`timeout`], [`lifetime`]: the three jobs, each a few lines around a decision.
@@ -11,6 +12,7 @@ pub mod decide;
 #[expect(clippy::module_inception, reason = "a job is performed under the file stem of its contract")]
 pub mod dispatch;
 pub mod lifetime;
+pub mod nearby;
 pub mod policy;
 pub mod ranking;
 pub mod timeout;

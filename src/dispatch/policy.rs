@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::ranking::Weights;
+
 /// What happens when nobody is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -25,12 +27,24 @@ pub struct DispatchPolicy {
     pub radius_m: f64,
     /// Drivers looked at for one attempt.
     pub candidates: u16,
+    /// Drivers asked at once; the first who accepts has the order.
+    pub ask_at_once: u16,
+    /// Live offers one driver may hold, of all orders.
+    pub offers_per_driver: u16,
+    /// After a decline, or an offer left unanswered, a driver is asked nothing for so long.
+    pub cool_down: Duration,
+    pub weights: Weights,
     pub exhausted: Exhausted,
     /// Does the lifetime end an order that waits for a dispatcher?
     pub pending_keeps_lifetime: bool,
 }
 
 impl DispatchPolicy {
+    /// Drivers looked at first: twice as many as are to be asked, at least.
+    pub fn looked_at(&self) -> usize {
+        usize::from(self.candidates).max(2 * usize::from(self.ask_at_once))
+    }
+
     /// The pause after round `round` (from 1).
     pub fn retry_after(&self, round: i32) -> Duration {
         let index = usize::try_from(round - 1).unwrap_or(0);
@@ -46,6 +60,10 @@ pub(crate) fn fixture() -> DispatchPolicy {
         lifetime: Duration::from_secs(1800),
         radius_m: 5_000.0,
         candidates: 50,
+        ask_at_once: 1,
+        offers_per_driver: 1,
+        cool_down: Duration::from_secs(15),
+        weights: Weights { idle_minute_m: 0.0, live_offer_m: 500.0 },
         exhausted: Exhausted::Research,
         pending_keeps_lifetime: true,
     }

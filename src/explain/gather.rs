@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
-use super::{Explanation, JobStanding, NextJob, Surroundings, words};
+use super::{Explanation, JobStanding, LatestRanking, NextJob, Surroundings, words};
 use crate::{
     app::App,
     http::view::OrderView,
@@ -15,6 +15,7 @@ use crate::{
 pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanation>> {
     let Some(snapshot) = store::load(&app.db, id).await? else { return Ok(None) };
     let timeline = query::timeline(&app.db, id).await?;
+    let ranking = latest_ranking(app, id).await?;
     let workers = app.store.workers().await?;
     let mut next = Vec::new();
     for timer in timers::derived(&snapshot) {
@@ -47,9 +48,20 @@ pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanati
         to_do: words::advice(&about),
         next: about.next,
         offers: about.snapshot.offers,
+        ranking,
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
     }))
+}
+
+async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>, sqlx::Error> {
+    sqlx::query_as(
+        "-- latest ranking
+         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT 1",
+    )
+    .bind(id.as_str())
+    .fetch_optional(&app.db)
+    .await
 }
 
 fn standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {

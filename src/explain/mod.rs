@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use crate::{
+    dispatch::ranking::Ranking,
     http::view::OrderView,
     orders::{Booking, Offer, Snapshot, query::TimelineEvent},
 };
@@ -25,8 +26,20 @@ pub struct Explanation {
     /// What a person can do, each with its command. Empty: it goes on by itself, or is over.
     pub to_do: Vec<Advice>,
     pub offers: Vec<Offer>,
+    /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
+    pub ranking: Option<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
+}
+
+/// The latest search for a driver.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct LatestRanking {
+    /// The attempt it was for.
+    pub attempt_no: i32,
+    pub at: DateTime<Utc>,
+    #[sqlx(json)]
+    pub candidates: Ranking,
 }
 
 /// A job the order must have, and how it stands.

@@ -33,13 +33,19 @@ pub fn why(about: &Surroundings) -> String {
     }
     match o.status {
         Status::Dispatching => match (s.live_offer(), o.next_attempt_at) {
-            (Some(offer), _) => format!(
-                "Attempt {}: driver {} was asked at {} and has until {} to answer.",
-                offer.attempt_no,
-                offer.driver_id,
-                time(offer.offered_at),
-                time(offer.expires_at)
-            ),
+            (Some(offer), _) => {
+                let drivers: Vec<_> = s.live_offers().map(|o| o.driver_id.as_str()).collect();
+                let (asked, has) = match drivers[..] {
+                    [driver] => (format!("driver {driver} was"), "has"),
+                    _ => (format!("drivers {} were", drivers.join(", ")), "have"),
+                };
+                format!(
+                    "Attempt {}: {asked} asked at {} and {has} until {} to answer.",
+                    offer.attempt_no,
+                    time(offer.offered_at),
+                    time(offer.expires_at)
+                )
+            }
             (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => {
                 format!("New: the search for a driver begins at {}.", time(at))
             }
@@ -140,7 +146,12 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
     let assign = || Some(format!("dispatchq order assign {id} --driver ID"));
     let redispatch = || Some(format!("dispatchq order redispatch {id}"));
     let cancel = || Some(format!("dispatchq order cancel {id}"));
+    let ours = o.partner.is_none();
     match o.status {
+        Status::DriverAssigned if ours => {
+            let release = format!("dispatchq order release {id} --reason TEXT");
+            say("if the driver does not come, take the order back", Some(release));
+        }
         Status::Pending => {
             say("name a driver", assign());
             say("or search again", redispatch());

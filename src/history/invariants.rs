@@ -114,7 +114,7 @@ pub const INVARIANTS: [Invariant; 16] = [
                                         attempt_no = max(attempt_no) OVER (PARTITION BY order_id) AS is_latest
                                  FROM audit_events WHERE reason = 'ATTEMPT_STARTED'),
                      ended AS (SELECT order_id, attempt_no, count(*) AS times FROM audit_events
-                               WHERE reason IN ('OFFER_ACCEPTED', 'OFFER_DECLINED', 'ATTEMPT_TIMEOUT',
+                               WHERE reason IN ('OFFER_ACCEPTED', 'OFFER_DECLINED', 'OFFER_WITHDRAWN', 'ATTEMPT_TIMEOUT',
                                                 'ATTEMPT_WITHDRAWN', 'DRIVER_FOUND', 'NO_DRIVER', 'BOOKING_REFUSED',
                                                 'BOOKING_NOT_FOUND')
                                GROUP BY order_id, attempt_no)

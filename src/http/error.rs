@@ -21,9 +21,15 @@ pub enum ApiError {
     NoSuchOrder,
     #[error("no alert of this id")]
     NoSuchAlert,
+    #[error("no driver of this id; add it with: dispatchq driver import")]
+    NoSuchDriver,
     #[error("no partner of this name; add it under [partners] in config.toml")]
     NoSuchPartner,
-    #[error("the callback is not signed by this partner, or too long ago; see partners.*.callback_secret")]
+    #[error("no voice channel of this name; add it under [channels] in config.toml")]
+    NoSuchChannel,
+    #[error(
+        "the callback is not signed as it should be, or too long ago; see partners.*.callback_secret and channels.*.token"
+    )]
     BadSignature,
     #[error("{0}")]
     Malformed(String),
@@ -52,7 +58,9 @@ impl ApiError {
         match self {
             Self::Unauthenticated | Self::BadSignature => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchPartner => StatusCode::NOT_FOUND,
+            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchDriver | Self::NoSuchPartner | Self::NoSuchChannel => {
+                StatusCode::NOT_FOUND
+            }
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -74,7 +82,9 @@ impl ApiError {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
             Self::NoSuchAlert => "ALERT_NOT_FOUND",
+            Self::NoSuchDriver => "DRIVER_NOT_FOUND",
             Self::NoSuchPartner => "PARTNER_NOT_FOUND",
+            Self::NoSuchChannel => "CHANNEL_NOT_FOUND",
             Self::BadSignature => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) => "INVALID",
@@ -102,6 +112,8 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         | Refusal::OrderFinished(_)
         | Refusal::WrongState { .. }
         | Refusal::AlreadyAssigned
+        | Refusal::ReservationInProgress
+        | Refusal::ServedByPartner
         | Refusal::DriverBusy
         | Refusal::LifetimeOver => StatusCode::CONFLICT,
     }

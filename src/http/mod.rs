@@ -2,7 +2,9 @@
 //!
 //! * [`orders`]: what producers and drivers do with orders.
 //! * [`alerts`]: what support has to do, and that it is done.
+//! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
 //! * [`callbacks`]: what partners call.
+//! * [`voice`]: what a provider of phone calls calls back.
 //! * [`auth`]: bearer keys and roles.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
 //! * [`view`]: an order as JSON.
@@ -16,6 +18,7 @@ pub mod alerts;
 pub mod auth;
 pub mod body;
 pub mod callbacks;
+pub mod drivers;
 pub mod error;
 pub mod health;
 pub mod idempotency;
@@ -23,6 +26,7 @@ pub mod metrics;
 pub mod orders;
 pub mod server;
 pub mod view;
+pub mod voice;
 
 use axum::{Router, extract::DefaultBodyLimit, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -37,7 +41,9 @@ pub fn api(app: App) -> Router {
     Router::new()
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
+        .nest("/api/v1/drivers", drivers::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
+        .nest("/api/v1/voice", voice::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .fallback(error::no_such_path)

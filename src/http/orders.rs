@@ -29,6 +29,7 @@ use crate::{
         query, store,
     },
     people::api_keys::Role,
+    reservation,
 };
 
 /// Who may look at any order.
@@ -46,6 +47,7 @@ pub fn routes() -> Router<App> {
         .route("/{id}/decline", post(decline))
         .route("/{id}/pickup", post(pickup))
         .route("/{id}/complete", post(complete))
+        .route("/{id}/driver-cancel", post(driver_cancel))
 }
 
 async fn create_order(
@@ -209,7 +211,8 @@ async fn accept(
     Body(answer): Body<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
-    respond(change(&app, &id, |s| actions::accept(s, &driver, answer.offer_id)).await)
+    let accepted = reservation::accept(&app, &id, &driver, answer.offer_id).await?;
+    Ok((StatusCode::OK, Json(json(accepted.snapshot()))))
 }
 
 async fn decline(
@@ -248,6 +251,24 @@ async fn complete(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
     respond(change(&app, &id, |s| actions::complete(s, &driver)).await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriverCancel {
+    driver_id: Option<String>,
+    reason: Option<String>,
+}
+
+async fn driver_cancel(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverCancel>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    let reason = text("reason", value.reason)?;
+    respond(change(&app, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
 }
 
 async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Answer, ApiError> {

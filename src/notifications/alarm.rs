@@ -60,7 +60,7 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
     }
     if !job.content.told {
         let payload = &job.content.message;
-        let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload };
+        let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload, phone: None };
         match app.channels.deliver(&job.channel, &parcel).await {
             Ok(()) => job.content.told = true,
             Err(DeliveryError::Busy) => return Outcome::Snooze { delay: BUSY_PAUSE },

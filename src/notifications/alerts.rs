@@ -176,7 +176,7 @@ pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<
     } else {
         messages::escalation(&repeated, now)
     };
-    outbox::insert(&mut tx, routes, &order, &message, now).await?;
+    outbox::insert(&mut tx, routes, &order, &[message], now).await?;
     tx.commit().await
 }
 

@@ -23,7 +23,7 @@ const MAX_ERROR_CHARS: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Audience {
     /// The driver named in the message.
-    Driver,
+    Driver { service_type: String },
     /// Every user with the role dispatcher, each by the own channel.
     Dispatchers,
     /// The supporting reservation team.
@@ -59,6 +59,8 @@ impl Message {
 }
 
 pub const OFFER: &str = "OFFER";
+pub const ASSIGNED: &str = "ASSIGNED";
+pub const UNASSIGNED: &str = "UNASSIGNED";
 pub const DISPATCH_FAILED: &str = "DISPATCH_FAILED";
 pub const REMINDER: &str = "REMINDER";
 pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
@@ -91,7 +93,7 @@ pub enum Method {
 pub fn offer(order: &Order, offer: &Offer, distance_m: f64) -> Message {
     Message {
         kind: OFFER,
-        audience: Audience::Driver,
+        audience: Audience::Driver { service_type: order.service_type.clone() },
         dedupe_key: offer.id.to_string(),
         payload: json!({
             "event": "offer.created",
@@ -105,6 +107,29 @@ pub fn offer(order: &Order, offer: &Offer, distance_m: f64) -> Message {
         }),
         expires_at: offer.expires_at,
     }
+}
+
+/// To a driver: a dispatcher has given you this order.
+pub fn assigned(order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+    to_driver(ASSIGNED, "order.assigned", order, driver, "assigned by a dispatcher", now)
+}
+
+/// To a driver: this order is no longer yours.
+pub fn unassigned(order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
+    to_driver(UNASSIGNED, "order.unassigned", order, driver, why, now)
+}
+
+fn to_driver(kind: &'static str, event: &str, order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
+    let payload = json!({
+        "event": event,
+        "order_id": order.id,
+        "driver_id": driver,
+        "service_type": order.service_type,
+        "reason": why,
+        "timestamp": now,
+    });
+    let audience = Audience::Driver { service_type: order.service_type.clone() };
+    Message::new(kind, audience, format!("{driver}-{}", order.version), payload, now)
 }
 
 /// To every dispatcher: nobody is left to ask.

@@ -8,14 +8,19 @@ use std::time::Duration;
 use chrono::{SubsecRound, TimeDelta};
 use jobs::Notify;
 use rand::random;
-use workers::{Outcome, RetryPolicy, retry::jittered};
+use workers::{Job, Outcome, RetryPolicy, retry::jittered};
 
 use super::{
     channel::{DeliveryError, Parcel},
     messages,
     outbox::{self, Delivery, OutboxRow},
 };
-use crate::{app::App, crash, orders::timers, worker::step};
+use crate::{
+    app::App,
+    crash,
+    orders::{actions, timers},
+    worker::step,
+};
 
 /// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
@@ -62,8 +67,27 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
             );
             Outcome::Snooze { delay: timers::until(at, row.now) }
         }
+        Delivery::Unreachable(error) => unreachable(&app, &job, &row, &error).await,
         Delivery::Dead(error) => Outcome::Dead(error),
     }
+}
+
+/// An offer that cannot be delivered is taken back now, unless another channel has it, or may yet deliver it. If the process
+/// dies before, the offer lapses at its deadline.
+async fn unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> Outcome {
+    let offer = match outbox::undelivered_offer(&app.db, row.id).await {
+        Ok(Some(offer)) => offer,
+        Ok(None) => return Outcome::done(),
+        Err(e) => return step::database_failed(&e),
+    };
+    tracing::warn!(
+        order.id = row.order_id,
+        channel = row.channel,
+        error,
+        "An offer cannot be delivered; it is taken back."
+    );
+    let why = format!("could not be reached over {}: {error}", row.channel);
+    step::learnt(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await
 }
 
 /// One try. `None`: not even tried, for the channel is busy.
@@ -73,7 +97,13 @@ async fn deliver(app: &App, row: &OutboxRow) -> Option<Delivery> {
     if is_offer && (row.now >= row.expires_at || row.offer_is_live == Some(false)) {
         return Some(Delivery::Expired);
     }
-    let parcel = Parcel { id: row.message_id, order_id: &row.order_id, kind: &row.kind, payload: &row.payload };
+    let parcel = Parcel {
+        id: row.message_id,
+        order_id: &row.order_id,
+        kind: &row.kind,
+        payload: &row.payload,
+        phone: row.phone.as_deref(),
+    };
     Some(match app.channels.deliver(&row.channel, &parcel).await {
         Ok(()) => Delivery::Delivered,
         Err(DeliveryError::Busy) => return None,
@@ -99,7 +129,11 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError, random: f64) -> Deliver
     };
     if row.kind == messages::OFFER {
         // Short-lived anyway: the attempt's own timeout goes on to the next driver.
-        if next < row.expires_at { Delivery::Again(next, error.to_string()) } else { Delivery::Expired }
+        match next {
+            _ if is_final => Delivery::Unreachable(error.to_string()),
+            next if next < row.expires_at => Delivery::Again(next, error.to_string()),
+            _ => Delivery::Expired,
+        }
     } else if is_final || next >= row.expires_at {
         Delivery::Dead(format!("given up after {tries} tries: {error}"))
     } else {
@@ -128,6 +162,7 @@ mod tests {
             next_attempt_at: now,
             expires_at: now + messages::PATIENCE,
             offer_is_live: None,
+            phone: None,
             now,
         }
     }
@@ -165,12 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_never_dead_but_expires() {
-        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+    fn an_offer_is_never_dead_but_expires_or_is_taken_back() {
+        let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
         let mut offer = row(messages::OFFER, 9);
         offer.expires_at = offer.now + TimeDelta::seconds(700);
-        assert_eq!(wait(&offer, &refused), Some(512));
+        assert_eq!(wait(&offer, &away), Some(512));
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        assert_eq!(after_failure(&offer, &refused, 0.5), Delivery::Unreachable(refused.to_string()));
         offer.expires_at = offer.now + TimeDelta::seconds(100);
-        assert_eq!(after_failure(&offer, &refused, 0.5), Delivery::Expired);
+        assert_eq!(after_failure(&offer, &away, 0.5), Delivery::Expired);
     }
 }

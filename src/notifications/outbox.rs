@@ -12,38 +12,54 @@ use crate::orders::{PendingAlert, PendingMessage};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Written {
     pub messages: Vec<PendingMessage>,
-    pub alert: Option<PendingAlert>,
+    pub alerts: Vec<PendingAlert>,
 }
 
-/// Inserts the rows of a message, and of the alert that it is; a message that was written before is not written again.
+/// Inserts the rows of these messages, and of the alerts among them; a message that was written before is not written
+/// again.
 pub async fn insert(
     tx: &mut PgConnection,
     routes: &Routes,
     order: &OrderId,
-    message: &Message,
+    messages: &[Message],
     at: DateTime<Utc>,
 ) -> Result<Written, sqlx::Error> {
     let mut written = Written::default();
-    if message.is_alert() {
-        written.alert = alerts::raise(tx, routes, order, message, at).await?;
+    let (mut kinds, mut channels, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut payloads, mut expiries) = (Vec::new(), Vec::new());
+    for message in messages {
+        if message.is_alert() {
+            written.alerts.extend(alerts::raise(tx, routes, order, message, at).await?);
+        }
+        for (channel, dedupe_key) in recipients(tx, routes, message).await? {
+            kinds.push(message.kind);
+            channels.push(channel);
+            keys.push(dedupe_key);
+            payloads.push(&message.payload);
+            expiries.push(message.expires_at);
+        }
     }
-    for (channel, dedupe_key) in recipients(tx, routes, message).await? {
-        let id: Option<i64> = sqlx::query_scalar(
-            "-- insert outbox
-             INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $6) ON CONFLICT DO NOTHING RETURNING id",
-        )
-        .bind(order.as_str())
-        .bind(message.kind)
-        .bind(channel)
-        .bind(dedupe_key)
-        .bind(&message.payload)
-        .bind(at)
-        .bind(message.expires_at)
-        .fetch_optional(&mut *tx)
-        .await?;
-        written.messages.extend(id.map(|id| PendingMessage { id, next_attempt_at: at }));
+    if kinds.is_empty() {
+        return Ok(written);
     }
+    let ids: Vec<i64> = sqlx::query_scalar(
+        "-- insert outbox
+         INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+         SELECT $1, c.kind, c.channel, c.dedupe_key, c.payload, $7, c.expires_at, $7
+         FROM unnest($2::text[], $3::text[], $4::text[], $5::jsonb[], $6::timestamptz[])
+              AS c (kind, channel, dedupe_key, payload, expires_at)
+         ON CONFLICT DO NOTHING RETURNING id",
+    )
+    .bind(order.as_str())
+    .bind(&kinds)
+    .bind(&channels)
+    .bind(&keys)
+    .bind(&payloads)
+    .bind(&expiries)
+    .bind(at)
+    .fetch_all(tx)
+    .await?;
+    written.messages = ids.into_iter().map(|id| PendingMessage { id, next_attempt_at: at }).collect();
     Ok(written)
 }
 
@@ -133,6 +149,8 @@ pub struct OutboxRow {
     pub expires_at: DateTime<Utc>,
     /// Of offer messages: does the offer still wait for an answer?
     pub offer_is_live: Option<bool>,
+    /// Of the driver it is for.
+    pub phone: Option<String>,
     pub now: DateTime<Utc>,
 }
 
@@ -144,6 +162,7 @@ pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error
                 CASE WHEN kind = 'OFFER'
                      THEN EXISTS (SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered') END
                      AS offer_is_live,
+                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone,
                 dispatchq_now() AS now
          FROM outbox m WHERE id = $1",
     )
@@ -160,6 +179,8 @@ pub enum Delivery {
     Again(DateTime<Utc>, String),
     /// No longer worth sending.
     Expired,
+    /// An offer whose receiver does not want it.
+    Unreachable(String),
     /// Given up.
     Dead(String),
 }
@@ -170,6 +191,7 @@ pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result
         Delivery::Delivered => ("delivered", row.next_attempt_at, None),
         Delivery::Again(at, error) => ("pending", *at, Some(error)),
         Delivery::Expired => ("expired", row.next_attempt_at, None),
+        Delivery::Unreachable(error) => ("expired", row.next_attempt_at, Some(error)),
         Delivery::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
     };
     sqlx::query(
@@ -209,6 +231,38 @@ pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// The offer a message was about, unless it was or may yet be delivered over another channel.
+pub async fn undelivered_offer(db: &PgPool, id: i64) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- undelivered offer
+         SELECT m.dedupe_key::uuid FROM outbox m
+         WHERE m.id = $1 AND m.kind = 'OFFER'
+           AND NOT EXISTS (SELECT 1 FROM outbox other
+                           WHERE other.order_id = m.order_id AND other.kind = m.kind AND other.dedupe_key = m.dedupe_key
+                             AND other.id <> m.id AND other.state IN ('pending', 'delivered'))",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Order, driver and offer of the offer message under this id.
+pub async fn offer_of(
+    db: &PgPool,
+    channel: &str,
+    message_id: Uuid,
+) -> Result<Option<(String, String, Uuid)>, sqlx::Error> {
+    sqlx::query_as(
+        "-- offer of message
+         SELECT m.order_id, f.driver_id, f.id FROM outbox m JOIN offers f ON f.id = m.dedupe_key::uuid
+         WHERE m.message_id = $1 AND m.channel = $2 AND m.kind = 'OFFER'",
+    )
+    .bind(message_id)
+    .bind(channel)
+    .fetch_optional(db)
+    .await
 }
 
 /// One try to deliver a message.

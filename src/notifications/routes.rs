@@ -1,6 +1,6 @@
 //! Which channels reach whom, and how often an unanswered alert is told again.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,8 +13,11 @@ pub const LOG: &str = "log";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Routes {
-    /// Channels that carry offers to drivers.
+    /// Channels that carry offers to drivers, unless their service type has its own.
     pub driver: Vec<String>,
+    /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
+    #[serde(skip)]
+    pub driver_by_service_type: BTreeMap<String, Vec<String>>,
     /// Channels of the supporting reservation team.
     pub support: Vec<String>,
     /// Channels used for dispatchers when no user with that role exists.
@@ -60,7 +63,7 @@ impl Routes {
     /// The configured channels of an audience.
     pub fn of(&self, audience: &Audience) -> &[String] {
         match audience {
-            Audience::Driver => &self.driver,
+            Audience::Driver { service_type } => self.driver_by_service_type.get(service_type).unwrap_or(&self.driver),
             Audience::Dispatchers => &self.dispatchers,
             Audience::Escalation if !self.escalation.is_empty() => &self.escalation,
             Audience::Support | Audience::Escalation => &self.support,
@@ -92,6 +95,7 @@ impl Default for Routes {
         let hours = |n: u64| Duration::from_secs(n * 3600);
         Self {
             driver: log(),
+            driver_by_service_type: BTreeMap::new(),
             support: log(),
             dispatchers: log(),
             escalation: Vec::new(),

@@ -11,6 +11,7 @@ use crate::{
     app::App,
     crash,
     dead_letters::table::{self, Resolution},
+    reservation,
 };
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
@@ -19,15 +20,19 @@ pub async fn act(
     id: &OrderId,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    let mut was_held = false;
+    let (mut was_held, mut had_driver) = (false, false);
     let decide = |s: &Snapshot| {
         was_held = s.order.held_for_review;
+        had_driver = s.order.status.occupies_driver();
         decide(s)
     };
     let changed = store::change(&app.db, &app.config.notifications, id, decide).await?;
     if let Changed::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
             revive(app, after).await;
+        }
+        if had_driver && after.order.status.is_searching() {
+            reservation::forget(app, id).await;
         }
         enqueue(app, after).await;
     }

@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use super::{Change, Decision, Offer, OfferState, PaymentStatus, Reason, Refusal, Snapshot, Status};
+use super::{Change, Decision, Offer, OfferState, PaymentStatus, Reason, Refusal, Snapshot, Status, change::OfferEnd};
 use crate::notifications::messages;
 
 /// Driver `driver` takes the order by answering `offer`.
@@ -25,16 +25,16 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
         return Decision::Refuse(Refusal::OfferExpired);
     }
     let mut change = Change::of(s, format!("driver:{driver}"));
-    for other in s.offers.iter().filter(|o| o.state == OfferState::Offered) {
-        let state = if other.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
-        change.offers.push((other.clone(), state));
+    for live in s.live_offers() {
+        let to = if live.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
+        change.offers.push(OfferEnd { offer: live.clone(), to, why: None });
     }
     change.order.driver_id = Some(driver.to_owned());
     change.enter(Status::DriverAssigned, Reason::OfferAccepted, None);
     change.into()
 }
 
-/// Driver `driver` refuses the offer: the attempt ends now, not at its deadline.
+/// Driver `driver` refuses the offer. If nobody else was asked, the attempt ends now, not at its deadline.
 pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
@@ -49,11 +49,75 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
         return Decision::Refuse(Refusal::OfferExpired);
     }
     let mut change = Change::of(s, format!("driver:{driver}"));
-    change.offers.push((offer.clone(), OfferState::Declined));
-    // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
-    change.order.attempt_deadline = Some(s.now);
-    change.note(Reason::OfferDeclined, why);
+    change.end_offer(s, offer, OfferState::Declined, why);
     change.into()
+}
+
+/// The driver who was sent this offer cannot answer it: it never arrived, or the driver is on another order. It is no fault
+/// of the driver's, who may be asked again in a later round.
+pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
+    let Some(offer) = s.live_offers().find(|o| o.id == offer) else { return Decision::Unchanged };
+    let mut change = Change::of(s, "system");
+    change.end_offer(s, offer, OfferState::Withdrawn, Some(format!("{}: {why}", offer.driver_id)));
+    change.into()
+}
+
+/// The assigned driver gives the order back before pick-up: the search goes on within the lifetime left, or the order ends.
+pub fn driver_cancel(s: &Snapshot, driver: &str, why: Option<String>) -> Decision {
+    if s.order.driver_id.as_deref() != Some(driver) {
+        let gave_back = s.order.former_drivers.iter().any(|former| former == driver);
+        return if gave_back { Decision::Unchanged } else { Decision::Refuse(Refusal::NotYourOrder) };
+    }
+    lose_driver(s, format!("driver:{driver}"), Reason::DriverCancelled, why)
+}
+
+/// A dispatcher takes the order from its driver, and the search goes on within the lifetime left.
+pub fn release(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
+    if s.order.partner.is_some() {
+        return Decision::Refuse(Refusal::ServedByPartner);
+    }
+    if s.order.status == Status::DriverAssigned && s.now >= s.order.lifetime_deadline {
+        return Decision::Refuse(Refusal::LifetimeOver);
+    }
+    lose_driver(s, actor.to_owned(), Reason::TakenBack, why)
+}
+
+fn lose_driver(s: &Snapshot, actor: String, reason: Reason, why: Option<String>) -> Decision {
+    if s.order.status != Status::DriverAssigned {
+        return Decision::Refuse(refusal(s, "DRIVER_ASSIGNED"));
+    }
+    let mut change = Change::of(s, actor);
+    if reason == Reason::TakenBack {
+        change.tell_driver_of_loss("a dispatcher took it back");
+    }
+    change.give_back(s, if reason == Reason::TakenBack { "taken back" } else { "given back by the driver" });
+    change.release_hold();
+    if s.now < s.order.lifetime_deadline {
+        change.order.round += 1;
+        change.order.next_attempt_at = Some(s.now);
+        change.order.lifetime_waived = false;
+        change.enter(Status::Dispatching, reason, why);
+    } else {
+        change.enter(Status::CancelledByDriver, reason, why);
+        let text = "the driver gave it back and no time is left for another";
+        change.tell(messages::customer_cancelled(&change.order, text, s.now));
+        tell_of_payment(&mut change, "cancelled by the driver");
+    }
+    change.into()
+}
+
+/// What support is to do about the money of an order that somebody cancelled.
+fn tell_of_payment(change: &mut Change, cancelled: &str) {
+    let order = &change.order;
+    let message = match &order.payment_status {
+        PaymentStatus::Paid | PaymentStatus::Settlement => messages::refund_required(order, cancelled, change.at),
+        PaymentStatus::Unpaid | PaymentStatus::Pending => return,
+        PaymentStatus::Other(word) => {
+            let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
+            messages::unexpected_state(order, &why, change.at)
+        }
+    };
+    change.tell(message);
 }
 
 /// The assigned driver has the passenger aboard.
@@ -112,17 +176,9 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
     let mut change = Change::of(s, actor);
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
     change.release_hold();
+    change.tell_driver_of_loss("the customer cancelled it");
     change.enter(Status::CancelledByUser, Reason::CancelledByUser, why);
-    match &s.order.payment_status {
-        PaymentStatus::Paid | PaymentStatus::Settlement => {
-            change.tell(messages::refund_required(&change.order, "cancelled by the customer", s.now));
-        }
-        PaymentStatus::Unpaid | PaymentStatus::Pending => {}
-        PaymentStatus::Other(word) => {
-            let why = format!("cancelled by the customer while the payment is {word}, which the rules do not know");
-            change.tell(messages::unexpected_state(&change.order, &why, s.now));
-        }
-    }
+    tell_of_payment(&mut change, "cancelled by the customer");
     change.into()
 }
 
@@ -223,6 +279,7 @@ pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
     change.order.lifetime_waived = false;
     change.order.driver_id = Some(driver.to_owned());
     change.enter(Status::DriverAssigned, Reason::AssignedByHand, Some(driver.to_owned()));
+    change.tell(messages::assigned(&change.order, driver, s.now));
     change.into()
 }
 

@@ -5,10 +5,12 @@
 //! race changes nothing and is decided anew.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, Status};
-use crate::notifications::{Message, messages};
+use crate::{
+    dispatch::ranking::{Ranked, Ranking},
+    notifications::{Message, messages},
+};
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,13 +22,24 @@ pub struct Event {
     pub detail: Option<String>,
 }
 
-/// An offer to make: to the first of these drivers whom no other order has taken meanwhile.
+/// Offers to make: to the best of these drivers who are still free when it is written, `at_once` at most.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewOffer {
-    pub id: Uuid,
-    /// Driver ids with their distance in metres, best first; never empty.
-    pub ranked: Vec<(String, f64)>,
+pub struct NewOffers {
+    /// Best first; never empty.
+    pub ranked: Vec<Ranked>,
+    pub at_once: u16,
+    /// Live offers one driver may hold, of all orders.
+    pub per_driver: u16,
     pub expires_at: DateTime<Utc>,
+}
+
+/// An offer that ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferEnd {
+    /// As it is; in this state it must still be.
+    pub offer: Offer,
+    pub to: OfferState,
+    pub why: Option<String>,
 }
 
 /// Everything one transaction writes.
@@ -39,9 +52,10 @@ pub struct Change {
     /// The row as it shall be.
     pub order: Order,
     pub events: Vec<Event>,
-    /// Offers that leave the state they are in, and must still be in it.
-    pub offers: Vec<(Offer, OfferState)>,
-    pub new_offer: Option<NewOffer>,
+    pub offers: Vec<OfferEnd>,
+    pub new_offers: Option<NewOffers>,
+    /// Who was looked at for the attempt of this number, as it is kept to explain the order.
+    pub ranking: Option<(i32, Ranking)>,
     /// Bookings as they shall be; one that is not there yet is made.
     pub bookings: Vec<Booking>,
     /// The callback this change comes of: acted on, with what came of it.
@@ -63,7 +77,8 @@ impl Change {
             order: snapshot.order.clone(),
             events: Vec::new(),
             offers: Vec::new(),
-            new_offer: None,
+            new_offers: None,
+            ranking: None,
             bookings: Vec::new(),
             callback: None,
             payment_event: None,
@@ -76,7 +91,8 @@ impl Change {
     pub fn is_row_only(&self) -> bool {
         self.events.is_empty()
             && self.offers.is_empty()
-            && self.new_offer.is_none()
+            && self.new_offers.is_none()
+            && self.ranking.is_none()
             && self.bookings.is_empty()
             && self.callback.is_none()
             && self.payment_event.is_none()
@@ -121,15 +137,37 @@ impl Change {
         let awaits_job_id = self.order.status == Status::PendingJobId && snapshot.live_booking().is_some();
         self.withdraw_bookings(snapshot);
         if self.order.attempt_deadline.take().is_some() || awaits_job_id {
-            // A declined attempt has its outcome already: the decline.
-            let declined = snapshot
-                .offers
-                .iter()
-                .any(|o| o.attempt_no == self.order.attempt_no && o.state == OfferState::Declined);
-            if !declined {
+            // An attempt whose offers were all answered has its outcome already: the last answer.
+            let mut asked = snapshot.offers.iter().filter(|o| o.attempt_no == self.order.attempt_no).peekable();
+            let answered = asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
+            if !answered {
                 self.note(reason, None);
             }
         }
+    }
+
+    /// One of those asked is out. The last of them ends the attempt now, and not at its deadline.
+    pub fn end_offer(&mut self, snapshot: &Snapshot, offer: &Offer, to: OfferState, why: Option<String>) {
+        self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
+        let declined = to == OfferState::Declined;
+        if snapshot.live_offers().any(|o| o.id != offer.id) {
+            self.note(if declined { Reason::DriverDeclined } else { Reason::DriverWithdrawn }, why);
+        } else {
+            // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
+            self.order.attempt_deadline = Some(self.at);
+            self.note(if declined { Reason::OfferDeclined } else { Reason::OfferWithdrawn }, why);
+        }
+    }
+
+    /// The driver no longer has the order, and is not asked for it again.
+    pub fn give_back(&mut self, snapshot: &Snapshot, why: &str) {
+        let accepted = snapshot.offers.iter().find(|o| o.state == OfferState::Accepted);
+        self.offers.extend(accepted.map(|o| OfferEnd {
+            offer: o.clone(),
+            to: OfferState::Withdrawn,
+            why: Some(why.to_owned()),
+        }));
+        self.order.former_drivers.extend(self.order.driver_id.take());
     }
 
     /// Has every live booking cancelled at its partner.
@@ -143,8 +181,7 @@ impl Change {
 
     /// Gives every live offer its end.
     pub fn close_offers(&mut self, snapshot: &Snapshot, state: OfferState) {
-        let live = snapshot.offers.iter().filter(|o| o.state == OfferState::Offered);
-        self.offers.extend(live.map(|o| (o.clone(), state)));
+        self.offers.extend(snapshot.live_offers().map(|o| OfferEnd { offer: o.clone(), to: state, why: None }));
     }
 
     /// A booking of the snapshot, to be changed.
@@ -155,6 +192,14 @@ impl Change {
             self.bookings.len() - 1
         });
         &mut self.bookings[index]
+    }
+
+    /// A driver of ours who is under way must not find out at the door.
+    pub fn tell_driver_of_loss(&mut self, why: &str) {
+        let ours = self.order.partner.is_none() && self.order.status.occupies_driver();
+        if let Some(driver) = self.order.driver_id.clone().filter(|_| ours) {
+            self.tell(messages::unassigned(&self.order, &driver, why, self.at));
+        }
     }
 
     pub fn tell(&mut self, message: Message) {
@@ -225,6 +270,8 @@ pub enum Refusal {
     WrongState { status: Status, allowed: &'static str },
     #[error("another driver has this order")]
     AlreadyAssigned,
+    #[error("another driver is taking this order; ask again in a second, it may become free")]
+    ReservationInProgress,
     #[error("no such offer for this driver and order; look the offer id up in the offer message")]
     NoSuchOffer,
     #[error("the offer expired before it was answered")]
@@ -247,6 +294,8 @@ pub enum Refusal {
     NothingPaid,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
     LifetimeOver,
+    #[error("this order's driver is the partner's to choose; cancel the order, or ask the partner")]
+    ServedByPartner,
 }
 
 impl Refusal {
@@ -256,6 +305,7 @@ impl Refusal {
             Self::OrderFinished(_) => "ORDER_FINISHED",
             Self::WrongState { .. } => "WRONG_STATE",
             Self::AlreadyAssigned => "ALREADY_ASSIGNED",
+            Self::ReservationInProgress => "RESERVATION_IN_PROGRESS",
             Self::NoSuchOffer => "OFFER_NOT_FOUND",
             Self::OfferExpired => "OFFER_EXPIRED",
             Self::OfferDeclined => "OFFER_DECLINED",
@@ -267,6 +317,7 @@ impl Refusal {
             Self::Illegal { .. } => "ILLEGAL_TRANSITION",
             Self::NothingPaid => "NOTHING_PAID",
             Self::LifetimeOver => "LIFETIME_OVER",
+            Self::ServedByPartner => "SERVED_BY_PARTNER",
         }
     }
 }

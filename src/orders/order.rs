@@ -28,6 +28,8 @@ pub struct Order {
     pub job_id: Option<String>,
     /// A partner's driver is `{partner}:{its id}`.
     pub driver_id: Option<String>,
+    /// Own drivers who had the order and have it no more: they are not asked for it again.
+    pub former_drivers: Vec<String>,
     /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
     pub attempt_no: i32,
     /// Searches begun anew: a driver whose offer lapsed is asked again in the next round.
@@ -74,7 +76,7 @@ pub enum OfferState {
     Expired,
     /// Another offer of the same order was accepted.
     Superseded,
-    /// Taken back: the order left, or its driver did.
+    /// Taken back: the order left, or the driver cannot answer.
     Withdrawn,
 }
 
@@ -161,9 +163,14 @@ impl Snapshot {
         }
     }
 
-    /// The offer of this attempt that still waits for an answer.
+    /// The offers that still wait for an answer.
+    pub fn live_offers(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.iter().filter(|o| o.state == OfferState::Offered)
+    }
+
+    /// The first of them.
     pub fn live_offer(&self) -> Option<&Offer> {
-        self.offers.iter().find(|o| o.state == OfferState::Offered)
+        self.live_offers().next()
     }
 
     /// Attempt `attempt_no`'s booking.
@@ -201,6 +208,7 @@ pub(crate) mod fixture {
             partner: None,
             job_id: None,
             driver_id: None,
+            former_drivers: Vec::new(),
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,

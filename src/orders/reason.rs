@@ -13,8 +13,14 @@ pub enum Reason {
     OfferAccepted,
     /// An attempt's outcome: nobody answered in time.
     AttemptTimeout,
-    /// An attempt's outcome: declined.
+    /// An attempt's outcome: declined by the last of those asked.
     OfferDeclined,
+    /// An attempt's outcome: the last of those asked cannot answer: not reached, or on another order meanwhile.
+    OfferWithdrawn,
+    /// One of several asked declined; the others may still answer.
+    DriverDeclined,
+    /// One of several asked cannot answer; the others may.
+    DriverWithdrawn,
     /// An attempt's outcome: the order left while it ran.
     AttemptWithdrawn,
     /// An attempt's outcome: the partner found a driver.
@@ -43,6 +49,8 @@ pub enum Reason {
     PollingEnded,
     /// The driver gave the order back.
     DriverCancelled,
+    /// A dispatcher took the order from its driver.
+    TakenBack,
     /// The partner sent another driver.
     DriverChanged,
     /// The producer said something new of the money.
@@ -86,6 +94,7 @@ impl Reason {
             Self::OfferAccepted
                 | Self::AttemptTimeout
                 | Self::OfferDeclined
+                | Self::OfferWithdrawn
                 | Self::AttemptWithdrawn
                 | Self::DriverFound
                 | Self::NoDriver
@@ -101,6 +110,9 @@ impl Reason {
             Self::OfferAccepted => "OFFER_ACCEPTED",
             Self::AttemptTimeout => "ATTEMPT_TIMEOUT",
             Self::OfferDeclined => "OFFER_DECLINED",
+            Self::OfferWithdrawn => "OFFER_WITHDRAWN",
+            Self::DriverDeclined => "DRIVER_DECLINED",
+            Self::DriverWithdrawn => "DRIVER_WITHDRAWN",
             Self::AttemptWithdrawn => "ATTEMPT_WITHDRAWN",
             Self::DriverFound => "DRIVER_FOUND",
             Self::NoDriver => "NO_DRIVER",
@@ -115,6 +127,7 @@ impl Reason {
             Self::BookingNotCancelled => "BOOKING_NOT_CANCELLED",
             Self::PollingEnded => "POLLING_ENDED",
             Self::DriverCancelled => "DRIVER_CANCELLED",
+            Self::TakenBack => "TAKEN_BACK",
             Self::DriverChanged => "DRIVER_CHANGED",
             Self::PaymentChanged => "PAYMENT_CHANGED",
             Self::PaidAfterCancel => "PAID_AFTER_CANCEL",

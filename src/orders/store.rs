@@ -8,6 +8,7 @@
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use sqlx::{Connection, FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
+use uuid::Uuid;
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
@@ -176,26 +177,13 @@ async fn write(
         // One statement is a transaction of its own.
         update_order(db, &change).await?;
         metrics::record(before, &change);
-        return Ok(after(before, change, None));
+        return Ok(after(before, change, []));
     }
     let mut tx = db.begin().await?;
     update_order(&mut tx, &change).await?;
-    for (offer, state) in &change.offers {
-        let updated = sqlx::query(
-            "-- end offer
-             UPDATE offers SET state = $2, responded_at = $3 WHERE id = $1 AND state = $4",
-        )
-        .bind(offer.id)
-        .bind(state)
-        .bind(change.at)
-        .bind(offer.state)
-        .execute(&mut *tx)
-        .await?;
-        if updated.rows_affected() == 0 {
-            return Err(ApplyError::Conflict);
-        }
-    }
-    let offered = insert_offer(&mut tx, &change).await?;
+    end_offers(&mut tx, &change).await?;
+    let offered = insert_offers(&mut tx, &change).await?;
+    write_ranking(&mut tx, &change).await?;
     let matched = write_bookings(&mut tx, before, &change).await?;
     write_cause(&mut tx, &change).await?;
     insert_events(&mut tx, &change).await?;
@@ -214,32 +202,31 @@ async fn write(
         alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note).await?;
         alerts.retain(|a| a.kind != *kind);
     }
-    let offer_message = offered.as_ref().map(|(offer, m)| messages::offer(&change.order, offer, *m));
-    for message in change.messages.iter().chain(&offer_message) {
-        let written = outbox::insert(&mut tx, routes, &change.order.id, message, change.at).await?;
-        messages.extend(written.messages);
-        alerts.extend(written.alert);
-    }
+    let mut to_tell = change.messages.clone();
+    to_tell.extend(offered.iter().map(|(offer, distance_m)| messages::offer(&change.order, offer, *distance_m)));
+    let written = outbox::insert(&mut tx, routes, &change.order.id, &to_tell, change.at).await?;
+    messages.extend(written.messages);
+    alerts.extend(written.alerts);
     crash::point("update", "commits");
     tx.commit().await?;
     crash::point("update", "committed");
 
     metrics::record(before, &change);
-    let mut after = after(before, change, offered.map(|(offer, _)| offer));
+    let mut after = after(before, change, offered.into_iter().map(|(offer, _)| offer));
     (after.messages, after.alerts) = (messages, alerts);
     after.callbacks.extend(matched);
     Ok(after)
 }
 
 /// The order as the change has left it.
-fn after(before: &Snapshot, change: Change, offered: Option<Offer>) -> Snapshot {
+fn after(before: &Snapshot, change: Change, offered: impl IntoIterator<Item = Offer>) -> Snapshot {
     let mut order = change.order;
     order.version = change.version + 1;
     order.updated_at = change.at;
     let mut offers = before.offers.clone();
-    for (ended, state) in &change.offers {
-        if let Some(offer) = offers.iter_mut().find(|o| o.id == ended.id) {
-            offer.state = *state;
+    for end in &change.offers {
+        if let Some(offer) = offers.iter_mut().find(|o| o.id == end.offer.id) {
+            offer.state = end.to;
         }
     }
     offers.extend(offered);
@@ -264,7 +251,8 @@ async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), Appl
         "-- update order
          UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
                 next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
-                updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17, version = version + 1
+                updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
+                former_drivers = $18, version = version + 1
          WHERE id = $1 AND version = $2",
     )
     .bind(order.id.as_str())
@@ -284,6 +272,7 @@ async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), Appl
     .bind(&order.job_id)
     .bind(order.poll_no)
     .bind(order.next_poll_at)
+    .bind(&order.former_drivers)
     .execute(tx)
     .await
     .map_err(driver_busy)?;
@@ -298,42 +287,125 @@ fn driver_busy(error: sqlx::Error) -> ApplyError {
     }
 }
 
-/// Offers to the best driver whom no other order holds an offer for. Returns the offer and the distance in metres.
-async fn insert_offer(tx: &mut PgConnection, change: &Change) -> Result<Option<(Offer, f64)>, ApplyError> {
-    let Some(new) = &change.new_offer else { return Ok(None) };
-    for (driver, distance_m) in &new.ranked {
-        let inserted = sqlx::query(
-            "-- insert offer
-             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, offered_at, expires_at)
-             SELECT $1, $2, $3, $4, $5, $6, $7, $8
+async fn end_offers(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+    if change.offers.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = change.offers.iter().map(|end| end.offer.id).collect();
+    let from: Vec<&str> = change.offers.iter().map(|end| end.offer.state.as_str()).collect();
+    let to: Vec<&str> = change.offers.iter().map(|end| end.to.as_str()).collect();
+    let why: Vec<Option<&str>> = change.offers.iter().map(|end| end.why.as_deref()).collect();
+    let updated = sqlx::query(
+        "-- end offers
+         UPDATE offers o SET state = c.to_state, reason = c.why, responded_at = $5
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS c (id, from_state, to_state, why)
+         WHERE o.id = c.id AND o.state = c.from_state",
+    )
+    .bind(&ids)
+    .bind(&from)
+    .bind(&to)
+    .bind(&why)
+    .bind(change.at)
+    .execute(tx)
+    .await?;
+    if updated.rows_affected() == ids.len() as u64 { Ok(()) } else { Err(ApplyError::Conflict) }
+}
+
+/// An offer as it was made: id, driver, distance in metres.
+type Made = (Uuid, String, f64);
+
+/// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
+/// distances in metres.
+///
+/// Whoever was taken since the ranking was made is passed over: a driver with an active order, or without a free slot for
+/// one more live offer. Two orders that want the same slot meet at its unique index, and one of them goes on to the next.
+async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
+    let Some(new) = &change.new_offers else { return Ok(Vec::new()) };
+    let wanted = usize::from(new.at_once.max(1));
+    let mut made: Vec<Made> = Vec::new();
+    let mut passed = 0;
+    while made.len() < wanted && passed < new.ranked.len() {
+        let next = &new.ranked[passed..new.ranked.len().min(passed + wanted - made.len())];
+        let ids: Vec<Uuid> = next.iter().map(|_| Uuid::now_v7()).collect();
+        let drivers: Vec<&str> = next.iter().map(|r| r.driver_id.as_str()).collect();
+        let distances: Vec<f64> = next.iter().map(|r| r.distance_m).collect();
+        let scores: Vec<f64> = next.iter().map(|r| r.score).collect();
+        let rows: Vec<Made> = sqlx::query_as(
+            "-- insert offers
+             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
+                                 offered_at, expires_at)
+             SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
+             FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
+                  AS c (id, driver_id, distance_m, score, place)
+             CROSS JOIN LATERAL (
+                 SELECT s.n AS slot FROM generate_series(1, $11) AS s (n)
+                 WHERE NOT EXISTS (SELECT 1 FROM offers f
+                                   WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
+                 ORDER BY s.n LIMIT 1) free
              WHERE NOT EXISTS (SELECT 1 FROM orders o
-                               WHERE o.driver_id = $5 AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
-             ON CONFLICT DO NOTHING",
+                               WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
+             -- all in one order, so that no two transactions wait for each other
+             ORDER BY c.driver_id
+             ON CONFLICT DO NOTHING
+             RETURNING id, driver_id, distance_m",
         )
-        .bind(new.id)
+        .bind(&ids)
+        .bind(&drivers)
+        .bind(&distances)
+        .bind(&scores)
         .bind(change.order.id.as_str())
         .bind(change.order.attempt_no)
         .bind(change.order.round)
-        .bind(driver)
-        .bind(distance_m)
+        .bind(i32::try_from(passed).unwrap_or(i32::MAX))
         .bind(change.at)
         .bind(new.expires_at)
-        .execute(&mut *tx)
-        .await?;
-        if inserted.rows_affected() == 1 {
-            let offer = Offer {
-                id: new.id,
-                attempt_no: change.order.attempt_no,
-                round: change.order.round,
-                driver_id: driver.clone(),
-                state: OfferState::Offered,
-                offered_at: change.at,
-                expires_at: new.expires_at,
-            };
-            return Ok(Some((offer, *distance_m)));
-        }
+        .bind(i32::from(new.per_driver.max(1)))
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(deadlocked)?;
+        made.extend(rows);
+        passed += next.len();
     }
-    Err(ApplyError::Conflict)
+    if made.is_empty() {
+        return Err(ApplyError::Conflict);
+    }
+    let offer = |(id, driver_id, distance_m): Made| {
+        let offer = Offer {
+            id,
+            attempt_no: change.order.attempt_no,
+            round: change.order.round,
+            driver_id,
+            state: OfferState::Offered,
+            offered_at: change.at,
+            expires_at: new.expires_at,
+        };
+        (offer, distance_m)
+    };
+    Ok(made.into_iter().map(offer).collect())
+}
+
+/// Two orders that passed over drivers may have come to wait for each other after all: one of them decides anew.
+fn deadlocked(error: sqlx::Error) -> ApplyError {
+    match error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() {
+        Some("40P01") => ApplyError::Conflict,
+        _ => error.into(),
+    }
+}
+
+async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
+    let Some((attempt_no, ranking)) = &change.ranking else { return Ok(()) };
+    sqlx::query(
+        "-- write ranking
+         INSERT INTO rankings (order_id, attempt_no, at, candidates) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (order_id, attempt_no) DO UPDATE SET at = excluded.at, candidates = excluded.candidates",
+    )
+    .bind(change.order.id.as_str())
+    .bind(attempt_no)
+    .bind(change.at)
+    .bind(Json(ranking))
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// Under the order's row lock and version, so that a booking needs none of its own.

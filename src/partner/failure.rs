@@ -45,11 +45,10 @@ async fn alert(app: &App, partner: &Partner, order: &OrderId, error: &CallError)
     if settings::claim_alert(&mut tx, &partner.name).await? {
         let now = store::now(&mut *tx).await?;
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
-        let written = outbox::insert(&mut tx, &app.config.notifications, order, &message, now).await?;
+        let written = outbox::insert(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;
-        let alerts: Vec<_> = written.alert.into_iter().collect();
-        let jobs: Vec<_> =
-            timers::of_messages(order, &written.messages, &alerts, now).into_iter().map(|t| t.job).collect();
+        let timers = timers::of_messages(order, &written.messages, &written.alerts, now);
+        let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
         if let Err(error) = app.store.enqueue(&jobs).await {
             tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");
         }

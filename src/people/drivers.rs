@@ -3,6 +3,9 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
+use uuid::Uuid;
+
+use crate::dispatch::nearby::Place;
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -14,6 +17,9 @@ pub struct NewDriver {
     pub longitude: f64,
     #[serde(default = "yes")]
     pub available: bool,
+    /// E.164, such as +628123456789: for offers by voice call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
 }
 
 fn yes() -> bool {
@@ -31,10 +37,19 @@ impl NewDriver {
             Some("service_types must name at least one".to_owned())
         } else if !(-90.0..=90.0).contains(&self.latitude) || !(-180.0..=180.0).contains(&self.longitude) {
             Some(format!("{}, {} is no place on earth", self.latitude, self.longitude))
+        } else if self.phone.as_deref().is_some_and(|phone| !is_phone(phone)) {
+            Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
         } else {
             None
         }
     }
+}
+
+/// A phone number as in E.164.
+pub fn is_phone(text: &str) -> bool {
+    text.strip_prefix('+').is_some_and(|digits| {
+        (7..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -55,20 +70,94 @@ pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Err
     for driver in drivers {
         sqlx::query(
             "-- import driver
-             INSERT INTO drivers (id, service_types, lat, lng, available) VALUES ($1, $2, $3, $4, $5)
+             INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat,
-                 lng = excluded.lng, available = excluded.available, updated_at = dispatchq_now()",
+                 lng = excluded.lng, available = excluded.available, updated_at = dispatchq_now(),
+                 phone = coalesce(excluded.phone, drivers.phone)",
         )
         .bind(&driver.id)
         .bind(&driver.service_types)
         .bind(driver.latitude)
         .bind(driver.longitude)
         .bind(driver.available)
+        .bind(&driver.phone)
         .execute(&mut *tx)
         .await?;
     }
     tx.commit().await?;
     Ok(drivers.len() as u64)
+}
+
+/// One driver; `None`: there is no such one.
+pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find driver
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+         WHERE d.id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Writes down where a driver is. `None`: there is no such driver.
+pub async fn move_to(db: &PgPool, id: &str, lat: f64, lng: f64) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as(
+        "-- move driver
+         UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
+         RETURNING id, service_types, lat, lng, available",
+    )
+    .bind(id)
+    .bind(lat)
+    .bind(lng)
+    .fetch_optional(db)
+    .await
+}
+
+/// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
+pub async fn set_available(db: &PgPool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as(
+        "-- set driver available
+         UPDATE drivers SET available = $2, updated_at = dispatchq_now(),
+                idle_since = CASE WHEN $2 AND NOT available THEN dispatchq_now() ELSE idle_since END
+         WHERE id = $1
+         RETURNING id, service_types, lat, lng, available",
+    )
+    .bind(id)
+    .bind(available)
+    .fetch_optional(db)
+    .await
+}
+
+/// A live offer, as its driver sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct LiveOffer {
+    pub offer_id: Uuid,
+    pub order_id: String,
+    pub service_type: String,
+    pub attempt_no: i32,
+    pub distance_m: Option<f64>,
+    pub pickup_latitude: f64,
+    pub pickup_longitude: f64,
+    pub offered_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+}
+
+/// What a driver is being asked, the oldest first.
+pub async fn live_offers(db: &PgPool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
+    sqlx::query_as(
+        "-- live offers
+         SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat AS pickup_latitude,
+                o.pickup_lng AS pickup_longitude, f.offered_at, f.expires_at
+         FROM offers f JOIN orders o ON o.id = f.order_id
+         WHERE f.driver_id = $1 AND f.state = 'offered' AND f.expires_at > dispatchq_now()
+         ORDER BY f.offered_at, f.id",
+    )
+    .bind(driver)
+    .fetch_all(db)
+    .await
 }
 
 pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {

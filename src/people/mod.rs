@@ -2,4 +2,5 @@
 
 pub mod api_keys;
 pub mod drivers;
+pub mod offer_board;
 pub mod users;

@@ -13,7 +13,7 @@ use super::{
     lock,
     repair::{self, Report},
 };
-use crate::{app::App, db};
+use crate::{app::App, db, dispatch::nearby};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// A missing epoch is reported by every take; one answer per this time is enough.
@@ -34,6 +34,9 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
         }
         if let Err(error) = once(&app).await {
             tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
+        }
+        if let Err(error) = nearby::refresh(&app).await {
+            tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
         }
         tokio::select! {
             () = stop.cancelled() => return,

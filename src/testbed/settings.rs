@@ -62,6 +62,7 @@ impl Settings {
         dispatch.attempt = scaled(dispatch.attempt);
         dispatch.retry.iter_mut().for_each(|pause| *pause = scaled(*pause));
         dispatch.lifetime = scaled(dispatch.lifetime);
+        dispatch.cool_down = scaled(dispatch.cool_down);
         dispatch.radius_m = RADIUS_M;
         if let Some(offers) = &self.offers {
             config.notifications.driver = offers.add_to(&mut config.channels);

@@ -35,7 +35,7 @@ async fn history_to_break() -> TestApp {
 
 async fn restore(t: &TestApp) {
     t.sql(
-        "TRUNCATE orders, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts",
+        "TRUNCATE orders, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts",
     )
     .await;
     for table in TABLES {

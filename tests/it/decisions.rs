@@ -14,6 +14,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (1_000..2_000_i64).prop_map(Step::Advance),
         3 => any::<u8>().prop_map(Step::Accept),
         3 => any::<u8>().prop_map(Step::Decline),
+        1 => any::<u8>().prop_map(Step::Withdraw),
+        1 => Just(Step::DriverCancel),
+        1 => Just(Step::Release),
         1 => Just(Step::PickUp),
         1 => Just(Step::Complete),
         1 => any::<bool>().prop_map(Step::Cancel),
@@ -32,9 +35,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
         alert in any::<bool>(),
         keeps_lifetime in any::<bool>(),
+        ask_at_once in 1..4_u16,
         payment in prop::sample::select(vec!["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"]),
     ) {
-        let mut model = Model::new(alert, keeps_lifetime, payment);
+        let mut model = Model::new(alert, keeps_lifetime, ask_at_once, payment);
         for step in steps {
             model.take(step);
             model.check();

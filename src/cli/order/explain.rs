@@ -8,8 +8,12 @@ use jobs::OrderId;
 use crate::{
     app::App,
     cli::output::{self, time},
-    explain::{Explanation, JobStanding, NextJob, gather},
+    dispatch::ranking::Ranking,
+    explain::{Explanation, JobStanding, LatestRanking, NextJob, gather},
 };
+
+/// Drivers of each sort.
+const SHOWN: usize = 10;
 
 pub(super) async fn run(app: &App, id: &OrderId, json: bool) -> anyhow::Result<ExitCode> {
     let explained = gather::explain(app, id).await?.with_context(|| super::no_such_order(id))?;
@@ -45,6 +49,10 @@ fn text(e: &Explanation) -> String {
         None => format!("  {}", advice.text),
     }));
 
+    if let Some(latest) = &e.ranking {
+        lines.extend(ranking(latest));
+    }
+
     lines.push("\nTimeline".to_owned());
     lines.extend(e.timeline.iter().map(|event| {
         let step = match event.from_status {
@@ -56,6 +64,33 @@ fn text(e: &Explanation) -> String {
         format!("  {}  {step}  {}{attempt} by {}{detail}", time(event.at), event.reason, event.actor)
     }));
     lines.join("\n")
+}
+
+/// Why this driver and not that one.
+fn ranking(latest: &LatestRanking) -> Vec<String> {
+    let mut lines = vec![format!("\nDrivers for attempt {}, looked at {}", latest.attempt_no, time(latest.at))];
+    let Ranking { ranked, excluded } = &latest.candidates;
+    if ranked.is_empty() && excluded.is_empty() {
+        lines.push("  nobody who drives for this service type and wants work is within the radius".to_owned());
+    }
+    lines.extend(ranked.iter().take(SHOWN).enumerate().map(|(n, r)| {
+        let offers = if r.live_offers > 0 { format!(", {} other offers", r.live_offers) } else { String::new() };
+        format!(
+            "  {}. {}  score {:.0}: {:.0} m away, idle {:.0} min{offers}",
+            n + 1,
+            r.driver_id,
+            r.score,
+            r.distance_m,
+            r.idle_min
+        )
+    }));
+    lines.extend(
+        excluded
+            .iter()
+            .take(SHOWN)
+            .map(|x| format!("  -  {}  {:.0} m away: {}", x.driver_id, x.distance_m, x.why.text())),
+    );
+    lines
 }
 
 fn next(job: &NextJob) -> String {

@@ -1,4 +1,4 @@
-//! `dispatchq order create|show|list|timeline|explain|cancel|assign|redispatch|refund`.
+//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|refund`.
 
 mod explain;
 
@@ -74,6 +74,12 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_name = "ID")]
         driver: String,
     },
+    /// Take an order from its driver and have the search go on
+    Release {
+        id: OrderId,
+        #[arg(long)]
+        reason: Option<String>,
+    },
     /// Have the search for a driver begin anew
     Redispatch { id: OrderId },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
@@ -146,6 +152,9 @@ impl Command {
             Self::Assign { id, driver } => {
                 ensure!(drivers::exists(&app.db, &driver).await?, Refusal::NoSuchDriver);
                 change(&app, &id, |s| actions::assign(s, &operator(), &driver)).await?;
+            }
+            Self::Release { id, reason } => {
+                change(&app, &id, |s| actions::release(s, &operator(), reason.clone())).await?;
             }
             Self::Redispatch { id } => change(&app, &id, |s| actions::redispatch(s, &operator())).await?,
         }

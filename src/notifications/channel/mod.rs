@@ -4,12 +4,14 @@
 //! * [`slack`]: its text to a Slack incoming webhook.
 //! * [`email`]: its text by SMTP.
 //! * [`ticket`]: a POST that opens a ticket.
-//! * [`post`]: what the three over HTTP have in common: timeouts, and what an answer means.
+//! * [`voice`]: a phone call that asks for a key.
+//! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
 
 pub mod email;
 pub mod post;
 pub mod slack;
 pub mod ticket;
+pub mod voice;
 pub mod webhook;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -34,6 +36,7 @@ pub enum Channel {
     Slack(slack::Slack),
     Email(email::Email),
     Ticket(ticket::Ticket),
+    Voice(voice::Voice),
 }
 
 /// A message on its way.
@@ -44,6 +47,8 @@ pub struct Parcel<'a> {
     pub order_id: &'a str,
     pub kind: &'a str,
     pub payload: &'a Value,
+    /// Of the driver it is for.
+    pub phone: Option<&'a str>,
 }
 
 /// Why a message did not arrive.
@@ -109,7 +114,16 @@ impl Channels {
             Channel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
             Channel::Slack(slack) => slack.deliver(&self.client, &self.text(parcel)).await,
             Channel::Email(email) => email.deliver(parcel, &self.text(parcel)).await,
+            Channel::Voice(voice) => voice.deliver(&self.client, parcel).await,
             Channel::Ticket(ticket) => ticket.deliver(&self.client, parcel, &self.text(parcel), self.sla).await,
+        }
+    }
+
+    /// The voice channel of this name.
+    pub fn voice(&self, name: &str) -> Option<&voice::Voice> {
+        match self.by_name.get(name) {
+            Some((Channel::Voice(voice), _)) => Some(voice),
+            _ => None,
         }
     }
 

@@ -1,19 +1,20 @@
 //! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
 
-use std::time::Duration;
-
 use chrono::{DateTime, TimeDelta};
 use dispatchq::{
     compensation,
+    config::Config,
     dispatch::{
         decide,
         policy::{DispatchPolicy, Exhausted},
+        ranking::{Ranked, Ranking},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{
         Change, Decision, Offer, OfferState, Order, Reason, Snapshot, Status, actions, change::Event, state, timers,
     },
 };
+use uuid::Uuid;
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -26,8 +27,12 @@ pub(super) enum Step {
     /// Whoever got this offer, live or not.
     Accept(u8),
     Decline(u8),
+    /// It cannot be delivered, or its driver took another order.
+    Withdraw(u8),
     PickUp,
     Complete,
+    DriverCancel,
+    Release,
     /// By staff, or by the customer.
     Cancel(bool),
     Assign(u8),
@@ -47,7 +52,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(alert: bool, keeps_lifetime: bool, payment: &str) -> Self {
+    pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
         let order = Order {
             id: "ORD-1".parse().unwrap(),
@@ -63,6 +68,7 @@ impl Model {
             partner: None,
             job_id: None,
             driver_id: None,
+            former_drivers: Vec::new(),
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,
@@ -79,13 +85,10 @@ impl Model {
             closed_at: None,
         };
         let policy = DispatchPolicy {
-            attempt: Duration::from_secs(120),
-            retry: vec![Duration::from_secs(15), Duration::from_secs(30)],
-            lifetime: Duration::from_secs(1800),
-            radius_m: 5_000.0,
-            candidates: 50,
+            ask_at_once,
             exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },
             pending_keeps_lifetime: keeps_lifetime,
+            ..Config::defaults().policy("RIDE")
         };
         let s = Snapshot::bare(order, now);
         Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
@@ -108,6 +111,9 @@ impl Model {
             }
             Step::Accept(n) => offer(n).map(|o| actions::accept(s, &o.driver_id, o.id)),
             Step::Decline(n) => offer(n).map(|o| actions::decline(s, &o.driver_id, o.id, None)),
+            Step::Withdraw(n) => offer(n).map(|o| actions::withdraw_offer(s, o.id, "why")),
+            Step::DriverCancel => Some(actions::driver_cancel(s, &driver, None)),
+            Step::Release => Some(actions::release(s, "operator:x", None)),
             Step::PickUp => Some(actions::pickup(s, &driver)),
             Step::Complete => Some(actions::complete(s, &driver)),
             Step::Cancel(staff) => Some(actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None)),
@@ -138,8 +144,8 @@ impl Model {
             return;
         } else {
             match timer.id().kind() {
-                "dispatch" => decide::start(s, self.ranked(), &self.policy),
-                "timeout" => decide::timeout(s, self.ranked(), &self.policy),
+                "dispatch" => decide::start(s, self.ranking(), &self.policy),
+                "timeout" => decide::timeout(s, self.ranking(), &self.policy),
                 "lifetime" => decide::lifetime(s),
                 _ => compensation::decide::compensate(s),
             }
@@ -154,14 +160,22 @@ impl Model {
         self.fire(n);
     }
 
-    /// As `dispatch::candidates` does it: free, not asked in this round, and never declined.
-    fn ranked(&self) -> Vec<(String, f64)> {
-        let asked = |driver: &str| {
+    /// As `dispatch::candidates` does it: free, not asked in this round, never declined, and never had it.
+    fn ranking(&self) -> Ranking {
+        let asked = |driver: &String| {
             let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
-            self.s.offers.iter().filter(declined).any(|o| o.driver_id == driver)
+            let was_asked = self.s.offers.iter().filter(declined).any(|o| o.driver_id == *driver);
+            was_asked || self.s.order.former_drivers.contains(driver)
         };
         let drivers = (0..4).filter(|n| self.free[*n]).map(|n| format!("D{n}"));
-        drivers.filter(|driver| !asked(driver)).map(|driver| (driver, 100.0)).collect()
+        let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| Ranked {
+            driver_id,
+            distance_m: 100.0,
+            idle_min: 0.0,
+            live_offers: 0,
+            score: 100.0,
+        });
+        Ranking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 
     /// As `orders::store` does it.
@@ -175,25 +189,24 @@ impl Model {
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
         assert!(!change.events.is_empty(), "a change says why");
-        for (offer, to) in &change.offers {
-            let known = self.s.offers.iter_mut().find(|o| o.id == offer.id).unwrap();
-            assert_eq!(known.state, OfferState::Offered, "an offer ends once, not as {to:?}");
-            known.state = *to;
+        for end in &change.offers {
+            let known = self.s.offers.iter_mut().find(|o| o.id == end.offer.id).unwrap();
+            let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
+            assert!(known.state == OfferState::Offered || given_back, "an offer ends once, not as {:?}", end.to);
+            known.state = end.to;
         }
-        if let Some(new) = &change.new_offer {
-            let driver_id = new.ranked[0].0.clone();
-            let (attempt_no, round) = (change.order.attempt_no, change.order.round);
-            let state = OfferState::Offered;
-            let offer = Offer {
-                id: new.id,
-                attempt_no,
-                round,
-                driver_id,
-                state,
-                offered_at: change.at,
-                expires_at: new.expires_at,
-            };
-            self.s.offers.push(offer);
+        if let Some(new) = &change.new_offers {
+            for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
+                self.s.offers.push(Offer {
+                    id: Uuid::now_v7(),
+                    attempt_no: change.order.attempt_no,
+                    round: change.order.round,
+                    driver_id: ranked.driver_id.clone(),
+                    state: OfferState::Offered,
+                    offered_at: change.at,
+                    expires_at: new.expires_at,
+                });
+            }
         }
         self.refund_alerts += change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED).count();
         self.history.extend(change.events);
@@ -212,10 +225,11 @@ impl Model {
         assert_eq!(o.closed_at.is_some(), o.status.is_closed());
 
         let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
-        assert!(live.len() <= 1, "{live:?}");
-        if let Some(offer) = live.first() {
+        assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");
+        for offer in &live {
             assert_eq!((o.status, o.held_for_review, o.attempt_no), (Status::Dispatching, false, offer.attempt_no));
-            assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offer");
+            assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offers");
+            assert!(!o.former_drivers.contains(&offer.driver_id), "nobody is asked for an order he gave back");
             assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
         }
         assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
@@ -230,7 +244,10 @@ impl Model {
         if o.status == Status::Dispatching && !o.held_for_review {
             assert!(o.attempt_deadline.is_some() || o.next_attempt_at.is_some(), "the search goes on: {o:?}");
         }
-        let cancelled = matches!(o.status, Status::CancelledByUser | Status::CancelledBySystemAfterPayment);
+        let cancelled = matches!(
+            o.status,
+            Status::CancelledByUser | Status::CancelledByDriver | Status::CancelledBySystemAfterPayment
+        );
         let owed = usize::from(cancelled && o.payment_status.is_paid());
         assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
         assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, and nobody knows");

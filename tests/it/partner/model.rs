@@ -9,11 +9,9 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use dispatchq::{
     compensation,
+    config::Config,
     dead_letters::judge::{self, Verdict},
-    dispatch::{
-        decide as fleet,
-        policy::{DispatchPolicy, Exhausted},
-    },
+    dispatch::{decide as fleet, policy::DispatchPolicy},
     orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
         client::{CallError, JobStatus},
@@ -116,6 +114,7 @@ impl Model {
             partner: Some(PARTNER.to_owned()),
             job_id: None,
             driver_id: None,
+            former_drivers: Vec::new(),
             attempt_no: 0,
             round: 1,
             attempt_deadline: None,
@@ -131,15 +130,7 @@ impl Model {
             updated_at: now,
             closed_at: None,
         };
-        let policy = DispatchPolicy {
-            attempt: Duration::from_secs(120),
-            retry: vec![Duration::from_secs(15)],
-            lifetime: Duration::from_secs(1800),
-            radius_m: 5_000.0,
-            candidates: 50,
-            exhausted: Exhausted::Research,
-            pending_keeps_lifetime: true,
-        };
+        let policy = Config::defaults().policy(SERVICE);
         Self {
             s: Snapshot::bare(order, now),
             policy,

@@ -21,6 +21,7 @@ pub(crate) async fn hire(app: &App, size: usize) {
             latitude: -6.2,
             longitude: 106.8,
             available: true,
+            phone: None,
         })
         .collect();
     drivers::import(&app.db, &new).await.unwrap();

@@ -16,6 +16,7 @@ use dispatchq::{
         drivers::{self, NewDriver},
         users::{self, User},
     },
+    reservation,
 };
 use jobs::OrderId;
 use uuid::Uuid;
@@ -41,6 +42,7 @@ impl TestApp {
                 latitude: PICKUP.latitude + metres / METRES_PER_DEGREE,
                 longitude: PICKUP.longitude,
                 available: true,
+                phone: None,
             })
             .collect();
         drivers::import(&self.app.db, &new).await.unwrap();
@@ -94,6 +96,11 @@ impl TestApp {
         s.live_offer().cloned().unwrap_or_else(|| panic!("{order} has no live offer: {:?}", s.offers))
     }
 
+    /// All who are being asked, as their offers were made.
+    pub(crate) async fn live_offers(&self, order: &str) -> Vec<Offer> {
+        self.snapshot(order).await.live_offers().cloned().collect()
+    }
+
     /// The driver who is being asked.
     pub(crate) async fn asked(&self, order: &str) -> String {
         self.live_offer(order).await.driver_id
@@ -108,7 +115,7 @@ impl TestApp {
     }
 
     pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-        self.act(order, |s| actions::accept(s, driver, offer)).await
+        reservation::accept(&self.app, &id(order), driver, offer).await
     }
 
     /// Whoever is asked accepts; returns the driver.

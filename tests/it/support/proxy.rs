@@ -1,6 +1,6 @@
 //! A way to a server on which everything can get stuck, as in a network that swallows packets.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -24,6 +24,8 @@ struct Flow {
     made: u64,
     /// Nothing passes ever again on this one and those before it.
     lost: u64,
+    /// Everything takes so much longer, each way.
+    delay: Duration,
 }
 
 impl Proxy {
@@ -60,6 +62,11 @@ impl Proxy {
         self.flow.send_modify(|flow| flow.frozen = false);
     }
 
+    /// From now on everything takes so much longer, each way.
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.flow.send_modify(|flow| flow.delay = delay);
+    }
+
     /// The other end moved away without a word: nothing passes on connections there are, new ones are well.
     pub(crate) fn forget_connections(&self) {
         self.flow.send_modify(|flow| flow.lost = flow.made);
@@ -74,6 +81,8 @@ async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut
         if flow.wait_for(|flow| !flow.frozen && flow.lost < number).await.is_err() {
             return;
         }
+        let delay = flow.borrow().delay;
+        tokio::time::sleep(delay).await;
         let Ok(count @ 1..) = read else { return };
         if to.write_all(&bytes[..count]).await.is_err() {
             return;

@@ -94,7 +94,8 @@ async fn receive(State(inner): State<Arc<Mutex<Inner>>>, uri: Uri, headers: Head
     let mut inner = inner.lock().unwrap();
     let (status, retry_after) = inner.failures.pop_front().unwrap_or((StatusCode::NO_CONTENT, None));
     let id = headers.get("webhook-id").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default();
-    let body = serde_json::from_slice(&bytes).unwrap();
+    // A form is none.
+    let body = serde_json::from_slice(&bytes).unwrap_or_default();
     let path = uri.path().to_owned();
     inner.received.push(Received { id, body, bytes, headers, path, answer: status.as_u16() });
     match retry_after {

@@ -132,6 +132,11 @@ impl Store {
         call
     }
 
+    /// Runs a plain command about data beside the queue, over the queue's connection. `name` is for error messages.
+    pub async fn command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        self.query(name, cmd).await
+    }
+
     /// Runs a plain command that somebody waits for.
     pub(super) async fn query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         let answer = async { cmd.query_async(&mut self.connection.manager().await?).await };

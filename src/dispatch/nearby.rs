@@ -1,0 +1,192 @@
+//! Which drivers are near a place: a Redis GEO index per service type, and Postgres where Redis does not know.
+//!
+//! The index is a hint like everything in Redis. It says who is near, not where they are and not whether they may be
+//! asked; both are read from Postgres. Nobody is given up because the index knows of no driver: then Postgres is searched
+//! after all. A key with a time to live vouches for it: while that is missing (Redis was flushed, or nobody has refreshed the
+//! index for a while) Postgres is searched, and the reconciler builds the index anew.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use redis::{Cmd, FromRedisValue, cmd};
+use sqlx::PgPool;
+use workers::StoreError;
+
+use super::ranking::Pickup;
+use crate::app::App;
+
+/// Metres of one degree of latitude.
+const METRES_PER_DEGREE: f64 = 111_320.0;
+/// Redis answers within this, or Postgres is asked.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// An index nobody has refreshed for so long is not believed: positions may have been missed while Redis was away.
+const TRUSTED: Duration = Duration::from_secs(120);
+/// An index is refreshed when it is trusted for less than this.
+const REFRESH_BELOW: Duration = Duration::from_secs(60);
+/// Drivers per command.
+const BATCH: usize = 1_000;
+const MARKER: &str = "drivers:geo";
+/// Redis places nothing nearer to the poles (EPSG:3857).
+const MAX_LAT: f64 = 85.05;
+
+/// Who is near, nearest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Near {
+    pub ids: Vec<String>,
+    /// Postgres says that there is nobody else within the radius.
+    pub is_all: bool,
+}
+
+/// A driver's place, for the index.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Place {
+    pub id: String,
+    pub service_types: Vec<String>,
+    pub lat: f64,
+    pub lng: f64,
+    pub available: bool,
+}
+
+/// Half the height and half the width, in degrees, of the box around everything within the radius.
+pub(super) fn spans(pickup: Pickup) -> (f64, f64) {
+    let lat_span = pickup.radius_m / METRES_PER_DEGREE;
+    // Meridians converge; near a pole every longitude is near.
+    (lat_span, lat_span / pickup.lat.to_radians().cos().max(0.01))
+}
+
+/// The nearest available drivers of a service type within the radius, `most` at most.
+pub async fn drivers(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Result<Near, sqlx::Error> {
+    if let Some(ids) = indexed(app, service_type, pickup, most).await {
+        return Ok(Near { ids, is_all: false });
+    }
+    let ids = searched(&app.db, service_type, pickup, most).await?;
+    Ok(Near { is_all: ids.len() < most, ids })
+}
+
+/// `None`: Redis does not know.
+async fn indexed(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Option<Vec<String>> {
+    if pickup.lat.abs() > MAX_LAT {
+        return None;
+    }
+    let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+         return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
+    let mut search = cmd("EVAL");
+    search.arg(script).arg(2).arg(MARKER).arg(index(service_type));
+    search.arg(pickup.lng).arg(pickup.lat).arg(pickup.radius_m).arg(most);
+    match within_patience(app, "nearby", &search).await {
+        Ok(ids) => ids,
+        Err(error) => {
+            tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
+            None
+        }
+    }
+}
+
+async fn searched(db: &PgPool, service_type: &str, pickup: Pickup, most: usize) -> Result<Vec<String>, sqlx::Error> {
+    let (lat_span, lng_span) = spans(pickup);
+    sqlx::query_scalar(
+        "-- drivers nearby
+         SELECT id FROM drivers
+         WHERE available AND $1 = ANY (service_types)
+           AND lat BETWEEN $2 - $4 AND $2 + $4 AND lng BETWEEN $3 - $5 AND $3 + $5
+         ORDER BY ((lat - $2) / $4) ^ 2 + ((lng - $3) / $5) ^ 2, id LIMIT $6",
+    )
+    .bind(service_type)
+    .bind(pickup.lat)
+    .bind(pickup.lng)
+    .bind(lat_span)
+    .bind(lng_span)
+    .bind(i64::try_from(most).unwrap_or(i64::MAX))
+    .fetch_all(db)
+    .await
+}
+
+/// Notes where a driver is now. If Redis cannot be told, the next refresh will.
+pub async fn note(app: &App, place: &Place) {
+    for service_type in &place.service_types {
+        let told: Result<i64, _> = within_patience(app, "note driver", &placed(&index(service_type), [place])).await;
+        if let Err(error) = told {
+            tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
+            return;
+        }
+    }
+}
+
+/// Many drivers have changed: the index is not believed until it is built anew.
+pub async fn distrust(app: &App) {
+    if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(MARKER)).await {
+        tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
+    }
+}
+
+/// A command that adds these drivers, or one that removes the only one.
+fn placed<'a>(index: &str, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
+    let mut places = places.into_iter().peekable();
+    if let Some(gone) = places.next_if(|p| !p.available || p.lat.abs() > MAX_LAT) {
+        let mut command = cmd("ZREM");
+        command.arg(index).arg(&gone.id);
+        return command;
+    }
+    let mut command = cmd("GEOADD");
+    command.arg(index);
+    for place in places {
+        command.arg(place.lng).arg(place.lat).arg(&place.id);
+    }
+    command
+}
+
+/// Builds the indexes anew from Postgres if they are not trusted for much longer. Returns whether it did.
+pub async fn refresh(app: &App) -> anyhow::Result<bool> {
+    let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(MARKER)).await?;
+    if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
+        return Ok(false);
+    }
+    rebuild(app).await?;
+    Ok(true)
+}
+
+/// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
+/// again or the next refresh comes: the index is a hint.
+async fn rebuild(app: &App) -> anyhow::Result<()> {
+    let places: Vec<Place> = sqlx::query_as(
+        "-- places of drivers
+         SELECT id, service_types, lat, lng, available FROM drivers WHERE available AND abs(lat) <= $1",
+    )
+    .bind(MAX_LAT)
+    .fetch_all(&app.db)
+    .await?;
+    // A service type without drivers has an index, too: an empty one.
+    let mut by_type: BTreeMap<&str, Vec<&Place>> =
+        app.config.service_types.keys().map(|name| (name.as_str(), Vec::new())).collect();
+    for place in &places {
+        for service_type in &place.service_types {
+            by_type.entry(service_type).or_default().push(place);
+        }
+    }
+    for (service_type, places) in by_type {
+        let unfinished = format!("{MARKER}:{service_type}:unfinished");
+        app.store.command::<()>("drop index", cmd("DEL").arg(&unfinished)).await?;
+        for batch in places.chunks(BATCH) {
+            app.store.command::<()>("build index", &placed(&unfinished, batch.iter().copied())).await?;
+        }
+        let put = if places.is_empty() {
+            cmd("DEL").arg(index(service_type)).to_owned()
+        } else {
+            cmd("RENAME").arg(&unfinished).arg(index(service_type)).to_owned()
+        };
+        app.store.command::<()>("put index", &put).await?;
+    }
+    let mut vouch = cmd("SET");
+    vouch.arg(MARKER).arg("built").arg("PX").arg(u64::try_from(TRUSTED.as_millis())?);
+    Ok(app.store.command("vouch for index", &vouch).await?)
+}
+
+fn index(service_type: &str) -> String {
+    format!("{MARKER}:{service_type}")
+}
+
+async fn within_patience<T: FromRedisValue>(app: &App, name: &'static str, command: &Cmd) -> Result<T, String> {
+    match tokio::time::timeout(PATIENCE, app.store.command(name, command)).await {
+        Ok(answer) => answer.map_err(|error: StoreError| error.to_string()),
+        Err(_) => Err(format!("Redis took longer than {PATIENCE:?}")),
+    }
+}

@@ -1,0 +1,228 @@
+//! A phone call, by a REST call as Twilio and those compatible with it take it:
+//! `POST /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
+//!
+//! The call says what is offered and asks for a key: 1 accepts, 2 declines. What was pressed, and how the call ended, come
+//! back to `callback_url`, signed by `X-Twilio-Signature`; see `http::voice`. A call nobody takes ends the offer early.
+
+use std::fmt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use reqwest::{Url, header::CONTENT_TYPE};
+use ring::hmac;
+use uuid::Uuid;
+
+use super::{DeliveryError, Parcel, host, post};
+use crate::notifications::messages;
+
+/// How long it rings, in seconds.
+const RING_SEC: &str = "25";
+
+#[derive(Clone)]
+pub struct Voice {
+    /// This channel's name, as callbacks name it.
+    name: String,
+    calls: Url,
+    account: String,
+    token: String,
+    from: String,
+    /// Where the outside reaches our API.
+    callback: Url,
+    language: String,
+}
+
+/// What a caller presses, or how a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Answer,
+    Status,
+}
+
+impl Event {
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Status => "status",
+        }
+    }
+}
+
+impl Voice {
+    pub fn new(
+        name: &str,
+        base: &Url,
+        account: &str,
+        token: String,
+        from: &str,
+        callback: Url,
+        language: &str,
+    ) -> anyhow::Result<Self> {
+        let fits = !account.is_empty() && account.bytes().all(|b| b.is_ascii_alphanumeric());
+        anyhow::ensure!(fits, "account must be the account's id, as in AC0123456789abcdef0123456789abcdef");
+        let calls = base.join(&format!("/2010-04-01/Accounts/{account}/Calls.json"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            calls,
+            account: account.to_owned(),
+            token,
+            from: from.to_owned(),
+            callback,
+            language: language.to_owned(),
+        })
+    }
+
+    pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+        let Some(phone) = parcel.phone else {
+            return Err(DeliveryError::Gone(
+                "the driver has no phone; add it with: dispatchq driver import".to_owned(),
+            ));
+        };
+        let status = self.callback(Event::Status, parcel.id);
+        let body = form(&[
+            ("To", phone),
+            ("From", &self.from),
+            ("Twiml", &self.script(parcel)),
+            ("StatusCallback", status.as_str()),
+            ("StatusCallbackEvent", "completed"),
+            ("Timeout", RING_SEC),
+        ]);
+        let request = client
+            .post(self.calls.clone())
+            .basic_auth(&self.account, Some(&self.token))
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            // Not known to Twilio itself, but to others; a repeated call is the price of not losing one.
+            .header("idempotency-key", parcel.id.to_string())
+            .body(body);
+        post::send(request).await
+    }
+
+    /// Where an event about this message comes back to.
+    fn callback(&self, event: Event, message: Uuid) -> Url {
+        let mut url = self.callback.clone();
+        url.set_path(&format!("{}/api/v1/voice/{}/{}", url.path().trim_end_matches('/'), self.name, event.path()));
+        url.set_query(Some(&format!("message={message}")));
+        url
+    }
+
+    fn script(&self, parcel: &Parcel<'_>) -> String {
+        let said = |text: &str| self.say(text);
+        let service = parcel.payload["service_type"].as_str().unwrap_or_default();
+        if parcel.kind != messages::OFFER {
+            let text = match parcel.kind {
+                messages::ASSIGNED => format!("A dispatcher has given you a {service} job."),
+                messages::UNASSIGNED => format!("Your {service} job is no longer yours."),
+                _ => format!("There is news about your {service} job."),
+            };
+            return format!("<Response>{}</Response>", said(&text));
+        }
+        let km = parcel.payload["distance_m"].as_f64().unwrap_or_default() / 1000.0;
+        let offer = format!("New {service} job, {km:.1} kilometres from you. Press 1 to take it, 2 to decline.");
+        let action = escaped(self.callback(Event::Answer, parcel.id).as_str());
+        format!(
+            "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"{action}\" method=\"POST\">{}</Gather>{}</Response>",
+            said(&offer),
+            said("No key was pressed. Good bye.")
+        )
+    }
+
+    /// One spoken sentence.
+    fn say(&self, text: &str) -> String {
+        format!("<Say language=\"{}\">{}</Say>", escaped(&self.language), escaped(text))
+    }
+
+    /// What is said to a driver who has pressed a key.
+    pub fn reply(&self, text: &str) -> String {
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{}</Response>", self.say(text))
+    }
+
+    /// Did the provider sign this? HMAC-SHA1 with the account's token over our URL and the sorted fields.
+    /// Source: Twilio, "Validating Signatures from Twilio".
+    pub fn verifies(&self, event: Event, message: Uuid, fields: &[(String, String)], signature: &str) -> bool {
+        let Ok(signature) = STANDARD.decode(signature) else { return false };
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.token.as_bytes());
+        hmac::verify(&key, self.signed(event, message, fields).as_bytes(), &signature).is_ok()
+    }
+
+    fn signed(&self, event: Event, message: Uuid, fields: &[(String, String)]) -> String {
+        let mut fields: Vec<_> = fields.iter().collect();
+        fields.sort();
+        let mut text = self.callback(event, message).to_string();
+        text.extend(fields.into_iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]));
+        text
+    }
+
+    /// As the provider signs; for simulators and tests.
+    pub fn sign(&self, event: Event, message: Uuid, fields: &[(String, String)]) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.token.as_bytes());
+        STANDARD.encode(hmac::sign(&key, self.signed(event, message, fields).as_bytes()))
+    }
+}
+
+/// `application/x-www-form-urlencoded`.
+fn form(fields: &[(&str, &str)]) -> String {
+    let mut url = Url::parse("form:?").expect("a URL");
+    url.query_pairs_mut().extend_pairs(fields);
+    url.query().unwrap_or_default().to_owned()
+}
+
+/// For XML, in text and in attributes.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+impl fmt::Debug for Voice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Voice({})", host(&self.calls))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn voice() -> Voice {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let token = "12345".to_owned();
+        let callback = url("https://dispatch.example.com/base");
+        Voice::new("calls", &url("https://api.twilio.com"), "AC1", token, "+15550100", callback, "en-US").unwrap()
+    }
+
+    #[test]
+    fn the_offer_is_said_and_a_key_asked_for() {
+        let payload = json!({ "service_type": "TOW&CO", "distance_m": 1234.0 });
+        let parcel =
+            Parcel { id: Uuid::nil(), order_id: "ORD-1", kind: messages::OFFER, payload: &payload, phone: None };
+        assert_eq!(
+            voice().script(&parcel),
+            "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"https://dispatch.example.com/base/api/v1/voice/calls/\
+             answer?message=00000000-0000-0000-0000-000000000000\" method=\"POST\"><Say language=\"en-US\">New TOW&amp;CO job, \
+             1.2 kilometres from you. Press 1 to take it, 2 to decline.</Say></Gather><Say language=\"en-US\">No key was \
+             pressed. Good bye.</Say></Response>"
+        );
+    }
+
+    #[test]
+    fn a_signature_is_of_one_url_and_these_fields() {
+        let fields = vec![("Digits".to_owned(), "1".to_owned()), ("CallSid".to_owned(), "CA1".to_owned())];
+        let signature = voice().sign(Event::Answer, Uuid::nil(), &fields);
+        assert!(voice().verifies(Event::Answer, Uuid::nil(), &fields, &signature));
+        assert!(!voice().verifies(Event::Status, Uuid::nil(), &fields, &signature));
+        assert!(!voice().verifies(Event::Answer, Uuid::max(), &fields, &signature));
+        assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields[..1], &signature));
+        assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields, "no base64!"));
+    }
+
+    #[test]
+    fn the_signature_is_twilios() {
+        // The example of their documentation, whose URL is another: the rule is the same.
+        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, b"12345");
+        let text = "https://mycompany.com/myapp.php?foo=1&bar=2CallSidCA1234567890ABCDECaller+12349013030Digits1234From+12349013030To+18005551212";
+        assert_eq!(STANDARD.encode(hmac::sign(&key, text.as_bytes())), "0/KCTR6DLpKmkAf8muzZqo1nDgQ=");
+    }
+
+    #[test]
+    fn phone_numbers_keep_their_plus() {
+        assert_eq!(form(&[("To", "+15550100"), ("Say", "a b")]), "To=%2B15550100&Say=a+b");
+    }
+}

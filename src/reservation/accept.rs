@@ -1,0 +1,84 @@
+//! A driver presses accept.
+//!
+//! 1. Look: is this driver's offer live? If not, the full decision says why, and nothing is written.
+//! 2. Pass the gate, so that of a hundred drivers one goes on and the others hear at once.
+//! 3. Decide and write, on the condition that nothing has changed. Whoever fails here gives the gate back.
+//!
+//! If the process dies after 2, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
+//! so.
+
+use jobs::OrderId;
+use uuid::Uuid;
+
+use super::gate::{self, Entry};
+use crate::{
+    app::App,
+    crash,
+    orders::{
+        Refusal,
+        act::act,
+        actions,
+        store::{ChangeError, Changed},
+    },
+};
+
+/// Driver `driver` takes order `id` by answering `offer`. Repeating it is harmless.
+pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
+    let take = || act(app, id, |s| actions::accept(s, driver, offer));
+    if !is_live(app, id, driver, offer).await? {
+        return take().await;
+    }
+    if gate::enter(app, id, driver).await == Entry::Taken {
+        return Err(Refusal::ReservationInProgress.into());
+    }
+    crash::point("accept", "entered");
+    match take().await {
+        Ok(changed) => {
+            withdraw_others(app, id, driver).await;
+            Ok(changed)
+        }
+        Err(error) => {
+            gate::leave(app, id, driver).await;
+            Err(error)
+        }
+    }
+}
+
+/// By primary keys alone: a hundred drivers ask it at once.
+async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- offer is live
+         SELECT EXISTS (SELECT 1 FROM offers f JOIN orders o ON o.id = f.order_id
+                        WHERE f.id = $1 AND f.order_id = $2 AND f.driver_id = $3 AND f.state = 'offered'
+                          AND o.status = 'DISPATCHING')",
+    )
+    .bind(offer)
+    .bind(id.as_str())
+    .bind(driver)
+    .fetch_one(&app.db)
+    .await
+}
+
+/// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.
+async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
+    if let Err(error) = try_withdraw_others(app, taken, driver).await {
+        tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted stay until they lapse.");
+    }
+}
+
+async fn try_withdraw_others(app: &App, taken: &OrderId, driver: &str) -> Result<(), ChangeError> {
+    let others: Vec<(String, Uuid)> = sqlx::query_as(
+        "-- other offers
+         SELECT order_id, id FROM offers WHERE driver_id = $1 AND state = 'offered' AND order_id <> $2",
+    )
+    .bind(driver)
+    .bind(taken.as_str())
+    .fetch_all(&app.db)
+    .await?;
+    for (order, offer) in others {
+        if let Ok(order) = order.parse() {
+            act(app, &order, |s| actions::withdraw_offer(s, offer, "took another order")).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! What drivers' apps do over HTTP, and who is found near a place.
+
+use dispatchq::{
+    dispatch::{nearby, ranking::Pickup},
+    people::api_keys::Role,
+};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{Answer, Api, TestApp, millis};
+
+async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answer {
+    api.send(Method::PUT, path, key, "", body.to_string()).await
+}
+
+fn pickup(radius_m: f64) -> Pickup {
+    Pickup { lat: -6.2088, lng: 106.8456, radius_m }
+}
+
+async fn near(t: &TestApp, most: usize) -> Vec<String> {
+    nearby::drivers(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
+}
+
+#[tokio::test]
+async fn a_driver_says_where_it_is_and_whether_it_wants_work() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 9_000.0), ("D2", 100.0)]).await;
+    let api = Api::start(&t.app).await;
+    let key = t.driver_key("D1").await;
+    assert_eq!(near(&t, 10).await, ["D2"]);
+    let moved =
+        put(&api, "/api/v1/drivers/D1/location", &key, json!({ "latitude": -6.2089, "longitude": 106.8456 })).await;
+    assert_eq!((moved.status, &moved.body["available"]), (200, &json!(true)));
+    assert_eq!(near(&t, 10).await, ["D1", "D2"]);
+    let off = put(&api, "/api/v1/drivers/D1/availability", &key, json!({ "available": false })).await;
+    assert_eq!((off.status, &off.body["available"]), (200, &json!(false)));
+    assert_eq!(near(&t, 10).await, ["D2"]);
+
+    let shown = api.get("/api/v1/drivers/D1", &key).await;
+    assert_eq!((shown.status, &shown.body["id"], &shown.body["lat"]), (200, &json!("D1"), &json!(-6.2089)));
+}
+
+#[tokio::test]
+async fn a_driver_speaks_for_itself_only_and_makes_sense() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 100.0)]).await;
+    let api = Api::start(&t.app).await;
+    let (key, producer) = (t.driver_key("D1").await, t.key(Role::Producer).await);
+    let here = json!({ "latitude": 1.0, "longitude": 1.0 });
+    for path in ["/api/v1/drivers/D2/location", "/api/v1/drivers/D2/availability", "/api/v1/drivers/D2/offers"] {
+        let method = if path.ends_with("offers") { Method::GET } else { Method::PUT };
+        let body = if path.ends_with("availability") { json!({ "available": true }) } else { here.clone() };
+        assert_eq!(api.send(method, path, &key, "", body.to_string()).await.error(), (403, "FORBIDDEN"), "{path}");
+    }
+    assert_eq!(put(&api, "/api/v1/drivers/D1/location", &producer, here.clone()).await.error(), (403, "FORBIDDEN"));
+    assert_eq!(put(&api, "/api/v1/drivers/D1/location", "", here.clone()).await.error(), (401, "UNAUTHENTICATED"));
+    for nowhere in [json!({ "latitude": 91.0, "longitude": 0.0 }), json!({ "latitude": 0.0 }), json!({})] {
+        assert_eq!(put(&api, "/api/v1/drivers/D1/location", &key, nowhere).await.error(), (422, "INVALID"));
+    }
+    let ghost = t.driver_key("D9").await;
+    assert_eq!(put(&api, "/api/v1/drivers/D9/location", &ghost, here).await.error(), (404, "DRIVER_NOT_FOUND"));
+    assert_eq!(api.get("/api/v1/drivers/D9/offers", &ghost).await.error(), (404, "DRIVER_NOT_FOUND"));
+    for bad in ["wait_sec=51", "wait_sec=-1", "wait_sec=soon", "known=1,2"] {
+        let path = format!("/api/v1/drivers/D1/offers?{bad}");
+        assert_eq!(api.get(&path, &key).await.error(), (422, "INVALID"), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn an_app_that_waits_hears_of_an_offer_and_of_its_end() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let api = Api::start(&t.app).await;
+    let key = t.driver_key("D1").await;
+    let none = api.get("/api/v1/drivers/D1/offers", &key).await;
+    assert_eq!((none.status, &none.body["offers"]), (200, &json!([])));
+
+    let wait = api.get("/api/v1/drivers/D1/offers?wait_sec=30", &key);
+    let offer = async {
+        tokio::time::sleep(millis(300)).await;
+        t.order("ORD-1").await;
+        t.run_due().await;
+    };
+    let (heard, ()) = tokio::join!(wait, offer);
+    let offer = &heard.body["offers"][0];
+    assert_eq!((&offer["order_id"], &offer["service_type"]), (&json!("ORD-1"), &json!("RIDE")));
+
+    let path = format!("/api/v1/drivers/D1/offers?wait_sec=30&known={}", offer["offer_id"].as_str().unwrap());
+    let wait = api.get(&path, &key);
+    let cancel = async {
+        tokio::time::sleep(millis(600)).await;
+        t.cancel("ORD-1").await.unwrap();
+    };
+    let (gone, ()) = tokio::join!(wait, cancel);
+    assert_eq!((gone.status, &gone.body["offers"]), (200, &json!([])));
+    let nothing = api.get("/api/v1/drivers/D1/offers?wait_sec=1", &key).await;
+    assert_eq!((nothing.status, &nothing.body["offers"]), (200, &json!([])));
+}
+
+#[tokio::test]
+async fn a_driver_cancels_over_http() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let api = Api::start(&t.app).await;
+    let (key, other) = (t.driver_key("D1").await, t.driver_key("D2").await);
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let cancel = "/api/v1/orders/ORD-1/driver-cancel";
+    assert_eq!(api.post(cancel, &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));
+    let answer = api.post(cancel, &key, json!({ "reason": "flat tyre" })).await;
+    assert_eq!((answer.status, answer.text("status")), (200, "DISPATCHING"));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
+    let t = TestApp::start().await;
+    t.drivers(&[("far", 4_000.0), ("near", 100.0), ("middle", 2_000.0), ("beyond", 5_200.0)]).await;
+    let indexed = async || -> i64 { t.redis(&["EXISTS", "drivers:geo"]).await };
+    assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 0));
+
+    assert!(nearby::refresh(&t.app).await.unwrap());
+    assert!(!nearby::refresh(&t.app).await.unwrap(), "it is trusted for a while");
+    assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 1));
+    // It is Redis who answers now: a position it does not know of changes nothing.
+    t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'middle'").await;
+    assert_eq!(near(&t, 10).await, ["near", "middle", "far"]);
+
+    let _: () = t.redis(&["FLUSHALL"]).await;
+    assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 0));
+    assert!(nearby::refresh(&t.app).await.unwrap());
+    assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 1));
+}
+
+#[tokio::test]
+async fn an_order_goes_to_where_its_drivers_really_are() {
+    let t = TestApp::start().await;
+    t.drivers(&[("gone", 50.0), ("near", 100.0)]).await;
+    nearby::refresh(&t.app).await.unwrap();
+    // The index does not know yet; Postgres does.
+    t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'gone'").await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "near");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_the_index_has_not_heard_of_is_found_when_nobody_else_is() {
+    let t = TestApp::start().await;
+    nearby::refresh(&t.app).await.unwrap();
+    t.drivers(&[("new", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "new");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn near_a_pole_postgres_is_searched() {
+    let t = TestApp::start().await;
+    t.sql("INSERT INTO drivers (id, service_types, lat, lng) VALUES ('fram', '{RIDE}', 89.0, 10.0)").await;
+    nearby::refresh(&t.app).await.unwrap();
+    let pole = Pickup { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
+    assert_eq!(nearby::drivers(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
+    nearby::note(
+        &t.app,
+        &nearby::Place {
+            id: "fram".to_owned(),
+            service_types: vec!["RIDE".to_owned()],
+            lat: 89.0,
+            lng: 11.0,
+            available: true,
+        },
+    )
+    .await;
+}

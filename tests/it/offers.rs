@@ -1,0 +1,296 @@
+//! Who is asked, how many at once, and what becomes of an offer nobody can answer.
+
+use axum::http::StatusCode;
+use dispatchq::{
+    config::Config,
+    explain::gather,
+    notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
+    orders::{
+        OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
+        Refusal, Status, actions,
+        store::{ChangeError, Changed},
+    },
+};
+
+use crate::support::{Receiver, TestApp, id, ids, secs};
+
+/// Three at once.
+fn broadcast(config: &mut Config) {
+    config.dispatch.ask_at_once = 3;
+}
+
+const FOUR: [(&str, f64); 4] = [("D1", 100.0), ("D2", 200.0), ("D3", 300.0), ("D4", 400.0)];
+
+async fn states(t: &TestApp, order: &str) -> Vec<OfferState> {
+    let mut offers = t.offers(order).await;
+    offers.sort_by(|a, b| a.0.cmp(&b.0));
+    offers.into_iter().map(|(_, state)| state).collect()
+}
+
+/// The live offer of this driver is answered.
+async fn accept(t: &TestApp, order: &str, driver: &str) -> Result<Changed, ChangeError> {
+    let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
+    t.accept(order, driver, offer.id).await
+}
+
+async fn decline(t: &TestApp, order: &str, driver: &str) {
+    let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
+    t.act(order, |s| actions::decline(s, driver, offer.id, Some("too far".to_owned()))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broadcast_asks_the_best_at_once_and_the_first_yes_has_it() {
+    let t = TestApp::with(broadcast).await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(states(&t, "ORD-1").await, [Offered; 3]);
+    let ranks = t.texts("SELECT driver_id || ' ' || rank || ' ' || score FROM offers ORDER BY rank").await;
+    assert_eq!(ranks, ["D1 1 100", "D2 2 200", "D3 3 300"]);
+
+    let late = t.live_offers("ORD-1").await.into_iter().find(|o| o.driver_id == "D3").unwrap();
+    accept(&t, "ORD-1", "D2").await.unwrap();
+    assert_eq!(states(&t, "ORD-1").await, [Superseded, Accepted, Superseded]);
+    let answer = t.accept("ORD-1", "D3", late.id).await;
+    assert!(matches!(answer, Err(ChangeError::Refused(Refusal::AlreadyAssigned))), "{answer:?}");
+    t.run_due().await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_attempt_goes_on_until_the_last_of_those_asked_is_out() {
+    let t = TestApp::with(broadcast).await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    decline(&t, "ORD-1", "D1").await;
+    decline(&t, "ORD-1", "D3").await;
+    assert_eq!(ids(&t.run_due().await), Vec::<&str>::new());
+    assert_eq!(states(&t, "ORD-1").await, [Declined, Offered, Declined]);
+    decline(&t, "ORD-1", "D2").await;
+    assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
+    assert_eq!(t.asked("ORD-1").await, "D4");
+    assert_eq!(t.texts("SELECT DISTINCT reason FROM offers WHERE state = 'declined'").await, ["too far"]);
+    let history =
+        ["ORDER_CREATED", "ATTEMPT_STARTED", "DRIVER_DECLINED", "DRIVER_DECLINED", "OFFER_DECLINED", "ATTEMPT_STARTED"];
+    assert_eq!(t.reasons("ORD-1").await, history);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn of_those_who_said_nothing_all_lapse_together() {
+    let t = TestApp::with(broadcast).await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    decline(&t, "ORD-1", "D2").await;
+    t.advance(secs(120)).await;
+    t.run_due().await;
+    let expected = [OfferState::Expired, Declined, OfferState::Expired, Offered];
+    assert_eq!(states(&t, "ORD-1").await, expected);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_holds_as_many_offers_as_configured_and_the_others_end_with_a_yes() {
+    let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    for order in ["ORD-1", "ORD-2", "ORD-3", "ORD-4", "ORD-5"] {
+        t.order(order).await;
+        t.run_due().await;
+    }
+    // Each further offer puts a driver 500 m farther away.
+    let held = "SELECT driver_id || ' ' || order_id FROM offers WHERE state = 'offered' ORDER BY 1";
+    assert_eq!(t.texts(held).await, ["D1 ORD-1", "D1 ORD-3", "D2 ORD-2", "D2 ORD-4"]);
+
+    accept(&t, "ORD-3", "D1").await.unwrap();
+    assert_eq!(states(&t, "ORD-1").await, [Withdrawn]);
+    assert_eq!(t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");
+    assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn two_broadcasts_at_the_same_moment_share_the_drivers() {
+    let t = TestApp::with(broadcast).await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    let jobs = t.take().await;
+    let outcomes = tokio::join!(t.perform(&jobs[0]), t.perform(&jobs[1]));
+    t.settle(&jobs[0], outcomes.0).await;
+    t.settle(&jobs[1], outcomes.1).await;
+    let live = t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await;
+    let drivers = t.count("SELECT count(DISTINCT driver_id) FROM offers WHERE state = 'offered'").await;
+    assert_eq!((live, drivers), (4, 4));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn who_let_an_offer_lapse_cools_down() {
+    let t = TestApp::with(|config| config.dispatch.cool_down = secs(60)).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.advance(secs(120)).await;
+    t.run_due().await;
+    t.order("ORD-2").await;
+    t.run_for(secs(59)).await;
+    assert_eq!(t.offers("ORD-2").await, []);
+    t.run_for(secs(16)).await;
+    assert_eq!(t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await, 1);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_its_receiver_does_not_want_ends_at_once() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| receiver.configure(config)).await;
+    t.drivers(&FOUR).await;
+    receiver.fail(StatusCode::GONE, 1);
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(states(&t, "ORD-1").await, [Withdrawn, Offered]);
+    let history = ["ORDER_CREATED", "ATTEMPT_STARTED", "OFFER_WITHDRAWN", "ATTEMPT_STARTED"];
+    assert_eq!(t.reasons("ORD-1").await, history);
+    let why = t.texts("SELECT reason FROM offers WHERE state = 'withdrawn'").await.remove(0);
+    assert_eq!(why, "D1: could not be reached over hook: the receiver answered 410");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_stays_while_another_channel_may_bring_it() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| {
+        receiver.configure(config);
+        config.notifications.driver.push("log".to_owned());
+    })
+    .await;
+    t.drivers(&FOUR).await;
+    receiver.fail(StatusCode::GONE, 1);
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(states(&t, "ORD-1").await, [Offered]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_cancels_is_replaced_and_not_asked_again() {
+    let t = TestApp::start().await;
+    t.drivers(&FOUR[..2]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let cancel = || t.act("ORD-1", |s| actions::driver_cancel(s, "D1", Some("flat tyre".to_owned())));
+    assert!(matches!(cancel().await.unwrap(), Changed::Yes(_)));
+    assert!(matches!(cancel().await.unwrap(), Changed::No(_)), "twice is once");
+    assert_eq!(t.status("ORD-1").await, Status::Dispatching);
+    t.run_due().await;
+    // No lock of the first driver's keeps the second away.
+    assert_eq!(t.accept_offer("ORD-1").await, "D2");
+    t.act("ORD-1", |s| actions::driver_cancel(s, "D2", None)).await.unwrap();
+    t.run_for(secs(1801)).await;
+    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.offers("ORD-1").await.len(), 2);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn without_time_for_another_driver_the_order_ends_and_its_money_is_somebodys_business() {
+    let t = TestApp::start().await;
+    t.drivers(&FOUR).await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.run_for(secs(1801)).await;
+    t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await.unwrap();
+    assert_eq!(t.status("ORD-1").await, Status::CancelledByDriver);
+    assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+    t.run_due().await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn after_pick_up_a_driver_cannot_cancel_and_nobody_releases() {
+    let t = TestApp::start().await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
+    for answer in [
+        t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await,
+        t.act("ORD-1", |s| actions::release(s, "operator:test", None)).await,
+    ] {
+        assert!(matches!(answer, Err(ChangeError::Refused(Refusal::WrongState { .. }))), "{answer:?}");
+    }
+    let foreign = t.act("ORD-1", |s| actions::driver_cancel(s, "D2", None)).await;
+    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NotYourOrder))), "{foreign:?}");
+}
+
+#[tokio::test]
+async fn a_dispatcher_takes_an_order_back_and_everybody_concerned_is_told() {
+    let t = TestApp::start().await;
+    t.drivers(&FOUR[..2]).await;
+    t.order("ORD-1").await;
+    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    assert_eq!(t.messages_of("ORD-1", ASSIGNED).await, 1);
+    t.act("ORD-1", |s| actions::release(s, "operator:test", Some("phone is off".to_owned()))).await.unwrap();
+    assert_eq!(t.messages_of("ORD-1", UNASSIGNED).await, 1);
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "D2");
+    t.accept_offer("ORD-1").await;
+    t.cancel("ORD-1").await.unwrap();
+    assert_eq!(t.messages_of("ORD-1", UNASSIGNED).await, 2);
+    t.run_due().await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_ranking_says_why_this_driver_and_not_that_one() {
+    let t = TestApp::with(|config| config.dispatch.idle_minute_m = 10.0).await;
+    t.drivers(&[("near", 100.0), ("idle", 400.0), ("busy", 50.0), ("declined", 60.0)]).await;
+    t.sql("UPDATE drivers SET idle_since = dispatchq_now() - interval '40 minutes' WHERE id = 'idle'").await;
+    t.order("ORD-0").await;
+    t.act("ORD-0", |s| actions::assign(s, "operator:test", "busy")).await.unwrap();
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "idle");
+    let explained = gather::explain(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let ranking = explained.ranking.unwrap();
+    let ranked: Vec<_> = ranking.candidates.ranked.iter().map(|r| (r.driver_id.as_str(), r.score)).collect();
+    assert_eq!(ranked, [("idle", 0.0), ("declined", 60.0), ("near", 100.0)]);
+    let excluded: Vec<_> = ranking.candidates.excluded.iter().map(|x| (x.driver_id.as_str(), x.why.text())).collect();
+    assert_eq!(excluded, [("busy", "has an active order")]);
+}
+
+#[tokio::test]
+async fn a_search_that_finds_nobody_says_why_too() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.decline_offer("ORD-1").await;
+    t.run_due().await;
+    let explained = gather::explain(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let ranking = explained.ranking.unwrap();
+    assert_eq!((ranking.attempt_no, ranking.candidates.ranked.len()), (2, 0));
+    assert_eq!(ranking.candidates.excluded[0].why.text(), "declined this order");
+}
+
+#[tokio::test]
+async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
+    let t = TestApp::with(|config| config.dispatch.candidates = 3).await;
+    let crowd: Vec<(String, f64)> = (0..10).map(|n| (format!("B{n}"), f64::from(n))).collect();
+    t.drivers(&crowd.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
+    t.drivers(&[("free", 3000.0)]).await;
+    for n in 0..10 {
+        let order = format!("BUSY-{n}");
+        t.order(&order).await;
+        t.act(&order, |s| actions::assign(s, "operator:test", &format!("B{n}"))).await.unwrap();
+    }
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "free");
+    t.assert_sound().await;
+}

@@ -1,0 +1,321 @@
+//! When many press accept at the same moment exactly one has the order; whatever Redis does meanwhile.
+
+use std::sync::Arc;
+
+use dispatchq::{
+    app::App,
+    orders::{
+        Offer, Refusal, Snapshot, Status,
+        act::act,
+        actions,
+        store::{ChangeError, Changed},
+    },
+    reservation,
+};
+use jobs::OrderId;
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use tokio::task::JoinSet;
+use workers::Store;
+
+use crate::support::{Proxy, TestApp, eventually, id, millis, secs};
+
+const DRIVERS: usize = 30;
+
+async fn broadcast() -> TestApp {
+    let t = TestApp::with(|config| {
+        config.dispatch.ask_at_once = 30;
+        config.database.max_connections = 40;
+    })
+    .await;
+    let drivers: Vec<(String, f64)> = (0..DRIVERS).map(|n| (format!("D{n}"), 100.0)).collect();
+    t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
+    t
+}
+
+/// A new order, offered to all.
+async fn offered(t: &TestApp, order: &str) -> Vec<Offer> {
+    t.order(order).await;
+    t.run_due().await;
+    let offers = t.live_offers(order).await;
+    assert_eq!(offers.len(), DRIVERS);
+    offers
+}
+
+/// All press accept at the same moment, over this app. Returns how many won and what the others were told.
+async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeError>) {
+    let start = Arc::new(tokio::sync::Barrier::new(offers.len()));
+    let mut racers = JoinSet::new();
+    for offer in offers {
+        let (app, order, start) = (app.clone(), id(order), start.clone());
+        racers.spawn(async move {
+            start.wait().await;
+            reservation::accept(&app, &order, &offer.driver_id, offer.id).await
+        });
+    }
+    let (won, lost): (Vec<_>, Vec<_>) = racers.join_all().await.into_iter().partition(Result::is_ok);
+    (won.len(), lost.into_iter().filter_map(Result::err).collect())
+}
+
+fn is_beaten(error: &ChangeError) -> bool {
+    matches!(error, ChangeError::Refused(Refusal::AlreadyAssigned | Refusal::ReservationInProgress))
+}
+
+async fn finish(t: &TestApp, order: &str) {
+    let driver = t.snapshot(order).await.order.driver_id.expect("has a driver");
+    t.carry_out(order, &driver).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_thirty_who_accept_at_once_one_wins_and_the_others_hear_it() {
+    let t = broadcast().await;
+    for round in 0..10 {
+        let order = format!("ORD-{round}");
+        let offers = offered(&t, &order).await;
+        let (won, lost) = race(&t.app, &order, offers).await;
+        assert_eq!((won, lost.len()), (1, DRIVERS - 1));
+        assert!(lost.iter().all(is_beaten), "{lost:?}");
+        finish(&t, &order).await;
+    }
+    t.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_the_answers_are_the_same() {
+    let mut t = broadcast().await;
+    let offers = offered(&t, "ORD-1").await;
+    t.redis.stop().await.unwrap();
+    let (won, lost) = race(&t.app, "ORD-1", offers).await;
+    assert_eq!((won, lost.len()), (1, DRIVERS - 1));
+    assert!(lost.iter().all(is_beaten), "{lost:?}");
+    t.redis.restart().await.unwrap();
+    eventually("Redis answers", secs(10), || async { t.app.store.ping().await.is_ok() }).await;
+    finish(&t, "ORD-1").await;
+    let offers = offered(&t, "ORD-2").await;
+    assert_eq!(race(&t.app, "ORD-2", offers).await.0, 1);
+    t.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
+    let t = broadcast().await;
+    let proxy = Proxy::start(t.redis.port()).await;
+    let store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
+    let slow = App::new((*t.app.config).clone(), t.app.db.clone(), store).unwrap();
+    for round in 0..6 {
+        let order = format!("ORD-{round}");
+        let offers = offered(&t, &order).await;
+        proxy.delay(if round % 2 == 0 { millis(200) } else { millis(5) });
+        let flush = async {
+            tokio::time::sleep(millis(10)).await;
+            let _: () = t.redis(&["DEL", &format!("trip_lock:{order}")]).await;
+        };
+        let ((won, lost), ()) = tokio::join!(race(&slow, &order, offers), flush);
+        assert_eq!((won, lost.len()), (1, DRIVERS - 1), "round {round}");
+        assert!(lost.iter().all(is_beaten), "{lost:?}");
+        proxy.delay(millis(0));
+        finish(&t, &order).await;
+    }
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_process_that_died_at_the_gate_blocks_the_order_for_ten_seconds_at_most() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D9", "EX", "10"]).await;
+    let answer = t.accept("ORD-1", "D1", offer.id).await;
+    assert!(matches!(answer, Err(ChangeError::Refused(Refusal::ReservationInProgress))), "{answer:?}");
+    let left: i64 = t.redis(&["PTTL", "trip_lock:ORD-1"]).await;
+    assert!((1..=10_000).contains(&left), "{left}");
+    // Its own lock lets a driver in again.
+    let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::Yes(_)));
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::No(_)), "twice is once");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn who_may_not_take_the_order_leaves_no_lock() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let lock = async || -> i64 { t.redis(&["EXISTS", "trip_lock:ORD-1"]).await };
+    let foreign = t.accept("ORD-1", "D2", offer.id).await;
+    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NoSuchOffer))), "{foreign:?}");
+    assert_eq!(lock().await, 0, "who was not asked never reaches the gate");
+
+    t.order("ORD-2").await;
+    t.act("ORD-2", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    let busy = t.accept("ORD-1", "D1", offer.id).await;
+    assert!(matches!(busy, Err(ChangeError::Refused(Refusal::DriverBusy))), "{busy:?}");
+    assert_eq!(lock().await, 0, "who fails gives the gate back");
+
+    t.advance(secs(120)).await;
+    let late = t.accept("ORD-1", "D1", offer.id).await;
+    assert!(matches!(late, Err(ChangeError::Refused(Refusal::OfferExpired))), "{late:?}");
+    assert_eq!(lock().await, 0);
+}
+
+/// What one of several rivals does at the same moment as the others.
+#[derive(Debug, Clone)]
+enum Deed {
+    Accept(Offer),
+    Decline(Offer),
+    Withdraw(Offer),
+    Cancel,
+    DriverCancel(String),
+    Release,
+    PickUp(String),
+    /// A process dies at the gate, in this driver's name.
+    DieAtTheGate(String),
+}
+
+/// Refused or not: what counts is what the history says afterwards. Returns whether it changed the order.
+async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
+    let done = match deed {
+        Deed::Accept(offer) => reservation::accept(app, order, &offer.driver_id, offer.id).await,
+        Deed::Decline(o) => act(app, order, |s| actions::decline(s, &o.driver_id, o.id, None)).await,
+        Deed::Withdraw(offer) => act(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
+        Deed::Cancel => act(app, order, |s| actions::cancel(s, "producer:test", None)).await,
+        Deed::DriverCancel(driver) => act(app, order, |s| actions::driver_cancel(s, &driver, None)).await,
+        Deed::Release => act(app, order, |s| actions::release(s, "operator:test", None)).await,
+        Deed::PickUp(driver) => act(app, order, |s| actions::pickup(s, &driver)).await,
+        Deed::DieAtTheGate(driver) => {
+            let mut lock = redis::cmd("SET");
+            lock.arg(format!("trip_lock:{order}")).arg(driver).arg("NX").arg("PX").arg(30);
+            let _ = app.store.command::<Option<String>>("test", &lock).await;
+            return false;
+        }
+    };
+    matches!(done, Ok(Changed::Yes(_)))
+}
+
+/// What rivals could do to the order as it is. None: it is nobody's turn but the timers'.
+fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
+    let offers: Vec<Offer> = s.live_offers().cloned().collect();
+    let mut deeds = Vec::new();
+    match (s.order.status, &s.order.driver_id) {
+        (Status::Dispatching, _) if !offers.is_empty() && !rng.random_ratio(1, 6) => {
+            for _ in 0..rng.random_range(2..5) {
+                let offer = offers[rng.random_range(0..offers.len())].clone();
+                deeds.push(match rng.random_range(0..16) {
+                    0..7 => Deed::Accept(offer),
+                    7..11 => Deed::Decline(offer),
+                    11..13 => Deed::Withdraw(offer),
+                    13 => Deed::DieAtTheGate(offer.driver_id),
+                    _ => Deed::Cancel,
+                });
+            }
+        }
+        (Status::DriverAssigned, Some(driver)) => {
+            let all = [
+                Deed::DriverCancel(driver.clone()),
+                Deed::Release,
+                Deed::PickUp(driver.clone()),
+                Deed::PickUp(driver.clone()),
+                Deed::Cancel,
+            ];
+            deeds.extend(all.sample(rng, 2).cloned());
+        }
+        _ => {}
+    }
+    deeds
+}
+
+/// Rivals at one order, again and again until it has ended, while its timers fire. The seed decides who and when.
+async fn scramble(t: &TestApp, order: &str, seed: u64) -> usize {
+    let mut rng = StdRng::seed_from_u64(seed);
+    t.order_of(order, "RIDE", if seed.is_multiple_of(2) { "PAID" } else { "UNPAID" }).await;
+    let mut races = 0;
+    loop {
+        let s = t.snapshot(order).await;
+        if s.order.status == Status::PickedUp {
+            let driver = s.order.driver_id.clone().unwrap();
+            t.act(order, |s| actions::complete(s, &driver)).await.unwrap();
+        }
+        if s.order.status.is_closed() || s.order.status == Status::PickedUp {
+            return races;
+        }
+        let mut running = JoinSet::new();
+        for deed in rivals(&s, &mut rng) {
+            let (app, order, pause) = (t.app.clone(), id(order), millis(rng.random_range(0..4)));
+            running.spawn(async move {
+                tokio::time::sleep(pause).await;
+                perform(&app, &order, deed).await
+            });
+        }
+        races += usize::from(running.len() > 1);
+        if running.is_empty() {
+            tokio::time::sleep(millis(20)).await;
+        }
+        running.join_all().await;
+    }
+}
+
+/// Performs what is due, each job in a task of its own. One run in forty dies before its result is written: its lease runs
+/// out, and it runs again.
+async fn work(t: Arc<TestApp>) {
+    loop {
+        for leased in t.take().await {
+            let t = t.clone();
+            tokio::spawn(async move {
+                let outcome = t.perform(&leased).await;
+                if !rand::random_ratio(1, 40) {
+                    t.settle(&leased, outcome).await;
+                }
+            });
+        }
+        tokio::time::sleep(millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_interleavings_leave_a_clean_history() {
+    const WAVES: u64 = 30;
+    const AT_ONCE: u64 = 30;
+    let t = TestApp::on_real_time(|config| {
+        config.dispatch.attempt = millis(150);
+        config.dispatch.retry = vec![millis(5)];
+        config.dispatch.lifetime = millis(700);
+        config.dispatch.ask_at_once = 3;
+        config.dispatch.offers_per_driver = 2;
+    })
+    .await;
+    let drivers: Vec<(String, f64)> = (0..60).map(|n| (format!("D{n}"), 100.0)).collect();
+    t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
+    let t = Arc::new(t);
+    let worker = tokio::spawn(work(t.clone()));
+    let mut races = 0;
+    for wave in 0..WAVES {
+        let mut orders = JoinSet::new();
+        for n in wave * AT_ONCE..(wave + 1) * AT_ONCE {
+            let t = t.clone();
+            orders.spawn(async move { scramble(&t, &format!("ORD-{n}"), n).await });
+        }
+        races += orders.join_all().await.into_iter().sum::<usize>();
+    }
+    worker.abort();
+    assert!(races > 2_000, "{races}");
+    for what in [
+        "OFFER_ACCEPTED",
+        "DRIVER_CANCELLED",
+        "TAKEN_BACK",
+        "OFFER_DECLINED",
+        "DRIVER_DECLINED",
+        "OFFER_WITHDRAWN",
+        "DRIVER_WITHDRAWN",
+        "ATTEMPT_TIMEOUT",
+        "LIFETIME_TIMEOUT",
+        "CANCELLED_BY_USER",
+        "COMPLETED",
+    ] {
+        let times = t.count(&format!("SELECT count(*) FROM order_events WHERE reason = '{what}'")).await;
+        assert!(times > 0, "{what} never happened in {races} races");
+    }
+    t.assert_sound().await;
+}
