@@ -19,6 +19,7 @@ const COUNTERS: Words = &[
     ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
     ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
+    ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when somebody was quicker"),
     ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
     ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
@@ -89,6 +90,9 @@ pub fn begin(config: &Config) {
     }
     for result in ["success", "failed", "unreachable"] {
         zero(counter!("dispatchq_status_updates_total", "result" => result));
+    }
+    for result in ["written", "conflict"] {
+        zero(counter!("dispatchq_order_updates_total", "result" => result));
     }
     for result in ["won", "own", "lost", "unknown"] {
         zero(counter!("dispatchq_reservations_total", "result" => result));

@@ -8,6 +8,7 @@
 //! Layout:
 //! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean;
 //! - [`sentinel`], [`tls`]: what else a Redis of production has: sentinels that fail over, and encryption;
+//! - [`proxy`]: a way to a server that can be made slow or stuck;
 //! - `server`: the life both share, from a free port to the last log lines of one that would not start;
 //! - `process`: one child process, ended by pid and always reaped;
 //! - `watchdog`: ends the server when this process is killed and can no longer do it;
@@ -23,6 +24,7 @@ mod ports;
 pub mod postgres;
 mod process;
 mod programs;
+pub mod proxy;
 pub mod redis;
 pub mod sentinel;
 mod server;
@@ -31,6 +33,7 @@ mod watchdog;
 
 pub use error::ServerError;
 pub use postgres::Postgres;
+pub use proxy::Proxy;
 pub use redis::Redis;
 pub use sentinel::Sentinels;
 pub use server::Detached;

@@ -11,15 +11,18 @@
 //! * `stage`: the private Redis. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
 //! * [`soak`]: the same worker for half an hour: does anything grow?
-//! * [`orders`]: another matter: whole orders, served by a simulated partner.
+//! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
+//! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
+pub mod accept;
 mod child;
 mod herd;
 mod idle;
 mod lateness;
 mod machine;
 mod memory;
+pub mod nearby;
 pub mod options;
 pub mod orders;
 mod peer;

@@ -16,6 +16,10 @@ pub(super) enum Command {
     Soak(SoakOptions),
     /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
     Orders(bench::orders::Options),
+    /// Let many drivers press accept at the same moment, order after order, beside two other ways of deciding who wins
+    Accept(bench::accept::Options),
+    /// Ask who is near, among many drivers who keep moving, by Redis and by Postgres
+    Nearby(bench::nearby::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -29,6 +33,8 @@ impl Command {
             Self::Queue(options) => bench::run(options).await?,
             Self::Soak(options) => bench::soak::run(options).await?,
             Self::Orders(options) => bench::orders::run(options).await?,
+            Self::Accept(options) => bench::accept::run(options).await?,
+            Self::Nearby(options) => bench::nearby::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

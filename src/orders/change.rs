@@ -87,17 +87,20 @@ impl Change {
         }
     }
 
-    /// Does it write nothing but the order's row?
-    pub fn is_row_only(&self) -> bool {
-        self.events.is_empty()
-            && self.offers.is_empty()
+    /// Does it write nothing but the row, its events, its bookings and its callback?
+    pub fn is_core(&self) -> bool {
+        self.offers.is_empty()
             && self.new_offers.is_none()
             && self.ranking.is_none()
-            && self.bookings.is_empty()
-            && self.callback.is_none()
             && self.payment_event.is_none()
             && self.messages.is_empty()
             && self.settles.is_empty()
+    }
+
+    /// Does it leave all as it is?
+    pub fn is_nothing(&self, before: &Order) -> bool {
+        let writes = !self.events.is_empty() || !self.bookings.is_empty() || self.callback.is_some();
+        self.is_core() && !writes && self.order == *before
     }
 
     /// Goes to another state.

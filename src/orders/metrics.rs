@@ -15,6 +15,9 @@ pub(super) fn record(before: &Snapshot, change: &Change) {
     record_job_id(before, change);
 }
 
+/// Attempted updates of orders' rows, by result.
+pub const UPDATES: &str = "dispatchq_order_updates_total";
+
 /// Records whether the final status of an order that was compensated could be written.
 pub(super) fn record_status_update(error: Option<&ApplyError>) {
     let result = match error {
@@ -25,6 +28,12 @@ pub(super) fn record_status_update(error: Option<&ApplyError>) {
         Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,
     };
     counter!("dispatchq_status_updates_total", "result" => result).increment(1);
+}
+
+/// Records an attempted update of an order's row: written, or in vain because somebody was quicker.
+pub(super) fn record_update(written: bool) {
+    let result = if written { "written" } else { "conflict" };
+    counter!(UPDATES, "result" => result).increment(1);
 }
 
 fn record_statuses(before: &Snapshot, change: &Change) {

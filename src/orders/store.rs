@@ -1,8 +1,8 @@
 //! Loads snapshots and writes changes. The only code that writes to `orders`.
 //!
 //! A change is written in one transaction, on the condition that the row still has the version the decision was made on.
-//! The row is updated first, so that its lock orders everything else: offers, events (whose `seq` so orders the history
-//! of one order) and outbox rows. If the process dies before the commit nothing happened; if it dies after, the
+//! Everything else is written only after the row was updated, so that its lock orders it: offers, events (whose `seq` so
+//! orders the history of one order) and outbox rows. If the process dies before the commit nothing happened; if it dies after, the
 //! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
 
 use chrono::{DateTime, Utc};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
-    Refusal, Snapshot, Status, metrics, state,
+    Refusal, Snapshot, Status, change::Event, metrics, state,
 };
 use crate::{
     crash,
@@ -122,9 +122,18 @@ pub async fn change(
     db: &PgPool,
     routes: &Routes,
     id: &OrderId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    change_on(&mut *db.acquire().await?, routes, id, decide).await
+}
+
+/// As [`change`], on this connection: perhaps in a transaction of the caller's.
+pub async fn change_on(
+    db: &mut PgConnection,
+    routes: &Routes,
+    id: &OrderId,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    let mut db = db.acquire().await?;
     for _ in 0..MAX_CONFLICTS {
         let before = load(&mut *db, id).await?.ok_or(ChangeError::NotFound)?;
         let change = match decide(&before) {
@@ -132,7 +141,7 @@ pub async fn change(
             Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
             Decision::Refuse(refusal) => return Err(refusal.into()),
         };
-        match apply_on(&mut db, routes, &before, *change).await {
+        match apply_on(db, routes, &before, *change).await {
             Ok(after) => return Ok(Changed::Yes(Box::new(after))),
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Err(refusal.into()),
@@ -173,24 +182,29 @@ async fn write(
             return Err(Refusal::Illegal { from: event.from, to: event.to }.into());
         }
     }
-    if change.is_row_only() {
+    let driver_is_free = frees_driver(before, &change);
+    let known = |b: &&Booking| before.booking(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
+    let newly_known: Vec<&Booking> =
+        change.bookings.iter().filter(|b| b.booking_id.is_some()).filter(|b| !known(b)).collect();
+    if change.is_core() && newly_known.is_empty() && !driver_is_free {
         // One statement is a transaction of its own.
-        update_order(db, &change).await?;
+        crash::point("update", "commits");
+        write_core(db, &change).await?;
+        crash::point("update", "committed");
         metrics::record(before, &change);
         return Ok(after(before, change, []));
     }
     let mut tx = db.begin().await?;
-    update_order(&mut tx, &change).await?;
+    write_core(&mut tx, &change).await?;
     end_offers(&mut tx, &change).await?;
     let offered = insert_offers(&mut tx, &change).await?;
     write_ranking(&mut tx, &change).await?;
-    let matched = write_bookings(&mut tx, before, &change).await?;
-    write_cause(&mut tx, &change).await?;
-    insert_events(&mut tx, &change).await?;
-    if before.order.status.occupies_driver() && !change.order.status.occupies_driver() {
+    let matched = match_callbacks(&mut tx, &change, &newly_known).await?;
+    write_payment_event(&mut tx, &change).await?;
+    if driver_is_free {
         sqlx::query(
             "-- free driver
-                     UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1",
+             UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1",
         )
         .bind(&before.order.driver_id)
         .bind(change.at)
@@ -245,15 +259,51 @@ fn after(before: &Snapshot, change: Change, offered: impl IntoIterator<Item = Of
     Snapshot { order, offers, bookings, messages, alerts, callbacks, payments, now: before.now }
 }
 
-async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+/// An own driver has no order any more.
+fn frees_driver(before: &Snapshot, change: &Change) -> bool {
+    let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
+    leaves && before.order.partner.is_none()
+}
+
+/// The row, its events, its bookings, and the callback the change comes of, so that a callback changes nothing twice. In one
+/// statement: most changes need no more than this, and each round trip costs as much as its statement.
+///
+/// Everything follows from the updated row. If the version is another, or the callback was acted on, nothing is written.
+async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
     let order = &change.order;
-    let updated = sqlx::query(
-        "-- update order
-         UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
-                next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
-                updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
-                former_drivers = $18, version = version + 1
-         WHERE id = $1 AND version = $2",
+    let (callback, result) = change.callback.unzip();
+    let events = |text: fn(&Event) -> &str| change.events.iter().map(text).collect::<Vec<_>>();
+    let attempts: Vec<Option<i32>> = change.events.iter().map(|e| e.attempt_no).collect();
+    let details: Vec<Option<&str>> = change.events.iter().map(|e| e.detail.as_deref()).collect();
+    let written: i64 = sqlx::query_scalar(
+        "-- write change
+         WITH o AS (
+             UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
+                    next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
+                    updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
+                    former_drivers = $18, version = version + 1
+             WHERE id = $1 AND version = $2
+               AND ($19::bigint IS NULL OR EXISTS (SELECT 1 FROM inbox WHERE id = $19 AND state = 'pending'))
+             RETURNING id),
+         i AS (
+             UPDATE inbox SET state = 'processed', result = $20, processed_at = $13 FROM o WHERE inbox.id = $19),
+         b AS (
+             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
+                                   last_error, created_at, booked_at, closed_at)
+             SELECT o.id, c.attempt_no, c.partner, c.state, c.booking_id, c.job_id, c.tries, c.next_try_at,
+                    c.last_error, c.created_at, c.booked_at, c.closed_at
+             FROM o, jsonb_populate_recordset(NULL::bookings, $21) c
+             ON CONFLICT (order_id, attempt_no) DO UPDATE
+                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
+                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
+                    booked_at = excluded.booked_at, closed_at = excluded.closed_at),
+         e AS (
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at)
+             SELECT o.id, c.from_status, c.to_status, c.reason, $22, c.attempt_no, c.detail, $13
+             FROM o, unnest($23::text[], $24::text[], $25::text[], $26::integer[], $27::text[]) WITH ORDINALITY
+                  AS c (from_status, to_status, reason, attempt_no, detail, place)
+             ORDER BY c.place)
+         SELECT count(*) FROM o",
     )
     .bind(order.id.as_str())
     .bind(change.version)
@@ -273,10 +323,20 @@ async fn update_order(tx: &mut PgConnection, change: &Change) -> Result<(), Appl
     .bind(order.poll_no)
     .bind(order.next_poll_at)
     .bind(&order.former_drivers)
-    .execute(tx)
+    .bind(callback)
+    .bind(result)
+    .bind(Json(&change.bookings))
+    .bind(&change.actor)
+    .bind(events(|e| e.from.as_str()))
+    .bind(events(|e| e.to.as_str()))
+    .bind(events(|e| e.reason.as_str()))
+    .bind(attempts)
+    .bind(details)
+    .fetch_one(tx)
     .await
     .map_err(driver_busy)?;
-    if updated.rows_affected() == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
+    metrics::record_update(written > 0);
+    if written == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
 }
 
 /// The unique index is the judge of "one active order per driver".
@@ -408,109 +468,42 @@ async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sql
     Ok(())
 }
 
-/// Under the order's row lock and version, so that a booking needs none of its own.
-/// Returns the callbacks that had come for a booking nobody knew yet.
-async fn write_bookings(
+/// The callbacks that had come for bookings nobody knew yet: they are the order's now.
+async fn match_callbacks(
     tx: &mut PgConnection,
-    before: &Snapshot,
     change: &Change,
+    bookings: &[&Booking],
 ) -> Result<Vec<PendingCallback>, sqlx::Error> {
     let mut matched = Vec::new();
-    for booking in &change.bookings {
-        sqlx::query(
-            "-- write booking
-             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
-                                   last_error, created_at, booked_at, closed_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-             ON CONFLICT (order_id, attempt_no) DO UPDATE
-                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
-                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
-                    booked_at = excluded.booked_at, closed_at = excluded.closed_at",
+    for booking in bookings {
+        let callbacks: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
+            "-- match callbacks
+             UPDATE inbox SET state = 'pending', order_id = $3
+             WHERE partner = $1 AND booking_id = $2 AND state = 'unmatched' RETURNING id, received_at",
         )
-        .bind(change.order.id.as_str())
-        .bind(booking.attempt_no)
         .bind(&booking.partner)
-        .bind(booking.state)
         .bind(&booking.booking_id)
-        .bind(&booking.job_id)
-        .bind(booking.tries)
-        .bind(booking.next_try_at)
-        .bind(&booking.last_error)
-        .bind(booking.created_at)
-        .bind(booking.booked_at)
-        .bind(booking.closed_at)
-        .execute(&mut *tx)
+        .bind(change.order.id.as_str())
+        .fetch_all(&mut *tx)
         .await?;
-        let known = before.booking(booking.attempt_no).is_some_and(|b| b.booking_id.is_some());
-        if let (false, Some(booking_id)) = (known, &booking.booking_id) {
-            let callbacks: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
-                "-- match callbacks
-                 UPDATE inbox SET state = 'pending', order_id = $3
-                 WHERE partner = $1 AND booking_id = $2 AND state = 'unmatched' RETURNING id, received_at",
-            )
-            .bind(&booking.partner)
-            .bind(booking_id)
-            .bind(change.order.id.as_str())
-            .fetch_all(&mut *tx)
-            .await?;
-            matched.extend(callbacks.into_iter().map(|(id, received_at)| PendingCallback { id, received_at }));
-        }
+        matched.extend(callbacks.into_iter().map(|(id, received_at)| PendingCallback { id, received_at }));
     }
     Ok(matched)
 }
 
-/// Marks what the change comes of as dealt with, so that the same callback or payment event changes nothing twice.
-async fn write_cause(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
-    if let Some((id, result)) = change.callback {
-        let marked = sqlx::query(
-            "-- callback processed
-             UPDATE inbox SET state = 'processed', result = $2, processed_at = $3 WHERE id = $1 AND state = 'pending'",
-        )
-        .bind(id)
-        .bind(result)
-        .bind(change.at)
-        .execute(&mut *tx)
-        .await?;
-        if marked.rows_affected() == 0 {
-            return Err(ApplyError::Conflict);
-        }
-    }
-    if let Some((event_id, status)) = &change.payment_event {
-        let inserted = sqlx::query(
-            "-- insert payment event
-             INSERT INTO payment_events (order_id, event_id, payment_status, received_at) VALUES ($1, $2, $3, $4)
-             ON CONFLICT DO NOTHING",
-        )
-        .bind(change.order.id.as_str())
-        .bind(event_id)
-        .bind(status.as_str())
-        .bind(change.at)
-        .execute(&mut *tx)
-        .await?;
-        if inserted.rows_affected() == 0 {
-            return Err(ApplyError::Conflict);
-        }
-    }
-    Ok(())
-}
-
-async fn insert_events(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
-    for event in &change.events {
-        sqlx::query(
-            "-- append event
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        )
-        .bind(change.order.id.as_str())
-        .bind(event.from)
-        .bind(event.to)
-        .bind(event.reason)
-        .bind(&change.actor)
-        .bind(event.attempt_no)
-        .bind(&event.detail)
-        .bind(change.at)
-        .execute(&mut *tx)
-        .await?;
-    }
-    Ok(())
+/// What the producer said of the money, so that the same event changes nothing twice.
+async fn write_payment_event(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+    let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
+    let inserted = sqlx::query(
+        "-- insert payment event
+         INSERT INTO payment_events (order_id, event_id, payment_status, received_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(change.order.id.as_str())
+    .bind(event_id)
+    .bind(status.as_str())
+    .bind(change.at)
+    .execute(tx)
+    .await?;
+    if inserted.rows_affected() == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
 }

@@ -256,7 +256,7 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
         }
         BookingState::CancelWanted | BookingState::Cancelled | BookingState::Refused | BookingState::Completed => {}
     }
-    if change.is_row_only() && change.order == s.order { Decision::Unchanged } else { change.into() }
+    if change.is_nothing(&s.order) { Decision::Unchanged } else { change.into() }
 }
 
 fn lives(before: &Booking, o: &Observation) -> bool {

@@ -17,7 +17,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use tokio::task::JoinSet;
 use workers::Store;
 
-use crate::support::{Proxy, TestApp, eventually, id, millis, secs};
+use servers::Proxy;
+
+use crate::support::{TestApp, eventually, id, millis, secs};
 
 const DRIVERS: usize = 30;
 
@@ -98,7 +100,7 @@ async fn without_redis_the_answers_are_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
     let t = broadcast().await;
-    let proxy = Proxy::start(t.redis.port()).await;
+    let proxy = Proxy::start(t.redis.port()).await.unwrap();
     let store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
     let slow = App::new((*t.app.config).clone(), t.app.db.clone(), store).unwrap();
     for round in 0..6 {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use sqlx::{Postgres, Transaction};
 
 use super::{assert_all_well, orders};
-use crate::support::{Child, Crowd, Fleet, Proxy, eventually, hire, millis, redis_command, secs};
+use servers::Proxy;
+
+use crate::support::{Child, Crowd, Fleet, eventually, hire, millis, redis_command, secs};
 
 /// Jobs of this queue that one worker has in hand at most.
 const CONCURRENCY: u64 = 24;
@@ -181,7 +183,7 @@ async fn a_postgres_gone_for_thirty_seconds_kills_no_job_and_spends_no_try() {
 #[tokio::test]
 async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try() {
     let fleet = Fleet::with_lifetime("120s").await;
-    let proxy = Proxy::start(fleet.postgres.port()).await;
+    let proxy = Proxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");
     let url = fleet.postgres.url().replace(&port(fleet.postgres.port()), &port(proxy.port()));
     let settings = [("DISPATCHQ_DATABASE__URL", url.as_str())];
@@ -201,7 +203,7 @@ async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try(
 #[tokio::test]
 async fn connections_to_postgres_that_died_without_a_word_are_given_up() {
     let fleet = Fleet::with_lifetime("120s").await;
-    let proxy = Proxy::start(fleet.postgres.port()).await;
+    let proxy = Proxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");
     let url = fleet.postgres.url().replace(&port(fleet.postgres.port()), &port(proxy.port()));
     hire(&fleet.app, 60).await;

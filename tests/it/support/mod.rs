@@ -4,7 +4,6 @@
 //! * `drive`: performs due jobs one by one, as a worker would, and shows what ran.
 //! * `orders`: makes orders and drivers, answers offers, reads what became of them.
 //! * `api`: the HTTP API in this process, and clients with keys.
-//! * `proxy`: a way to a server on which everything can get stuck.
 //! * `receiver`: a receiver of webhooks that can be told to fail; `mail`: a mail server that can.
 //! * `receiver`: a webhook receiver that can be told to fail.
 //! * `scrape`: what /metrics shows, taken apart; `counting`: what this test counts.
@@ -19,7 +18,6 @@ mod drive;
 mod fleet;
 mod mail;
 mod orders;
-mod proxy;
 mod receiver;
 mod scrape;
 
@@ -33,7 +31,6 @@ pub(crate) use drive::{Ran, ids};
 pub(crate) use fleet::{Child, Fleet, Printed, run_binary};
 pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
-pub(crate) use proxy::Proxy;
 pub(crate) use receiver::Receiver;
 pub(crate) use scrape::{Family, Scrape};
 

@@ -1,6 +1,7 @@
-//! A way to a server on which everything can get stuck, as in a network that swallows packets.
+//! A way to a server on which everything can be slow or get stuck, as in a network that swallows packets. For tests and
+//! benchmarks.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{io, net::Ipv4Addr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,14 +12,15 @@ use tokio::{
     sync::watch,
 };
 
-/// Connections end with the test.
-pub(crate) struct Proxy {
+/// Needs a tokio runtime, and ends with it.
+#[derive(Debug)]
+pub struct Proxy {
     port: u16,
     flow: watch::Sender<Flow>,
 }
 
 /// What passes. Connections are numbered from 1 in the order in which they are made.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     frozen: bool,
     made: u64,
@@ -30,9 +32,9 @@ struct Flow {
 
 impl Proxy {
     /// To this port.
-    pub(crate) async fn start(to: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+    pub async fn start(to: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
         let flow = watch::Sender::new(Flow::default());
         let state = flow.clone();
         tokio::spawn(async move {
@@ -45,30 +47,30 @@ impl Proxy {
                 tokio::spawn(carry(number, from_server, to_client, state.subscribe()));
             }
         });
-        Self { port, flow }
+        Ok(Self { port, flow })
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Nothing passes any more; connections stay, and new ones are accepted.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         self.flow.send_modify(|flow| flow.frozen = true);
     }
 
     /// What got stuck passes.
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.flow.send_modify(|flow| flow.frozen = false);
     }
 
     /// From now on everything takes so much longer, each way.
-    pub(crate) fn delay(&self, delay: Duration) {
+    pub fn delay(&self, delay: Duration) {
         self.flow.send_modify(|flow| flow.delay = delay);
     }
 
     /// The other end moved away without a word: nothing passes on connections there are, new ones are well.
-    pub(crate) fn forget_connections(&self) {
+    pub fn forget_connections(&self) {
         self.flow.send_modify(|flow| flow.lost = flow.made);
     }
 }

@@ -1,0 +1,80 @@
+//! One order's race.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jobs::OrderId;
+use serde_json::json;
+use tokio::{sync::Barrier, task::JoinSet};
+use uuid::Uuid;
+
+use super::{stage::Driver, ways::Way};
+
+/// What the drivers of one order, or of many, were told.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Told {
+    pub(super) orders: u32,
+    /// Who was told to have the order, in microseconds from pressing to hearing.
+    pub(super) winners_us: Vec<i64>,
+    /// Who was told that another is quicker.
+    pub(super) losers_us: Vec<i64>,
+    /// Who heard something else, and what.
+    pub(super) others: Vec<String>,
+    /// Orders that more than one driver was told to have.
+    pub(super) doubled: u32,
+    /// UPDATE statements on orders.
+    pub(super) updates: u64,
+}
+
+impl Told {
+    pub(super) fn add(&mut self, race: Self) {
+        self.orders += race.orders;
+        self.winners_us.extend(race.winners_us);
+        self.losers_us.extend(race.losers_us);
+        self.others.extend(race.others);
+        self.doubled += race.doubled;
+        self.updates += race.updates;
+    }
+}
+
+/// All press accept at the same moment, each over a connection of its own that is open already.
+pub(super) async fn run(
+    client: &reqwest::Client,
+    base: &str,
+    way: Way,
+    order: &OrderId,
+    offers: Vec<(Driver, Uuid)>,
+) -> Told {
+    let start = Arc::new(Barrier::new(offers.len()));
+    let url = format!("{base}{}", way.path(order));
+    let mut pressing = JoinSet::new();
+    for (driver, offer) in offers {
+        let (client, url, start) = (client.clone(), url.clone(), start.clone());
+        pressing.spawn(async move {
+            let body = json!({ "driver_id": driver.id, "offer_id": offer });
+            let request = client.post(url).bearer_auth(&driver.key).json(&body);
+            start.wait().await;
+            let pressed = Instant::now();
+            let answer = request.send().await;
+            (pressed.elapsed(), answer)
+        });
+    }
+    let mut told = Told { orders: 1, ..Told::default() };
+    while let Some(Ok((took, answer))) = pressing.join_next().await {
+        let took = micros(took);
+        match answer {
+            Ok(answer) if answer.status().is_success() => told.winners_us.push(took),
+            Ok(answer) if answer.status().as_u16() == 409 => told.losers_us.push(took),
+            Ok(answer) => told.others.push(answer.status().to_string()),
+            Err(error) => told.others.push(error.without_url().to_string()),
+        }
+    }
+    told.doubled = u32::from(told.winners_us.len() > 1);
+    told
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

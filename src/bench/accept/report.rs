@@ -1,0 +1,164 @@
+//! What was seen, for people or as one JSON object.
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use serde_json::{Map, Value, json};
+
+use super::{options::Options, race::Told, ways::Way};
+use crate::bench::{
+    machine::{Machine, Versions},
+    spread::Percentiles,
+};
+
+/// UPDATE statements on orders that an order's accepts may attempt.
+const MOST_UPDATES: f64 = 1.05;
+
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) name: &'static str,
+    pub(super) told: Told,
+}
+
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) options: Options,
+    pub(super) machine: Machine,
+    pub(super) versions: Versions,
+    pub(super) told: [(Way, Told); 3],
+    pub(super) faults: Vec<Fault>,
+    /// By the database: orders that two drivers accepted.
+    pub(super) given_twice: i64,
+    pub(super) violations: Vec<String>,
+}
+
+impl Told {
+    fn is_good(&self) -> bool {
+        self.doubled == 0 && self.winners_us.len() == self.orders as usize && self.others.is_empty()
+    }
+
+    fn updates_per_order(&self) -> f64 {
+        round(self.updates as f64 / f64::from(self.orders.max(1)), 3)
+    }
+
+    fn json(&self) -> Value {
+        let mut json = json!({
+            "orders": self.orders,
+            "wins": self.winners_us.len(),
+            "double": self.doubled,
+            "sql_updates_per_order": self.updates_per_order(),
+            "winner_ms": ms(&self.winners_us),
+            "loser_ms": ms(&self.losers_us),
+        });
+        if !self.others.is_empty() {
+            json["other_answers"] = json!(self.others.len());
+        }
+        json
+    }
+}
+
+impl Report {
+    /// Every order went to exactly one driver, and everybody else heard so.
+    pub(super) fn is_good(&self) -> bool {
+        let all = self.told.iter().map(|(_, told)| told).chain(self.faults.iter().map(|fault| &fault.told));
+        self.given_twice == 0 && self.violations.is_empty() && all.into_iter().all(Told::is_good)
+    }
+
+    fn own(&self) -> &Told {
+        &self.told[0].1
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let peers: Map<String, Value> =
+            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), told.json())).collect();
+        // Above 1: the other way is slower.
+        let ratio = |told: &Told| {
+            let (own, other) = (Percentiles::of(self.own().losers_us.clone()), Percentiles::of(told.losers_us.clone()));
+            json!({
+                "loser_p50": round(other.p50 as f64 / (own.p50 as f64).max(1.0), 2),
+                "loser_p99": round(other.p99 as f64 / (own.p99 as f64).max(1.0), 2),
+                "sql_updates": round(told.updates_per_order() / self.own().updates_per_order().max(0.001), 1),
+            })
+        };
+        let ratios: Map<String, Value> =
+            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), ratio(told))).collect();
+        let faults: Map<String, Value> =
+            self.faults.iter().map(|fault| (fault.name.to_owned(), fault.told.json())).collect();
+        let mut json = self.own().json();
+        json["drivers"] = json!(self.options.drivers);
+        json["double"] = json!(i64::from(self.own().doubled) + self.given_twice);
+        json["goals"] = json!({
+            "sql_updates_per_order": {
+                "goal": format!("<= {MOST_UPDATES}"),
+                "met": self.own().updates_per_order() <= MOST_UPDATES
+            }
+        });
+        json["peers"] = json!(peers);
+        json["ratios"] = json!(ratios);
+        json["faults"] = json!(faults);
+        json["violations"] = json!(self.violations);
+        json["machine"] = json!(self.machine);
+        json["versions"] = json!(self.versions);
+        json
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_BORDERS_ONLY);
+        table.set_header([
+            "",
+            "orders",
+            "wins",
+            "double",
+            "UPDATEs / order",
+            "winner p50 / p99, ms",
+            "loser p50 / p99, ms",
+        ]);
+        let own = self.told.iter().map(|(way, told)| (way.name(), told));
+        for (name, told) in own.chain(self.faults.iter().map(|fault| (fault.name, &fault.told))) {
+            let pair = |samples: &[i64]| {
+                let p = Percentiles::of(samples.to_vec());
+                format!("{:.1} / {:.1}", p.p50 as f64 / 1000.0, p.p99 as f64 / 1000.0)
+            };
+            // What a fault adds to updates is not counted: other things are written meanwhile.
+            let updates = if told.updates == 0 { "-".to_owned() } else { format!("{:.2}", told.updates_per_order()) };
+            let row = [
+                name.to_owned(),
+                told.orders.to_string(),
+                told.winners_us.len().to_string(),
+                told.doubled.to_string(),
+                updates,
+                pair(&told.winners_us),
+                pair(&told.losers_us),
+            ];
+            let cells = row.into_iter().enumerate().map(|(n, text)| {
+                Cell::new(text).set_alignment(if n == 0 { CellAlignment::Left } else { CellAlignment::Right })
+            });
+            table.add_row(cells);
+        }
+        let mut lines = vec![self.machine.text(), self.versions.text(), table.to_string()];
+        lines.extend(self.violations.iter().map(|v| format!("VIOLATION {v}")));
+        for (name, told) in
+            self.told.iter().map(|(w, t)| (w.name(), t)).chain(self.faults.iter().map(|f| (f.name, &f.told)))
+        {
+            if let Some(first) = told.others.first() {
+                lines.push(format!("{name}: {} drivers heard something else, such as: {first}", told.others.len()));
+            }
+        }
+        lines.push(if self.is_good() {
+            format!("Each of the orders went to exactly one of {} drivers.", self.options.drivers)
+        } else {
+            "NOT every order went to exactly one driver.".to_owned()
+        });
+        lines.join("\n")
+    }
+}
+
+fn ms(samples_us: &[i64]) -> Value {
+    let p = Percentiles::of(samples_us.to_vec());
+    let ms = |us: i64| round(us as f64 / 1000.0, 2);
+    json!({ "p50": ms(p.p50), "p99": ms(p.p99), "max": ms(p.max) })
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let factor = 10f64.powi(digits);
+    (value * factor).round() / factor
+}

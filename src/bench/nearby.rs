@@ -1,0 +1,231 @@
+//! `dispatchq bench nearby`: how long it takes to find who is near, among many drivers who keep moving.
+//!
+//! Once by the index in Redis and once by Postgres alone, as after a flush; and how long the index takes to be built anew.
+//! A search is the whole of what dispatch asks: who is near, who of them may be asked, in which order.
+
+use std::{
+    io::Write,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use chrono::Utc;
+use clap::Args;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use redis::cmd;
+use serde_json::{Value, json};
+use servers::{Postgres, Redis};
+use tokio::time::{MissedTickBehavior, interval};
+use workers::Store;
+
+use super::{
+    machine::{Machine, Versions},
+    spread::Percentiles,
+};
+use crate::{
+    app::App,
+    config::Config,
+    db,
+    dispatch::{candidates, nearby},
+    orders::{Order, Snapshot, Status},
+    people::drivers::{self, NewDriver},
+    testbed::signals::interrupted,
+};
+
+const SERVICE_TYPE: &str = "RIDE";
+/// A city of some 40 by 40 km.
+const CITY: ((f64, f64), (f64, f64)) = ((-6.37, -6.01), (106.66, 107.02));
+const GOAL_P99_MS: f64 = 5.0;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Example:\n  dispatchq bench nearby --json > nearby.json")]
+pub struct Options {
+    /// Drivers online, spread over a city
+    #[arg(long, value_name = "N", default_value = "10000")]
+    pub drivers: NonZeroU32,
+
+    /// Searches, of each sort
+    #[arg(long, value_name = "N", default_value = "2000")]
+    pub searches: NonZeroU32,
+
+    /// Drivers who say per second where they are, meanwhile
+    #[arg(long, value_name = "N", default_value = "200")]
+    pub moves_per_s: NonZeroU32,
+
+    /// Print one JSON object; the table goes to stderr
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Measures, prints, and answers whether the goal is met.
+pub async fn run(options: Options) -> anyhow::Result<bool> {
+    let report = tokio::select! {
+        report = measure(&options) => report?,
+        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+    };
+    let line = |name: &str| {
+        let ms = &report[name];
+        format!("{name:<22} p50 {} ms, p99 {} ms, max {} ms", ms["p50"], ms["p99"], ms["max"])
+    };
+    let text = [
+        line("search_ms"),
+        line("search_by_postgres_ms"),
+        line("move_ms"),
+        format!("index built anew in {} ms", report["rebuild_ms"]),
+    ]
+    .join("\n");
+    if options.json {
+        eprintln!("{text}");
+        writeln!(std::io::stdout(), "{report}")?;
+    } else {
+        writeln!(std::io::stdout(), "{text}")?;
+    }
+    Ok(report["search_ms"]["p99"].as_f64().is_some_and(|p99| p99 <= GOAL_P99_MS))
+}
+
+async fn measure(options: &Options) -> anyhow::Result<Value> {
+    let (machine, versions) = (Machine::look(), Versions::look().await?);
+    let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
+    let mut config = Config::defaults();
+    config.redis.url = redis.url();
+    config.database.url = postgres.url();
+    let pool = db::connect(&config.database).await?;
+    db::migrate(&pool).await?;
+    let store = Store::connect(&config.redis.url).await?;
+    let app = App::new(config, pool, store)?;
+    let mut rng = StdRng::seed_from_u64(1);
+    let new: Vec<_> = (0..options.drivers.get()).map(|n| driver(n, &mut rng)).collect();
+    drivers::import(&app.db, &new).await?;
+    sqlx::query("ANALYZE drivers").execute(&app.db).await?;
+
+    let begun = Instant::now();
+    nearby::refresh(&app).await?;
+    let rebuild = begun.elapsed();
+    let (searches, moves) = while_moving(&app, options, &mut rng).await?;
+    // As if nobody built the index anew: each search asks Postgres.
+    app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
+    let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
+    Ok(json!({
+        "drivers": options.drivers,
+        "searches": options.searches,
+        "moves_per_s": options.moves_per_s,
+        "search_ms": ms(searches),
+        "search_by_postgres_ms": ms(by_postgres),
+        "move_ms": ms(moves),
+        "rebuild_ms": millis(rebuild),
+        "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}") } },
+        "machine": machine,
+        "versions": versions,
+    }))
+}
+
+/// Searches one after the other while drivers move. Returns how long each took.
+async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
+    let policy = app.config.policy(SERVICE_TYPE);
+    let mut moves = Vec::new();
+    let moving = async {
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut ticks = interval(Duration::from_secs(1) / options.moves_per_s.get());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let driver = format!("D-{}", rng.random_range(0..options.drivers.get()));
+            let (lat, lng) = place(&mut rng);
+            let begun = Instant::now();
+            match drivers::move_to(&app.db, &driver, lat, lng).await {
+                Ok(Some(place)) => nearby::note(app, &place).await,
+                Ok(None) => {}
+                Err(error) => return error,
+            }
+            moves.push(micros(begun.elapsed()));
+        }
+    };
+    let searching = async {
+        let mut took = Vec::new();
+        for _ in 0..options.searches.get() {
+            let s = order(place(rng));
+            let begun = Instant::now();
+            let ranking = candidates::ranking(app, &s, &policy).await?;
+            took.push(micros(begun.elapsed()));
+            anyhow::ensure!(
+                !ranking.ranked.is_empty(),
+                "nobody was found near {:?}",
+                (s.order.pickup_lat, s.order.pickup_lng)
+            );
+        }
+        anyhow::Ok(took)
+    };
+    let searches = tokio::select! {
+        searches = searching => searches?,
+        error = moving => bail!("a driver could not move: {error}"),
+    };
+    Ok((searches, moves))
+}
+
+fn place(rng: &mut StdRng) -> (f64, f64) {
+    let ((south, north), (west, east)) = CITY;
+    (rng.random_range(south..north), rng.random_range(west..east))
+}
+
+fn driver(n: u32, rng: &mut StdRng) -> NewDriver {
+    let (latitude, longitude) = place(rng);
+    NewDriver {
+        id: format!("D-{n}"),
+        service_types: vec![SERVICE_TYPE.to_owned()],
+        latitude,
+        longitude,
+        available: true,
+        phone: None,
+    }
+}
+
+/// An order that looks for its first driver.
+fn order((lat, lng): (f64, f64)) -> Snapshot {
+    let now = Utc::now();
+    let order = Order {
+        id: "ORD-1".parse().expect("an order id"),
+        service_type: SERVICE_TYPE.to_owned(),
+        area_id: None,
+        customer_id: None,
+        pickup_lat: lat,
+        pickup_lng: lng,
+        amount_minor: None,
+        currency: None,
+        payment_status: crate::orders::PaymentStatus::Unpaid,
+        status: Status::Dispatching,
+        partner: None,
+        job_id: None,
+        driver_id: None,
+        former_drivers: Vec::new(),
+        attempt_no: 0,
+        round: 1,
+        attempt_deadline: None,
+        next_attempt_at: Some(now),
+        poll_no: 0,
+        next_poll_at: None,
+        lifetime_deadline: now,
+        lifetime_waived: false,
+        held_for_review: false,
+        held_reason: None,
+        version: 0,
+        created_at: now,
+        updated_at: now,
+        closed_at: None,
+    };
+    Snapshot::bare(order, now)
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e5).round() / 100.0
+}
+
+fn ms(samples_us: Vec<i64>) -> Value {
+    let p = Percentiles::of(samples_us);
+    let ms = |us: i64| us as f64 / 1000.0;
+    json!({ "p50": ms(p.p50), "p99": ms(p.p99), "max": ms(p.max) })
+}
