@@ -40,6 +40,8 @@ impl Proxy {
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else { continue };
+                // What is written passes at once, as without a way between.
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 state.send_modify(|flow| flow.made += 1);
                 let number = state.borrow().made;
                 let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
