@@ -58,8 +58,8 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Measures, prints, and answers whether the goal is met.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+/// Measures and prints.
+pub async fn run(options: Options) -> anyhow::Result<()> {
     let report = tokio::select! {
         report = measure(&options) => report?,
         name = interrupted() => bail!("the measurement was interrupted by {name}"),
@@ -81,7 +81,7 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
     } else {
         writeln!(std::io::stdout(), "{text}")?;
     }
-    Ok(report["search_ms"]["p99"].as_f64().is_some_and(|p99| p99 <= GOAL_P99_MS))
+    Ok(())
 }
 
 async fn measure(options: &Options) -> anyhow::Result<Value> {
@@ -106,15 +106,16 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
     // As if nobody built the index anew: each search asks Postgres.
     app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
     let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
+    let searched = ms(searches);
     Ok(json!({
         "drivers": options.drivers,
         "searches": options.searches,
         "moves_per_s": options.moves_per_s,
-        "search_ms": ms(searches),
+        "search_ms": searched,
         "search_by_postgres_ms": ms(by_postgres),
         "move_ms": ms(moves),
         "rebuild_ms": millis(rebuild),
-        "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}") } },
+        "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}"), "met": searched["p99"].as_f64() <= Some(GOAL_P99_MS) } },
         "machine": machine,
         "versions": versions,
     }))

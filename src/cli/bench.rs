@@ -34,7 +34,10 @@ impl Command {
             Self::Soak(options) => bench::soak::run(options).await?,
             Self::Orders(options) => bench::orders::run(options).await?,
             Self::Accept(options) => bench::accept::run(options).await?,
-            Self::Nearby(options) => bench::nearby::run(options).await?,
+            Self::Nearby(options) => {
+                bench::nearby::run(options).await?;
+                true
+            }
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

@@ -64,6 +64,11 @@ pub struct Options {
     #[arg(long, value_name = "P", value_parser = rate)]
     pub accept_rate: Option<f64>,
 
+    /// Part of the bookings that find a driver at a partner; with 0.2 one order in twenty finds none within its lifetime
+    /// [default: 0.9]
+    #[arg(long, value_name = "P", value_parser = rate)]
+    pub driver_rate: Option<f64>,
+
     /// Decides pickup points, drivers' places and choices, bookings' fates: the same seed, the same choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -96,6 +101,10 @@ impl Options {
         ensure!(
             self.strategy == Strategy::Fleet || !of_fleet,
             "--drivers and --accept-rate are about drivers of our own; with --strategy partner there are none"
+        );
+        ensure!(
+            self.strategy == Strategy::Partner || self.driver_rate.is_none(),
+            "--driver-rate is about a partner's bookings; give --strategy partner, or --accept-rate for own drivers"
         );
         Ok(())
     }
@@ -157,6 +166,8 @@ mod tests {
         for bad in ["--strategy partner --drivers 5", "--strategy partner --accept-rate 0.5"] {
             assert!(parse(bad).unwrap().check().is_err(), "{bad}");
         }
+        assert!(parse("--strategy partner --driver-rate 0.2").unwrap().check().is_ok());
+        assert!(parse("--driver-rate 0.2").unwrap().check().is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
-    partner_sim::{Options as PartnerOptions, PartnerSim, counters::Counters},
+    partner_sim::{Knobs, Options as PartnerOptions, PartnerSim, counters::Counters, values::Rate},
     testbed::{
         Settings, Testbed, partner,
         settings::{ServedBy, Webhook, real_policy},
@@ -51,7 +51,12 @@ impl Bound {
         Ok(match options.strategy {
             Strategy::Fleet => Self::Fleet(Receiver::bind().await?),
             Strategy::Partner => {
+                let mut knobs = Knobs::default();
+                if let Some(rate) = options.driver_rate {
+                    knobs.driver_rate = Rate::try_from(rate).map_err(anyhow::Error::msg)?;
+                }
                 let sim_options = PartnerOptions {
+                    knobs,
                     seed: options.seed,
                     speed: options.speed(),
                     // A worker that is killed keeps its jobs for 8 s of real time: hours of the order's.

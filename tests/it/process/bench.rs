@@ -1,4 +1,4 @@
-//! The soak, small: producer, worker process and report work together. Speed is not judged here.
+//! The benchmarks, small: all their parts work together. Speed is not judged here.
 
 use serde_json::Value;
 
@@ -23,4 +23,33 @@ fn a_small_soak_loses_nothing_and_says_so() {
     }
     assert!(printed.stderr.starts_with("minute  lateness"), "{printed:?}");
     assert_eq!(run_binary(dir.path(), &["bench", "soak", "--minutes", "0"], &[]).code, Some(2));
+}
+
+#[test]
+fn a_small_race_for_each_order_has_one_winner_whatever_decides() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["bench", "accept", "--orders", "10", "--drivers", "8", "--json"], &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&seen["orders"], &seen["wins"], &seen["double"]), (&10.into(), &10.into(), &0.into()), "{seen}");
+    assert_eq!(seen["violations"], serde_json::json!([]));
+    for way in ["/peers/row_locks", "/peers/optimistic", "/faults/redis_stopped", "/faults/redis_flushed"] {
+        let told = seen.pointer(way).unwrap_or_else(|| panic!("{way}: {seen}"));
+        assert_eq!((&told["orders"], &told["double"]), (&told["wins"], &0.into()), "{way}: {seen}");
+        assert!(told["loser_ms"]["p99"].as_f64() > Some(0.0), "{way}: {seen}");
+    }
+    assert!(seen["sql_updates_per_order"].as_f64() >= Some(1.0), "{seen}");
+    assert_eq!(run_binary(dir.path(), &["bench", "accept", "--drivers", "1"], &[]).code, Some(2));
+}
+
+#[test]
+fn a_small_town_is_searched_by_redis_and_by_postgres() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = run_binary(dir.path(), &["bench", "nearby", "--drivers", "500", "--searches", "50", "--json"], &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    for figure in ["search_ms", "search_by_postgres_ms", "move_ms"] {
+        assert!(seen[figure]["max"].as_f64() > Some(0.0), "{figure}: {seen}");
+    }
+    assert!(seen["rebuild_ms"].as_f64() > Some(0.0), "{seen}");
 }
