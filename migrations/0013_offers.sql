@@ -1,5 +1,9 @@
 -- Several drivers may be asked for one order at once, one driver for several orders, and a ranking explains itself.
 
+-- First, as running programs lock them: orders, then offers.
+-- Drivers who gave an order back, or from whom it was taken, are not asked for it again.
+ALTER TABLE orders ADD COLUMN former_drivers text[] NOT NULL DEFAULT '{}';
+
 ALTER TABLE offers
     ADD COLUMN rank  integer CHECK (rank >= 1),
     ADD COLUMN score double precision,
@@ -13,9 +17,6 @@ DROP INDEX offers_one_live_per_driver;
 CREATE UNIQUE INDEX offers_live_by_driver ON offers (driver_id, slot) WHERE state = 'offered';
 -- Who has just said no, or nothing.
 CREATE INDEX offers_unwanted ON offers (driver_id, responded_at) WHERE state IN ('declined', 'expired');
-
--- Drivers who gave an order back, or from whom it was taken, are not asked for it again.
-ALTER TABLE orders ADD COLUMN former_drivers text[] NOT NULL DEFAULT '{}';
 
 ALTER TABLE drivers ADD COLUMN phone text CHECK (phone ~ '^\+[1-9][0-9]{6,14}$');
 COMMENT ON COLUMN drivers.phone IS 'E.164, for offers by voice call; never logged';

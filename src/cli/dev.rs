@@ -101,7 +101,7 @@ impl Args {
             }
         };
         let queues = process::queues(&app, &[], None)?;
-        let serve = http::server::serve(listener, http::api(app.clone()), stop.clone());
+        let serve = http::server::serve_api(listener, app.clone(), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
         if let Some(admin) = admin {

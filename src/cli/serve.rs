@@ -22,7 +22,7 @@ impl Args {
         let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
         let listener = http::server::bind(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
-        http::server::serve(listener, http::api(app), stop).await?;
+        http::server::serve_api(listener, app, stop).await?;
         if let Some(admin) = admin {
             admin.await??;
         }

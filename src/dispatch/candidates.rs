@@ -3,8 +3,7 @@
 //! [`nearby`] says who is near; Postgres says who may be asked, and where they really are. A driver taken between this
 //! read and the offer is noticed by the unique index on live offers, and the next one is asked.
 
-use std::time::Duration;
-
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgPool;
 use workers::Outcome;
 
@@ -31,14 +30,15 @@ pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPoli
 pub async fn ranking(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<Ranking, sqlx::Error> {
     let pickup = Pickup { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
     let near = nearby::drivers(app, &s.order.service_type, pickup, policy.looked_at()).await?;
+    let warm = warm_since(s, policy);
     let ranked = |candidates| rank(candidates, pickup, policy.weights, s.now);
-    let ranking = ranked(judged(&app.db, &s.order, policy, &near.ids).await?);
+    let ranking = ranked(judged(&app.db, &s.order, policy, warm, &near.ids).await?);
     if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
         return Ok(ranking);
     }
     let mut ids = near.ids;
-    ids.extend(free(&app.db, &s.order, pickup, policy).await?);
-    Ok(ranked(judged(&app.db, &s.order, policy, &ids).await?))
+    ids.extend(free(&app.db, &s.order, pickup, policy, warm).await?);
+    Ok(ranked(judged(&app.db, &s.order, policy, warm, &ids).await?))
 }
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
@@ -46,6 +46,7 @@ async fn judged(
     db: &PgPool,
     order: &Order,
     policy: &DispatchPolicy,
+    warm: Option<DateTime<Utc>>,
     ids: &[String],
 ) -> Result<Vec<Candidate>, sqlx::Error> {
     if ids.is_empty() {
@@ -55,14 +56,16 @@ async fn judged(
         "-- candidates
          SELECT d.id AS driver_id, d.lat, d.lng, d.idle_since, held.live_offers,
                 CASE WHEN EXISTS (SELECT 1 FROM orders o
-                                  WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')) THEN 'busy'
+                                  WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL) THEN 'busy'
                      WHEN d.id = ANY ($4) THEN 'had_it'
                      WHEN mine.declined THEN 'declined'
                      WHEN mine.asked THEN 'asked'
                      WHEN held.live_offers >= $6 THEN 'enough_offers'
-                     WHEN EXISTS (SELECT 1 FROM offers f
-                                  WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
-                                    AND f.responded_at > dispatchq_now() - $7 * interval '1 second') THEN 'cooling_down'
+                     WHEN $7::timestamptz IS NOT NULL
+                          AND EXISTS (SELECT 1 FROM offers f
+                                      WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
+                                        AND f.responded_at > $7) THEN 'cooling_down'
                 END AS excluded
          FROM drivers d
          CROSS JOIN LATERAL (SELECT count(*) AS live_offers FROM offers f
@@ -77,13 +80,19 @@ async fn judged(
     .bind(&order.former_drivers)
     .bind(order.round)
     .bind(i64::from(policy.offers_per_driver))
-    .bind(seconds(policy.cool_down))
+    .bind(warm)
     .fetch_all(db)
     .await
 }
 
 /// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one.
-async fn free(db: &PgPool, order: &Order, pickup: Pickup, policy: &DispatchPolicy) -> Result<Vec<String>, sqlx::Error> {
+async fn free(
+    db: &PgPool,
+    order: &Order,
+    pickup: Pickup,
+    policy: &DispatchPolicy,
+    warm: Option<DateTime<Utc>>,
+) -> Result<Vec<String>, sqlx::Error> {
     let (lat_span, lng_span) = nearby::spans(pickup);
     sqlx::query_scalar(
         "-- free candidates
@@ -91,13 +100,15 @@ async fn free(db: &PgPool, order: &Order, pickup: Pickup, policy: &DispatchPolic
          WHERE d.available AND $2 = ANY (d.service_types) AND d.id <> ALL ($9)
            AND d.lat BETWEEN $3 - $5 AND $3 + $5 AND d.lng BETWEEN $4 - $6 AND $4 + $6
            AND NOT EXISTS (SELECT 1 FROM orders o
-                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
+                           WHERE o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL)
            AND (SELECT count(*) FROM offers f WHERE f.driver_id = d.id AND f.state = 'offered') < $10
            AND NOT EXISTS (SELECT 1 FROM offers f WHERE f.order_id = $1 AND f.driver_id = d.id
                            AND (f.state = 'declined' OR f.round = $7))
-           AND NOT EXISTS (SELECT 1 FROM offers f
-                           WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
-                             AND f.responded_at > dispatchq_now() - $11 * interval '1 second')
+           AND ($11::timestamptz IS NULL
+                OR NOT EXISTS (SELECT 1 FROM offers f
+                               WHERE f.driver_id = d.id AND f.state IN ('declined', 'expired')
+                                 AND f.responded_at > $11))
          ORDER BY ((d.lat - $3) / $5) ^ 2 + ((d.lng - $4) / $6) ^ 2, d.idle_since, d.id
          LIMIT $8",
     )
@@ -111,11 +122,13 @@ async fn free(db: &PgPool, order: &Order, pickup: Pickup, policy: &DispatchPolic
     .bind(i64::from(policy.candidates.max(policy.ask_at_once)))
     .bind(&order.former_drivers)
     .bind(i64::from(policy.offers_per_driver))
-    .bind(seconds(policy.cool_down))
+    .bind(warm)
     .fetch_all(db)
     .await
 }
 
-fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64()
+/// Whoever said no, or nothing, after this is left alone. As a value, so that an index finds it; `None`: nobody is.
+fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
+    let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
+    s.now.checked_sub_signed(cool_down)
 }

@@ -9,10 +9,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, FromRedisValue, cmd};
 use sqlx::PgPool;
+use uuid::Uuid;
 use workers::StoreError;
 
 use super::ranking::Pickup;
-use crate::app::App;
+use crate::{app::App, recovery::lock};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
@@ -25,6 +26,10 @@ const REFRESH_BELOW: Duration = Duration::from_secs(60);
 /// Drivers per command.
 const BATCH: usize = 1_000;
 const MARKER: &str = "drivers:geo";
+/// An index that is being built is forgotten after this.
+const UNFINISHED_SEC: u64 = 60;
+/// Any number, the same in every replica.
+const LOCK: i64 = 0x6470_6e65_6172_6279;
 /// Redis places nothing nearer to the poles (EPSG:3857).
 const MAX_LAT: f64 = 85.05;
 
@@ -134,14 +139,14 @@ fn placed<'a>(index: &str, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
     command
 }
 
-/// Builds the indexes anew from Postgres if they are not trusted for much longer. Returns whether it did.
+/// Builds the indexes anew from Postgres if they are not trusted for much longer, unless another process is at it. Returns
+/// whether it did.
 pub async fn refresh(app: &App) -> anyhow::Result<bool> {
     let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(MARKER)).await?;
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
     }
-    rebuild(app).await?;
-    Ok(true)
+    Ok(lock::exclusively(&app.db, LOCK, rebuild(app)).await?.is_some())
 }
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
@@ -163,16 +168,20 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
         }
     }
     for (service_type, places) in by_type {
-        let unfinished = format!("{MARKER}:{service_type}:unfinished");
-        app.store.command::<()>("drop index", cmd("DEL").arg(&unfinished)).await?;
+        // Nobody else's, and gone soon if this process dies.
+        let unfinished = format!("{MARKER}:{service_type}:{}", Uuid::now_v7());
         for batch in places.chunks(BATCH) {
             app.store.command::<()>("build index", &placed(&unfinished, batch.iter().copied())).await?;
+            app.store.command::<()>("build index", cmd("EXPIRE").arg(&unfinished).arg(UNFINISHED_SEC)).await?;
         }
         let put = if places.is_empty() {
             cmd("DEL").arg(index(service_type)).to_owned()
         } else {
             cmd("RENAME").arg(&unfinished).arg(index(service_type)).to_owned()
         };
+        if !places.is_empty() {
+            app.store.command::<()>("keep index", cmd("PERSIST").arg(&unfinished)).await?;
+        }
         app.store.command::<()>("put index", &put).await?;
     }
     let mut vouch = cmd("SET");

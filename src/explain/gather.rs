@@ -16,6 +16,7 @@ pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanati
     let Some(snapshot) = store::load(&app.db, id).await? else { return Ok(None) };
     let timeline = query::timeline(&app.db, id).await?;
     let ranking = latest_ranking(app, id).await?;
+    let offers = query::offers(&app.db, id).await?;
     let workers = app.store.workers().await?;
     let mut next = Vec::new();
     for timer in timers::derived(&snapshot) {
@@ -47,7 +48,7 @@ pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanati
         why: words::why(&about),
         to_do: words::advice(&about),
         next: about.next,
-        offers: about.snapshot.offers,
+        offers,
         ranking,
         bookings: about.snapshot.bookings,
         timeline: about.timeline,

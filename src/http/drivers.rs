@@ -122,9 +122,9 @@ async fn offers(
     }
     let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<Uuid>, _>>();
     let known = known.map_err(|_| ApiError::Invalid("known must be offer ids with commas between them".to_owned()))?;
-    let offers = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await?;
-    if offers.is_empty() && drivers::find(&app.db, &id).await?.is_none() {
+    if !drivers::exists(&app.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }
+    let offers = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await?;
     Ok(Json(json!({ "driver_id": id, "offers": offers })))
 }

@@ -22,9 +22,7 @@ use super::{
 use crate::{
     app::App,
     orders::{
-        Decision, PaymentStatus, Snapshot,
-        act::act,
-        actions,
+        Decision, PaymentStatus, Snapshot, act, actions,
         create::{self, CreateError, NewOrder},
         query, store,
     },
@@ -223,7 +221,9 @@ async fn decline(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
     let reason = text("reason", answer.reason)?;
-    respond(change(&app, &id, |s| actions::decline(s, &driver, answer.offer_id, reason.clone())).await)
+    let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone());
+    let declined = act::answer(&app, &id, answer.offer_id, decide).await?;
+    Ok((StatusCode::OK, Json(json(declined.snapshot()))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -272,7 +272,7 @@ async fn driver_cancel(
 }
 
 async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Answer, ApiError> {
-    let changed = act(app, id, decide).await?;
+    let changed = act::act(app, id, decide).await?;
     Ok((StatusCode::OK, json(changed.snapshot())))
 }
 

@@ -7,6 +7,8 @@ use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::app::App;
+
 /// Binds an address from the configuration; `setting` names it in the error.
 pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
@@ -16,6 +18,19 @@ pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
 
 /// What running requests may take once told to stop; a client that sends no more must not hold up the end.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Serves the API until `stop`; then whoever waits for an offer is answered, so that nobody holds up the end.
+pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
+    let closing = {
+        let (offers, stop) = (app.offers.clone(), stop.clone());
+        async move {
+            stop.cancelled().await;
+            offers.close();
+        }
+    };
+    tokio::spawn(closing);
+    serve(listener, super::api(app), stop).await
+}
 
 /// Serves until `stop`, then lets running requests finish.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> anyhow::Result<()> {

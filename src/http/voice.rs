@@ -25,12 +25,12 @@ use crate::{
         channel::voice::{Event, Voice},
         outbox,
     },
-    orders::{Refusal, act::act, actions, store::ChangeError},
+    orders::{Refusal, Snapshot, act, actions, store::ChangeError},
     reservation,
 };
 
-/// Ends of a call in which nobody heard the offer.
-const UNHEARD: [&str; 4] = ["busy", "no-answer", "failed", "canceled"];
+/// How a call ends. With a key pressed the offer is answered by then; without one nobody is going to answer.
+const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
 pub fn routes() -> Router<App> {
     Router::new().route("/{channel}/status", post(status)).route("/{channel}/answer", post(answer))
@@ -46,7 +46,17 @@ struct Called<'a> {
     voice: &'a Voice,
     fields: Vec<(String, String)>,
     /// `None`: the call was about something else.
-    offer: Option<(OrderId, String, Uuid)>,
+    offer: Option<Call>,
+}
+
+/// The offer of a call.
+struct Call {
+    outbox_id: i64,
+    order: OrderId,
+    driver: String,
+    offer: Uuid,
+    /// Calls made: of two the second may be busy because of the first.
+    tries: i32,
 }
 
 impl Called<'_> {
@@ -71,7 +81,10 @@ async fn called<'a>(
         return Err(ApiError::BadSignature);
     }
     let offer = outbox::offer_of(&app.db, channel, message).await?;
-    let offer = offer.and_then(|(order, driver, offer)| Some((order.parse().ok()?, driver, offer)));
+    let offer = offer.and_then(|row| {
+        let order = row.order_id.parse().ok()?;
+        Some(Call { outbox_id: row.id, order, driver: row.driver_id, offer: row.offer_id, tries: row.attempts })
+    });
     Ok(Called { voice, fields, offer })
 }
 
@@ -91,9 +104,16 @@ async fn status(
 ) -> Result<Response, ApiError> {
     let called = called(&app, Event::Status, &channel, about, &headers, &bytes).await?;
     let status = called.field("CallStatus");
-    if let Some((order, _, offer)) = called.offer.as_ref().filter(|_| UNHEARD.contains(&status)) {
-        let why = format!("the call ended as {status}");
-        act(&app, order, |s| actions::withdraw_offer(s, *offer, &why)).await?;
+    if let Some(call) = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1)
+        // Who has the offer on another way may still answer.
+        && outbox::undelivered_offer(&app.db, call.outbox_id).await?.is_some()
+    {
+        let why = if status == "completed" {
+            "the call ended without an answer"
+        } else {
+            &format!("the call ended as {status}")
+        };
+        act::answer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why)).await?;
     }
     Ok(Json(json!({ "status": "ok" })).into_response())
 }
@@ -108,14 +128,15 @@ async fn answer(
     let called = called(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.field("Digits")) {
         (None, _) => "This call is about no offer.",
-        (Some((order, driver, offer)), "1") => match reservation::accept(&app, order, driver, *offer).await {
+        (Some(call), "1") => match reservation::accept(&app, &call.order, &call.driver, call.offer).await {
             Ok(_) => "The job is yours.",
             Err(ChangeError::Refused(refusal)) => refused(&refusal),
             Err(error) => return Err(error.into()),
         },
-        (Some((order, driver, offer)), "2") => {
+        (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
-            match act(&app, order, |s| actions::decline(s, driver, *offer, by_phone.clone())).await {
+            let decide = |s: &Snapshot| actions::decline(s, &call.driver, call.offer, by_phone.clone());
+            match act::answer(&app, &call.order, call.offer, decide).await {
                 Ok(_) => "You have declined.",
                 Err(ChangeError::Refused(refusal)) => refused(&refusal),
                 Err(error) => return Err(error.into()),
@@ -128,7 +149,8 @@ async fn answer(
 
 fn refused(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::AlreadyAssigned | Refusal::ReservationInProgress => "Another driver was quicker.",
+        Refusal::AlreadyAssigned => "Another driver was quicker.",
+        Refusal::ReservationInProgress => "Another driver is just taking this job.",
         Refusal::OfferExpired => "This offer has expired.",
         Refusal::DriverBusy => "You have another job.",
         _ => "This offer is no longer open.",

@@ -52,11 +52,22 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
         return Outcome::Snooze { delay: jittered(BUSY_PAUSE, 0.5, random()) };
     };
     crash::point("notify", "sent");
+    if let Delivery::Unreachable(error) = &delivery {
+        // The offer first: a row that is recorded is not looked at again.
+        let taken_back = unreachable(&app, &job, &row, error).await;
+        if !matches!(taken_back, Outcome::Done { .. }) {
+            return taken_back;
+        }
+        return match outbox::record(&app.db, &row, &delivery).await {
+            Ok(()) => taken_back,
+            Err(e) => step::database_failed(&e),
+        };
+    }
     if let Err(e) = outbox::record(&app.db, &row, &delivery).await {
         return step::database_failed(&e);
     }
     match delivery {
-        Delivery::Delivered | Delivery::Expired => Outcome::done(),
+        Delivery::Delivered | Delivery::Expired | Delivery::Unreachable(_) => Outcome::done(),
         Delivery::Again(at, error) => {
             tracing::warn!(
                 order.id = row.order_id,
@@ -67,13 +78,11 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
             );
             Outcome::Snooze { delay: timers::until(at, row.now) }
         }
-        Delivery::Unreachable(error) => unreachable(&app, &job, &row, &error).await,
         Delivery::Dead(error) => Outcome::Dead(error),
     }
 }
 
-/// An offer that cannot be delivered is taken back now, unless another channel has it, or may yet deliver it. If the process
-/// dies before, the offer lapses at its deadline.
+/// An offer that cannot be delivered is taken back now, unless another channel has it, or may yet deliver it.
 async fn unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> Outcome {
     let offer = match outbox::undelivered_offer(&app.db, row.id).await {
         Ok(Some(offer)) => offer,

@@ -248,15 +248,22 @@ pub async fn undelivered_offer(db: &PgPool, id: i64) -> Result<Option<Uuid>, sql
     .await
 }
 
-/// Order, driver and offer of the offer message under this id.
-pub async fn offer_of(
-    db: &PgPool,
-    channel: &str,
-    message_id: Uuid,
-) -> Result<Option<(String, String, Uuid)>, sqlx::Error> {
+/// An offer message, as its channel's callbacks need it.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct OfferMessage {
+    pub id: i64,
+    pub order_id: String,
+    pub driver_id: String,
+    pub offer_id: Uuid,
+    pub attempts: i32,
+}
+
+/// The offer message under this id.
+pub async fn offer_of(db: &PgPool, channel: &str, message_id: Uuid) -> Result<Option<OfferMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- offer of message
-         SELECT m.order_id, f.driver_id, f.id FROM outbox m JOIN offers f ON f.id = m.dedupe_key::uuid
+         SELECT m.id, m.order_id, f.driver_id, f.id AS offer_id, m.attempts
+         FROM outbox m JOIN offers f ON f.id = m.dedupe_key::uuid
          WHERE m.message_id = $1 AND m.channel = $2 AND m.kind = 'OFFER'",
     )
     .bind(message_id)

@@ -1,6 +1,7 @@
 //! Changes an order on request, and enqueues what follows.
 
 use jobs::OrderId;
+use uuid::Uuid;
 
 use super::{
     Decision, Snapshot,
@@ -15,9 +16,24 @@ use crate::{
 };
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
-pub async fn act(
+pub async fn act(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
+    about(app, id, None, decide).await
+}
+
+/// As [`act`], of a decision on this offer, however old it is.
+pub async fn answer(
     app: &App,
     id: &OrderId,
+    offer: Uuid,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    about(app, id, Some(offer), decide).await
+}
+
+async fn about(
+    app: &App,
+    id: &OrderId,
+    offer: Option<Uuid>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
     let (mut was_held, mut had_driver) = (false, false);
@@ -26,7 +42,7 @@ pub async fn act(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let changed = store::change(&app.db, &app.config.notifications, id, decide).await?;
+    let changed = store::change_about(&app.db, &app.config.notifications, id, offer, decide).await?;
     if let Changed::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
             revive(app, after).await;

@@ -73,16 +73,16 @@ pub fn driver_cancel(s: &Snapshot, driver: &str, why: Option<String>) -> Decisio
 
 /// A dispatcher takes the order from its driver, and the search goes on within the lifetime left.
 pub fn release(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
-    if s.order.partner.is_some() {
-        return Decision::Refuse(Refusal::ServedByPartner);
-    }
-    if s.order.status == Status::DriverAssigned && s.now >= s.order.lifetime_deadline {
+    if s.order.status == Status::DriverAssigned && s.order.partner.is_none() && s.now >= s.order.lifetime_deadline {
         return Decision::Refuse(Refusal::LifetimeOver);
     }
     lose_driver(s, actor.to_owned(), Reason::TakenBack, why)
 }
 
 fn lose_driver(s: &Snapshot, actor: String, reason: Reason, why: Option<String>) -> Decision {
+    if s.order.partner.is_some() {
+        return Decision::Refuse(Refusal::ServedByPartner);
+    }
     if s.order.status != Status::DriverAssigned {
         return Decision::Refuse(refusal(s, "DRIVER_ASSIGNED"));
     }

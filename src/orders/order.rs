@@ -94,7 +94,7 @@ impl OfferState {
 }
 
 /// A row of `offers`, as far as decisions need it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct Offer {
     pub id: Uuid,
     pub attempt_no: i32,
@@ -138,6 +138,7 @@ pub struct PaymentEvent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     pub order: Order,
+    /// Those that are live or accepted, those of the running attempt, and the one that is being answered.
     pub offers: Vec<Offer>,
     pub bookings: Vec<Booking>,
     pub messages: Vec<PendingMessage>,

@@ -5,7 +5,7 @@ use jobs::OrderId;
 use serde::Serialize;
 use sqlx::PgPool;
 
-use super::{Order, Status};
+use super::{Offer, Order, Status};
 
 /// Which orders to list; newest first.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +41,19 @@ pub async fn with_job_id(db: &PgPool, job_id: &str) -> Result<Vec<OrderId>, sqlx
     .fetch_all(db)
     .await?;
     Ok(ids.into_iter().filter_map(|id| id.parse().ok()).collect())
+}
+
+/// The latest offers of an order, oldest first; at most 100.
+pub async fn offers(db: &PgPool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
+    sqlx::query_as(
+        "-- offers of order
+         SELECT * FROM (SELECT id, attempt_no, round, driver_id, state, offered_at, expires_at, rank FROM offers
+                        WHERE order_id = $1 ORDER BY attempt_no DESC, rank DESC LIMIT 100) latest
+         ORDER BY attempt_no, offered_at, rank",
+    )
+    .bind(order.as_str())
+    .fetch_all(db)
+    .await
 }
 
 /// One line of an order's history.

@@ -19,8 +19,8 @@ use crate::{
     notifications::{Routes, alerts, messages, outbox},
 };
 
-/// Attempts at a change before its maker is told to come back later.
-const MAX_CONFLICTS: usize = 5;
+/// Attempts at a change before its maker waits for its turn.
+const MAX_CONFLICTS: usize = 4;
 
 /// Why a change was not written.
 #[derive(Debug, thiserror::Error)]
@@ -73,13 +73,34 @@ pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> 
     .await
 }
 
-/// The order with all that hangs on it and the time, read in one statement.
+/// The order with all that decisions look at and the time, read in one statement.
 pub async fn load(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
+    load_with(db, id, None).await
+}
+
+/// As [`load`], with this offer, however old it is. Of the others only those count that are live or accepted, or of the
+/// running attempt: an order that was offered to a hundred drivers ten times over is loaded as quickly as any other.
+///
+/// Columns are named one by one: a new one must not change what a prepared statement of a running process returns.
+async fn load_with(
+    db: impl PgExecutor<'_>,
+    id: &OrderId,
+    offer: Option<Uuid>,
+) -> Result<Option<Snapshot>, sqlx::Error> {
     let row = sqlx::query(
         "-- load order
-         SELECT o.*, dispatchq_now() AS now,
-                (SELECT coalesce(json_agg(f ORDER BY f.attempt_no, f.offered_at), '[]') FROM offers f
-                 WHERE f.order_id = o.id) AS offers,
+         SELECT o.id, o.service_type, o.area_id, o.customer_id, o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency,
+                o.payment_status, o.status, o.partner, o.job_id, o.driver_id, o.former_drivers, o.attempt_no, o.round,
+                o.attempt_deadline, o.next_attempt_at, o.poll_no, o.next_poll_at, o.lifetime_deadline, o.lifetime_waived,
+                o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
+                dispatchq_now() AS now,
+                (SELECT coalesce(json_agg(json_build_object(
+                            'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
+                            'state', f.state, 'offered_at', f.offered_at, 'expires_at', f.expires_at)
+                            ORDER BY f.attempt_no, f.offered_at, f.rank), '[]')
+                 FROM offers f
+                 WHERE f.order_id = o.id
+                   AND (f.attempt_no = o.attempt_no OR f.state IN ('offered', 'accepted') OR f.id = $2)) AS offers,
                 (SELECT coalesce(json_agg(b ORDER BY b.attempt_no), '[]') FROM bookings b
                  WHERE b.order_id = o.id) AS bookings,
                 (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
@@ -97,6 +118,7 @@ pub async fn load(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<Snapsh
          FROM orders o WHERE o.id = $1",
     )
     .bind(id.as_str())
+    .bind(offer)
     .fetch_optional(db)
     .await?;
     row.as_ref().map(snapshot).transpose()
@@ -124,31 +146,57 @@ pub async fn change(
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    change_on(&mut *db.acquire().await?, routes, id, decide).await
+    change_about(db, routes, id, None, decide).await
 }
 
-/// As [`change`], on this connection: perhaps in a transaction of the caller's.
-pub async fn change_on(
+/// As [`change`], of a decision on this offer.
+pub async fn change_about(
+    db: &PgPool,
+    routes: &Routes,
+    id: &OrderId,
+    offer: Option<Uuid>,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    let mut db = db.acquire().await?;
+    for _ in 0..MAX_CONFLICTS {
+        if let Some(changed) = try_change(&mut db, routes, id, offer, &mut decide).await? {
+            return Ok(changed);
+        }
+    }
+    // Many want to change it. Whoever has lost so often waits for its turn: with the row locked nobody is quicker.
+    let mut tx = db.begin().await?;
+    sqlx::query(
+        "-- lock order
+         SELECT 1 FROM orders WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    let changed = try_change(&mut tx, routes, id, offer, &mut decide).await?.ok_or(ChangeError::Busy)?;
+    tx.commit().await?;
+    Ok(changed)
+}
+
+/// `None`: somebody else was quicker.
+pub async fn try_change(
     db: &mut PgConnection,
     routes: &Routes,
     id: &OrderId,
-    mut decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
-    for _ in 0..MAX_CONFLICTS {
-        let before = load(&mut *db, id).await?.ok_or(ChangeError::NotFound)?;
-        let change = match decide(&before) {
-            Decision::Change(change) => change,
-            Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
-            Decision::Refuse(refusal) => return Err(refusal.into()),
-        };
-        match apply_on(db, routes, &before, *change).await {
-            Ok(after) => return Ok(Changed::Yes(Box::new(after))),
-            Err(ApplyError::Conflict) => {}
-            Err(ApplyError::Refused(refusal)) => return Err(refusal.into()),
-            Err(ApplyError::Database(e)) => return Err(e.into()),
-        }
+    offer: Option<Uuid>,
+    decide: &mut impl FnMut(&Snapshot) -> Decision,
+) -> Result<Option<Changed>, ChangeError> {
+    let before = load_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let change = match decide(&before) {
+        Decision::Change(change) => change,
+        Decision::Unchanged => return Ok(Some(Changed::No(Box::new(before)))),
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    match apply_on(db, routes, &before, *change).await {
+        Ok(after) => Ok(Some(Changed::Yes(Box::new(after)))),
+        Err(ApplyError::Conflict) => Ok(None),
+        Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
+        Err(ApplyError::Database(e)) => Err(e.into()),
     }
-    Err(ChangeError::Busy)
 }
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
@@ -403,7 +451,8 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
                                    WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
                  ORDER BY s.n LIMIT 1) free
              WHERE NOT EXISTS (SELECT 1 FROM orders o
-                               WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
+                               WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL)
              -- all in one order, so that no two transactions wait for each other
              ORDER BY c.driver_id
              ON CONFLICT DO NOTHING

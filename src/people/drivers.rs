@@ -1,7 +1,7 @@
 //! Drivers: where they are, what they drive for, and whether they want work.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -18,8 +18,14 @@ pub struct NewDriver {
     #[serde(default = "yes")]
     pub available: bool,
     /// E.164, such as +628123456789: for offers by voice call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phone: Option<String>,
+    /// Left out, the known number stays; null removes it.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub phone: Option<Option<String>>,
+}
+
+/// Tells null from nothing.
+fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(value).map(Some)
 }
 
 fn yes() -> bool {
@@ -37,7 +43,7 @@ impl NewDriver {
             Some("service_types must name at least one".to_owned())
         } else if !(-90.0..=90.0).contains(&self.latitude) || !(-180.0..=180.0).contains(&self.longitude) {
             Some(format!("{}, {} is no place on earth", self.latitude, self.longitude))
-        } else if self.phone.as_deref().is_some_and(|phone| !is_phone(phone)) {
+        } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
             Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
         } else {
             None
@@ -73,14 +79,15 @@ pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Err
              INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat,
                  lng = excluded.lng, available = excluded.available, updated_at = dispatchq_now(),
-                 phone = coalesce(excluded.phone, drivers.phone)",
+                 phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
         )
         .bind(&driver.id)
         .bind(&driver.service_types)
         .bind(driver.latitude)
         .bind(driver.longitude)
         .bind(driver.available)
-        .bind(&driver.phone)
+        .bind(driver.phone.as_ref().and_then(Option::as_ref))
+        .bind(driver.phone.is_some())
         .execute(&mut *tx)
         .await?;
     }
@@ -95,6 +102,7 @@ pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> 
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
          WHERE d.id = $1",
     )
     .bind(id)
@@ -166,6 +174,7 @@ pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
          ORDER BY d.id LIMIT $1",
     )
     .bind(i64::from(limit))

@@ -31,6 +31,8 @@ struct Waiting {
     by_driver: HashMap<String, (watch::Sender<()>, usize)>,
     /// A task looks for them.
     looked_for: bool,
+    /// This process ends: nobody waits any more.
+    closed: bool,
 }
 
 /// A place in the board; leaves it when dropped, also when the app hangs up.
@@ -52,6 +54,9 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Whoever asks again and again without saying what is known already gets an answer as often as this.
+const SPIN_PAUSE: Duration = LOOK_EVERY;
+
 /// What the driver is being asked: as soon as it is something else than the offers already `known`, or after `at_most`.
 pub async fn wait(
     app: &App,
@@ -64,6 +69,12 @@ pub async fn wait(
         // First the place, then the look: what comes in between rings.
         let mut place = app.offers.enter(&app.db, driver);
         let offers = drivers::live_offers(&app.db, driver).await?;
+        if app.offers.is_closed() {
+            return Ok(offers);
+        }
+        if known.is_empty() && !offers.is_empty() && !at_most.is_zero() {
+            tokio::time::sleep(SPIN_PAUSE).await;
+        }
         let is_new = offers.len() != known.len() || offers.iter().any(|o| !known.contains(&o.offer_id));
         if is_new || timeout_at(end, place.rung.changed()).await.is_err() {
             return Ok(offers);
@@ -74,6 +85,19 @@ pub async fn wait(
 impl OfferBoard {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Answers all who wait, and lets nobody wait any more: for the end of a process.
+    pub fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        for (bell, _) in waiting.by_driver.values() {
+            bell.send_replace(());
+        }
     }
 
     fn enter<'a>(&'a self, db: &PgPool, driver: &'a str) -> Place<'a> {

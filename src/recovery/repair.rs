@@ -206,7 +206,11 @@ impl Pages {
         if let Some(after) = self.orders_after.take() {
             let rows: Vec<OrderRow> = sqlx::query_as(
                 "-- orders to reconcile
-                 SELECT *, dispatchq_now() AS now FROM orders
+                 SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status,
+                        status, partner, job_id, driver_id, former_drivers, attempt_no, round, attempt_deadline,
+                        next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived, held_for_review,
+                        held_reason, version, created_at, updated_at, closed_at, dispatchq_now() AS now
+                 FROM orders
                  WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
                    AND ($2::float8 IS NULL
                         OR (status = 'COMPENSATING' AND updated_at < dispatchq_now() - $2 * interval '1 second')

@@ -15,16 +15,21 @@ use crate::{
     app::App,
     crash,
     orders::{
-        Refusal,
-        act::act,
-        actions,
+        Refusal, act, actions,
         store::{ChangeError, Changed},
     },
 };
 
 /// Driver `driver` takes order `id` by answering `offer`. Repeating it is harmless.
 pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-    let take = || act(app, id, |s| actions::accept(s, driver, offer));
+    let (app, id, driver) = (app.clone(), id.clone(), driver.to_owned());
+    // To its end, also if the driver hangs up: whoever has passed the gate must give it back.
+    let accepting = tokio::spawn(async move { try_accept(&app, &id, &driver, offer).await });
+    accepting.await.unwrap_or(Err(ChangeError::Busy))
+}
+
+async fn try_accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
+    let take = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer));
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }
@@ -32,25 +37,28 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Resul
         return Err(Refusal::ReservationInProgress.into());
     }
     crash::point("accept", "entered");
-    match take().await {
-        Ok(changed) => {
-            withdraw_others(app, id, driver).await;
-            Ok(changed)
-        }
+    let taken = take().await;
+    match &taken {
+        Ok(_) => withdraw_others(app, id, driver).await,
         Err(error) => {
             gate::leave(app, id, driver).await;
-            Err(error)
+            if matches!(error, ChangeError::Refused(Refusal::DriverBusy)) {
+                withdraw(app, id, offer).await;
+            }
         }
     }
+    taken
 }
 
-/// By primary keys alone: a hundred drivers ask it at once.
+/// By indexes alone: a hundred drivers ask it at once. Whoever has an active order is not let in, for nothing comes of it.
 async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- offer is live
          SELECT EXISTS (SELECT 1 FROM offers f JOIN orders o ON o.id = f.order_id
                         WHERE f.id = $1 AND f.order_id = $2 AND f.driver_id = $3 AND f.state = 'offered'
-                          AND o.status = 'DISPATCHING')",
+                          AND o.status = 'DISPATCHING')
+            AND NOT EXISTS (SELECT 1 FROM orders a WHERE a.driver_id = $3 AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                            AND a.partner IS NULL)",
     )
     .bind(offer)
     .bind(id.as_str())
@@ -61,24 +69,32 @@ async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<b
 
 /// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.
 async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
-    if let Err(error) = try_withdraw_others(app, taken, driver).await {
-        tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted stay until they lapse.");
-    }
-}
-
-async fn try_withdraw_others(app: &App, taken: &OrderId, driver: &str) -> Result<(), ChangeError> {
-    let others: Vec<(String, Uuid)> = sqlx::query_as(
+    let others: Result<Vec<(String, Uuid)>, sqlx::Error> = sqlx::query_as(
         "-- other offers
          SELECT order_id, id FROM offers WHERE driver_id = $1 AND state = 'offered' AND order_id <> $2",
     )
     .bind(driver)
     .bind(taken.as_str())
     .fetch_all(&app.db)
-    .await?;
-    for (order, offer) in others {
-        if let Ok(order) = order.parse() {
-            act(app, &order, |s| actions::withdraw_offer(s, offer, "took another order")).await?;
+    .await;
+    match others {
+        Ok(others) => {
+            for (order, offer) in others {
+                if let Ok(order) = order.parse() {
+                    withdraw(app, &order, offer).await;
+                }
+            }
+        }
+        Err(error) => {
+            tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted stay until they lapse.");
         }
     }
-    Ok(())
+}
+
+/// The driver of this offer is on another order.
+async fn withdraw(app: &App, order: &OrderId, offer: Uuid) {
+    let withdrawn = act::answer(app, order, offer, |s| actions::withdraw_offer(s, offer, "took another order")).await;
+    if let Err(error) = withdrawn {
+        tracing::warn!(order.id = %order, %error, "An offer of a driver on another order stays until it lapses.");
+    }
 }

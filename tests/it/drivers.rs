@@ -164,15 +164,29 @@ async fn near_a_pole_postgres_is_searched() {
     nearby::refresh(&t.app).await.unwrap();
     let pole = Pickup { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
     assert_eq!(nearby::drivers(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
-    nearby::note(
-        &t.app,
-        &nearby::Place {
-            id: "fram".to_owned(),
-            service_types: vec!["RIDE".to_owned()],
-            lat: 89.0,
-            lng: 11.0,
-            available: true,
-        },
-    )
-    .await;
+    let fram = nearby::Place {
+        id: "fram".to_owned(),
+        service_types: vec!["RIDE".to_owned()],
+        lat: 89.0,
+        lng: 11.0,
+        available: true,
+    };
+    nearby::note(&t.app, &fram).await;
+    let indexed: i64 = t.redis(&["ZCARD", "drivers:geo:RIDE"]).await;
+    assert_eq!(indexed, 0, "Redis places nothing so near to a pole");
+}
+
+#[tokio::test]
+async fn two_who_build_the_index_at_once_build_one() {
+    let t = TestApp::start().await;
+    let drivers: Vec<(String, f64)> = (0..2_500).map(|n| (format!("D{n}"), f64::from(n))).collect();
+    t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
+    let built = tokio::join!(nearby::refresh(&t.app), nearby::refresh(&t.app));
+    assert!(built.0.unwrap() | built.1.unwrap());
+    let indexed: i64 = t.redis(&["ZCARD", "drivers:geo:RIDE"]).await;
+    assert_eq!(indexed, 2_500);
+    let keys: Vec<String> = t.redis(&["KEYS", "drivers:geo*"]).await;
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    let left: i64 = t.redis(&["TTL", "drivers:geo:RIDE"]).await;
+    assert_eq!(left, -1, "the index stays");
 }

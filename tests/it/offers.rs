@@ -7,7 +7,7 @@ use dispatchq::{
     notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
     orders::{
         OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
-        Refusal, Status, actions,
+        Refusal, Snapshot, Status, act, actions,
         store::{ChangeError, Changed},
     },
 };
@@ -293,4 +293,78 @@ async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "free");
     t.assert_sound().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_who_decline_or_cannot_be_reached_at_once_are_all_heard() {
+    let t = TestApp::with(|config| {
+        config.dispatch.ask_at_once = 30;
+        config.database.max_connections = 40;
+    })
+    .await;
+    let drivers: Vec<(String, f64)> = (0..30).map(|n| (format!("D{n}"), 100.0)).collect();
+    t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let mut answers = tokio::task::JoinSet::new();
+    for (n, offer) in t.live_offers("ORD-1").await.into_iter().enumerate() {
+        let app = t.app.clone();
+        answers.spawn(async move {
+            let decide = |s: &Snapshot| match n % 2 {
+                0 => actions::decline(s, &offer.driver_id, offer.id, None),
+                _ => actions::withdraw_offer(s, offer.id, "test"),
+            };
+            act::answer(&app, &id("ORD-1"), offer.id, decide).await.map(drop)
+        });
+    }
+    let failed: Vec<_> = answers.join_all().await.into_iter().filter_map(Result::err).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(t.live_offers("ORD-1").await.len(), 0);
+    assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn offers_nobody_can_deliver_end_together() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| {
+        receiver.configure(config);
+        broadcast(config);
+    })
+    .await;
+    t.drivers(&FOUR).await;
+    receiver.fail(StatusCode::GONE, 3);
+    t.order("ORD-1").await;
+    let jobs = t.take().await;
+    for leased in &jobs {
+        let outcome = t.perform(leased).await;
+        t.settle(leased, outcome).await;
+    }
+    // Its three messages fail at the same moment.
+    let jobs = t.take().await;
+    assert_eq!(jobs.len(), 3, "{jobs:?}");
+    let outcomes = tokio::join!(t.perform(&jobs[0]), t.perform(&jobs[1]), t.perform(&jobs[2]));
+    for (leased, outcome) in jobs.iter().zip([outcomes.0, outcomes.1, outcomes.2]) {
+        t.settle(leased, outcome).await;
+    }
+    t.run_due().await;
+    assert_eq!(states(&t, "ORD-1").await, [Withdrawn, Withdrawn, Withdrawn, Offered]);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_answer_to_an_old_offer_says_what_became_of_it() {
+    let t = TestApp::start().await;
+    t.drivers(&FOUR).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let first = t.live_offer("ORD-1").await;
+    for _ in 0..3 {
+        t.run_for(secs(120)).await;
+    }
+    let accepted = t.accept("ORD-1", "D1", first.id).await;
+    assert!(matches!(accepted, Err(ChangeError::Refused(Refusal::OfferExpired))), "{accepted:?}");
+    let decide = |s: &Snapshot| actions::decline(s, "D1", first.id, None);
+    let declined = act::answer(&t.app, &id("ORD-1"), first.id, decide).await;
+    assert!(matches!(declined, Err(ChangeError::Refused(Refusal::OfferExpired))), "{declined:?}");
 }

@@ -130,12 +130,41 @@ async fn a_process_that_died_at_the_gate_blocks_the_order_for_ten_seconds_at_mos
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D9", "EX", "10"]).await;
     let answer = t.accept("ORD-1", "D1", offer.id).await;
     assert!(matches!(answer, Err(ChangeError::Refused(Refusal::ReservationInProgress))), "{answer:?}");
-    let left: i64 = t.redis(&["PTTL", "trip_lock:ORD-1"]).await;
-    assert!((1..=10_000).contains(&left), "{left}");
     // Its own lock lets a driver in again.
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::Yes(_)));
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::No(_)), "twice is once");
+
+    t.order("ORD-2").await;
+    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::complete(s, "D1")).await.unwrap();
+    t.run_due().await;
+    let offer = t.live_offer("ORD-2").await;
+    t.accept("ORD-2", "D1", offer.id).await.unwrap();
+    let left: i64 = t.redis(&["PTTL", "trip_lock:ORD-2"]).await;
+    assert!((1..=10_000).contains(&left), "the lock of the gate ends by itself: {left}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_hangs_up_leaves_nothing_half_done() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    for n in 0..10_u64 {
+        let order = format!("ORD-{n}");
+        t.order(&order).await;
+        t.run_due().await;
+        let offer = t.live_offer(&order).await;
+        let accepting = t.accept(&order, "D1", offer.id);
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(n * 400), accepting).await;
+        // Given up or not, it is done to its end.
+        eventually("it is decided", secs(10), || async { t.status(&order).await == Status::DriverAssigned || n == 0 })
+            .await;
+        if t.status(&order).await != Status::DriverAssigned {
+            t.accept(&order, "D1", offer.id).await.unwrap();
+        }
+        t.carry_out(&order, "D1").await;
+    }
     t.assert_sound().await;
 }
 

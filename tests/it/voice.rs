@@ -113,6 +113,26 @@ async fn pressing_2_and_a_call_nobody_takes_go_on_to_the_next_driver() {
 }
 
 #[tokio::test]
+async fn a_call_that_ends_without_a_key_ends_the_offer_unless_it_came_another_way() {
+    let p = calling().await;
+    assert_eq!(p.callback(Event::Status, p.message().await, &[("CallStatus", "completed")]).await.0, 200);
+    assert_eq!(p.t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");
+    p.t.run_due().await;
+    assert_eq!(p.t.asked("ORD-1").await, "D2");
+    // The driver's app has shown the second offer, too.
+    let second = p.message().await;
+    p.t.sql(
+        "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+         SELECT order_id, kind, 'app', dedupe_key, payload, 'delivered', next_attempt_at, expires_at, created_at
+         FROM outbox ORDER BY id DESC LIMIT 1",
+    )
+    .await;
+    assert_eq!(p.callback(Event::Status, second, &[("CallStatus", "busy")]).await.0, 200);
+    assert_eq!(p.t.asked("ORD-1").await, "D2");
+    p.t.assert_sound().await;
+}
+
+#[tokio::test]
 async fn a_callback_nobody_signed_is_refused() {
     let p = calling().await;
     let message = p.message().await;

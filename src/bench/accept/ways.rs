@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     app::App,
     http::{self, auth::Caller, error::ApiError},
-    orders::{act, actions, store},
+    orders::{Snapshot, act, actions, store},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ async fn optimistic(
     Json(answer): Json<Answer>,
 ) -> Result<Response, ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
-    act::act(&app, &id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
+    act::answer(&app, &id, answer.offer_id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
     Ok(taken(&id))
 }
 
@@ -91,7 +91,9 @@ async fn row_locks(
     .execute(&mut *tx)
     .await?;
     let routes = &app.config.notifications;
-    let changed = store::change_on(&mut tx, routes, &id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
+    let mut decide = |s: &Snapshot| actions::accept(s, &driver, answer.offer_id);
+    let changed = store::try_change(&mut tx, routes, &id, Some(answer.offer_id), &mut decide).await?;
+    let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
     if let store::Changed::Yes(after) = &changed {
         act::enqueue(&app, after).await;

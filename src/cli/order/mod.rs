@@ -12,7 +12,7 @@ use crate::{
     cli::output::{self, or_dash, time},
     http::view::OrderView,
     orders::{
-        Decision, PaymentStatus, Refusal, Snapshot, Status,
+        Decision, Offer, PaymentStatus, Refusal, Snapshot, Status,
         act::act,
         actions,
         create::{self, Location, NewOrder},
@@ -133,7 +133,7 @@ impl Command {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
                 let s = store::load(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
-                show(&s, json)?;
+                show(&s, &query::offers(&app.db, &id).await?, json)?;
             }
             Self::List { status, held, open, limit, json } => {
                 list(&app, &Filter { status, held, open, limit }, json).await?;
@@ -175,7 +175,7 @@ impl Create {
             customer_id: None,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        show(&create::create(app, id, &new, &operator()).await?, self.json)
+        show(&create::create(app, id, &new, &operator()).await?, &[], self.json)
     }
 }
 
@@ -227,7 +227,7 @@ async fn timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(s: &Snapshot, json: bool) -> anyhow::Result<()> {
+fn show(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
     let view = OrderView::from(s);
     if json {
         return output::json(&view);
@@ -250,7 +250,7 @@ fn show(s: &Snapshot, json: bool) -> anyhow::Result<()> {
     if let Some(why) = &s.order.held_reason {
         rows.push(["under review".to_owned(), why.clone()]);
     }
-    for offer in &s.offers {
+    for offer in offers {
         let line = format!(
             "attempt {}: {} until {}: {}",
             offer.attempt_no,

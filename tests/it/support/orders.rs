@@ -88,7 +88,8 @@ impl TestApp {
 
     /// Driver and state of each offer, in their order.
     pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
-        self.snapshot(order).await.offers.into_iter().map(|o| (o.driver_id, o.state)).collect()
+        let offers = query::offers(&self.app.db, &id(order)).await.unwrap();
+        offers.into_iter().map(|o| (o.driver_id, o.state)).collect()
     }
 
     pub(crate) async fn live_offer(&self, order: &str) -> Offer {
