@@ -1,12 +1,28 @@
 //! What every command, handler and request works with.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
+use redis::{Cmd, FromRedisValue};
 use sqlx::PgPool;
 use workers::Store;
 
-use crate::{config::Config, db, notifications::Channels, partner::Partners, people::offer_board::OfferBoard};
+use crate::{
+    admission::{
+        check::{self, Standings},
+        rules::RulesHandle,
+    },
+    config::Config,
+    db,
+    dispatch::policy::DispatchPolicy,
+    notifications::Channels,
+    orders::Order,
+    partner::Partners,
+    people::{api_keys::KnownKeys, offer_board::OfferBoard},
+};
+
+/// Redis answers within this where Postgres can, too.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -17,6 +33,9 @@ pub struct App {
     pub channels: Channels,
     pub partners: Partners,
     pub offers: OfferBoard,
+    pub rules: RulesHandle,
+    pub standings: Standings,
+    pub keys: KnownKeys,
 }
 
 impl App {
@@ -26,12 +45,56 @@ impl App {
         db::check_schema(&db).await?;
         let store = Store::with_config(config.redis.of_store()?)?;
         store.ping().await.context("Redis is needed for the timers of orders")?;
-        Self::new(config, db, store)
+        let app = Self::new(config, db, store)?;
+        app.rules.refresh(&app.db, &app.config.admission).await?;
+        Ok(app)
+    }
+
+    /// Asks Redis for what Postgres knows, too, or could do without: soon, or not at all.
+    pub async fn hint<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
+        match tokio::time::timeout(PATIENCE, self.store.command(name, command)).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("Redis took longer than {PATIENCE:?}")),
+        }
+    }
+
+    /// The durations and choices of an order: its area's, its service type's, the installation's.
+    pub fn policy(&self, order: &Order) -> DispatchPolicy {
+        let policy = self.config.policy(&order.service_type);
+        let Some(area) = &order.area_id else { return policy };
+        let own = self.rules.get().durations(area, &order.service_type);
+        DispatchPolicy {
+            attempt: own.attempt.unwrap_or(policy.attempt),
+            lifetime: own.lifetime.unwrap_or(policy.lifetime),
+            retry: own.retry.map_or(policy.retry, |retry| vec![retry]),
+            ..policy
+        }
+    }
+
+    /// As [`policy`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
+    pub async fn policy_for_retry(&self, order: &Order) -> DispatchPolicy {
+        let policy = self.policy(order);
+        let Some(area) = &order.area_id else { return policy };
+        if !check::is_full(self, area, &order.service_type).await {
+            return policy;
+        }
+        let retry = self.rules.get().limits(area, &order.service_type).busy_retry;
+        DispatchPolicy { retry: vec![retry], ..policy }
     }
 
     pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
         let partners = Partners::new(&config.partners)?;
-        Ok(Self { db, store, config: Arc::new(config), channels, partners, offers: OfferBoard::default() })
+        Ok(Self {
+            db,
+            store,
+            config: Arc::new(config),
+            channels,
+            partners,
+            offers: OfferBoard::default(),
+            rules: RulesHandle::default(),
+            standings: Standings::default(),
+            keys: KnownKeys::default(),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Every metric that /metrics shows, in words. docs/METRICS.md is this list with its labels, and a test holds both to what
 //! real processes show.
 //!
-//! Names of the requirement documents are kept to the letter. Those about the thresholds of areas come with admission.
+//! Names of the requirement documents are kept to the letter.
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
 
@@ -16,7 +16,9 @@ type Words = &'static [(&'static str, &'static str)];
 const COUNTERS: Words = &[
     ("dispatcher_attempt_total", "Attempts that ended: assigned, or timeout for whatever ended without a driver"),
     ("dispatcher_cancel_total", "Orders cancelled, by reason"),
+    ("dispatcher_threshold_reached_total", "Requests for a place that met a full area, refused or not"),
     ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
+    ("dispatchq_bypasses_total", "Orders taken past the threshold, by loyalty"),
     ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
     ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when somebody was quicker"),
@@ -28,6 +30,7 @@ const COUNTERS: Words = &[
         "Drivers at the gate of an order: won, own (again), lost, unknown (Redis did not answer)",
     ),
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
+    ("dispatchq_shadow_rejects_total", "Orders that would have been refused but for shadow mode, by loyalty"),
     (
         "dispatchq_status_updates_total",
         "Final statuses of orders the system ended: written, refused by the database, or it was away",
@@ -46,6 +49,8 @@ const COUNTERS: Words = &[
 ];
 
 const GAUGES: Words = &[
+    ("dispatcher_threshold_utilization_ratio", "Waiting orders by threshold, of the area's fullest service type"),
+    ("dispatcher_waiting_orders_total", "Orders that look for a driver in an area"),
     ("dispatchq_dependency_up", "1 when this process reaches the server, 0 when not"),
     ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
     ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
@@ -60,6 +65,7 @@ const GAUGES: Words = &[
     ("dispatchq_queue_due", "Jobs that are due and wait for a worker"),
     ("dispatchq_queue_leased", "Jobs being performed"),
     ("dispatchq_queue_oldest_due_seconds", "How long the job that is due longest has waited; 0 when none is due"),
+    ("dispatchq_waiting_drift", "Places of orders that the latest comparison of Redis with Postgres mended"),
     ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
 ];
 

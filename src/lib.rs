@@ -14,6 +14,7 @@
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`http`]: the API of producers and drivers, health, metrics.
 //! * [`cli`]: one file per command of the binary `dispatchq`.
+//! * [`areas`], [`admission`]: which area a place lies in, and whether it takes one more order.
 //! * [`reservation`]: one order, one driver, however many press accept.
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`partner_sim`]: a taxi partner to dispatch to, with all its faults, as an HTTP server.
@@ -28,7 +29,9 @@
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
+pub mod admission;
 pub mod app;
+pub mod areas;
 pub mod bench;
 pub mod catalogue;
 pub mod chance;

@@ -20,6 +20,8 @@ pub(super) enum Command {
     Accept(bench::accept::Options),
     /// Ask who is near, among many drivers who keep moving, by Redis and by Postgres
     Nearby(bench::nearby::Options),
+    /// Ask whether there is room, create orders where there is little, and answer a burst of 77,000 requests
+    Admission(bench::admission::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -38,6 +40,7 @@ impl Command {
                 bench::nearby::run(options).await?;
                 true
             }
+            Self::Admission(options) => bench::admission::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

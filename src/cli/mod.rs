@@ -4,6 +4,7 @@
 
 mod alert;
 mod apikey;
+mod area;
 mod bench;
 mod check;
 mod cleanup;
@@ -70,6 +71,9 @@ enum Command {
     /// Dispatchers, support and other staff
     #[command(subcommand)]
     User(user::Command),
+    /// Areas: where they are, how many orders may wait in each, who decides otherwise
+    #[command(subcommand)]
+    Area(area::Command),
     /// Orders: look at them, and help those that need a person
     #[command(subcommand)]
     Order(order::Command),
@@ -143,6 +147,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Apikey(command) => command.run(App::connect(config).await?).await,
         Command::Driver(command) => command.run(App::connect(config).await?).await,
         Command::User(command) => command.run(App::connect(config).await?).await,
+        Command::Area(command) => command.run(App::connect(config).await?).await,
         Command::Order(command) => command.run(App::connect(config).await?).await,
         Command::Alert(command) => command.run(App::connect(config).await?).await,
         Command::Outbox(command) => command.run(App::connect(config).await?).await,

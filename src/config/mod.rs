@@ -16,6 +16,7 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    admission::limits::{Limits, Loyalty},
     dispatch::{
         policy::{DispatchPolicy, Exhausted},
         ranking::Weights,
@@ -44,6 +45,7 @@ pub struct Config {
     pub worker: WorkerConfig,
     pub dispatch: DispatchConfig,
     pub service_types: BTreeMap<String, DispatchOverrides>,
+    pub admission: AdmissionConfig,
     pub notifications: Routes,
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
@@ -161,6 +163,42 @@ pub struct DispatchOverrides {
     pub driver_channels: Option<Vec<String>>,
 }
 
+/// Limits of areas that have none of their own.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdmissionConfig {
+    pub max_waiting_orders: i64,
+    #[serde(with = "duration")]
+    pub cooldown: Duration,
+    pub low_water_percentage: i64,
+    #[serde(with = "duration")]
+    pub busy_retry: Duration,
+    pub bypass_enabled: bool,
+    pub bypass_loyalty_levels: Vec<Loyalty>,
+    pub max_bypass_percentage: i64,
+}
+
+impl AdmissionConfig {
+    pub fn limits(&self) -> Limits {
+        Limits {
+            max_waiting: self.max_waiting_orders,
+            cooldown: self.cooldown,
+            low_water_percentage: self.low_water_percentage,
+            busy_retry: self.busy_retry,
+            bypass_enabled: self.bypass_enabled,
+            bypass_levels: self.bypass_loyalty_levels.clone(),
+            max_bypass_percentage: self.max_bypass_percentage,
+            enabled: true,
+        }
+    }
+}
+
+impl Default for AdmissionConfig {
+    fn default() -> Self {
+        Config::defaults().admission
+    }
+}
+
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
@@ -268,6 +306,21 @@ impl Config {
                 ensure!(self.partners.contains_key(partner), "{at}: no partner '{partner}'; add [partners.{partner}]");
             }
         }
+        let admission = &self.admission;
+        ensure!(
+            (0..=1_000_000).contains(&admission.max_waiting_orders),
+            "admission: max_waiting_orders must be 0 to 1000000"
+        );
+        ensure!(
+            (1..=100).contains(&admission.low_water_percentage),
+            "admission: low_water_percentage must be 1 to 100"
+        );
+        ensure!(
+            (0..=1_000).contains(&admission.max_bypass_percentage),
+            "admission: max_bypass_percentage must be 0 to 1000"
+        );
+        let pauses = [admission.cooldown, admission.busy_retry];
+        ensure!(pauses.iter().all(|p| *p <= LONGEST), "admission: no duration may be longer than 365 days");
         for queue in self.worker.concurrency.keys() {
             ensure!(self.worker.concurrency[queue] > 0, "worker.concurrency.{queue} must be at least 1");
             if !jobs::queues::ALL.contains(&queue.as_str()) {

@@ -124,7 +124,7 @@ async fn requeue_timer(
     by: &Decider,
 ) -> anyhow::Result<Answer> {
     let mut answer = Answer::NotDead;
-    let changed = store::change(&app.db, &app.config.notifications, order, |s: &Snapshot| {
+    let changed = store::change(app, order, |s: &Snapshot| {
         answer = match judge::timer(s, job) {
             _ if dead.is_none() && judge::hold_cause(&s.order) != Some(job.as_str()) => Answer::NotDead,
             Verdict::Refused(refused) => Answer::Refused(refused),
@@ -174,9 +174,7 @@ async fn requeue_message(
         return Ok(Answer::Refused(refused));
     }
     outbox::revive(&app.db, outbox_id, &by.who).await?;
-    let noted = store::change(&app.db, &app.config.notifications, order, |s| {
-        judge::requeue(s, job, &by.who, by.why.as_deref()).into()
-    });
+    let noted = store::change(app, order, |s| judge::requeue(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
         // A message about an order that never was has no history to write into.
         Ok(_) | Err(ChangeError::NotFound) => {}

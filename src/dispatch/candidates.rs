@@ -20,8 +20,11 @@ use crate::{
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
 pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPolicy), Outcome> {
-    let policy = app.config.policy(&s.order.service_type);
+    let policy = app.policy(&s.order);
     let ranking = ranking(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
+    if ranking.ranked.is_empty() {
+        return Ok((ranking, app.policy_for_retry(&s.order).await));
+    }
     Ok((ranking, policy))
 }
 

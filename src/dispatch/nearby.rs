@@ -7,18 +7,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{Cmd, FromRedisValue, cmd};
+use redis::{Cmd, cmd};
 use sqlx::PgPool;
 use uuid::Uuid;
-use workers::StoreError;
 
 use super::ranking::Pickup;
 use crate::{app::App, recovery::lock};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
-/// Redis answers within this, or Postgres is asked.
-const PATIENCE: Duration = Duration::from_millis(50);
 /// An index nobody has refreshed for so long is not believed: positions may have been missed while Redis was away.
 const TRUSTED: Duration = Duration::from_secs(120);
 /// An index is refreshed when it is trusted for less than this.
@@ -77,7 +74,7 @@ async fn indexed(app: &App, service_type: &str, pickup: Pickup, most: usize) -> 
     let mut search = cmd("EVAL");
     search.arg(script).arg(2).arg(MARKER).arg(index(service_type));
     search.arg(pickup.lng).arg(pickup.lat).arg(pickup.radius_m).arg(most);
-    match within_patience(app, "nearby", &search).await {
+    match app.hint("nearby", &search).await {
         Ok(ids) => ids,
         Err(error) => {
             tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
@@ -108,7 +105,7 @@ async fn searched(db: &PgPool, service_type: &str, pickup: Pickup, most: usize) 
 /// Notes where a driver is now. If Redis cannot be told, the next refresh will.
 pub async fn note(app: &App, place: &Place) {
     for service_type in &place.service_types {
-        let told: Result<i64, _> = within_patience(app, "note driver", &placed(&index(service_type), [place])).await;
+        let told: Result<i64, _> = app.hint("note driver", &placed(&index(service_type), [place])).await;
         if let Err(error) = told {
             tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
             return;
@@ -191,11 +188,4 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
 
 fn index(service_type: &str) -> String {
     format!("{MARKER}:{service_type}")
-}
-
-async fn within_patience<T: FromRedisValue>(app: &App, name: &'static str, command: &Cmd) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, app.store.command(name, command)).await {
-        Ok(answer) => answer.map_err(|error: StoreError| error.to_string()),
-        Err(_) => Err(format!("Redis took longer than {PATIENCE:?}")),
-    }
 }

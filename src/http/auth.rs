@@ -8,7 +8,7 @@ use axum::{
 use super::error::ApiError;
 use crate::{
     app::App,
-    people::api_keys::{self, ApiKey, Role},
+    people::api_keys::{ApiKey, Role},
 };
 
 /// Who makes this request.
@@ -65,6 +65,6 @@ where
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, key)| key.trim())
             .ok_or(ApiError::Unauthenticated)?;
-        api_keys::find(&app.db, key).await?.map(Caller).ok_or(ApiError::Unauthenticated)
+        app.keys.find(&app.db, key).await?.map(Caller).ok_or(ApiError::Unauthenticated)
     }
 }

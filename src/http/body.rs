@@ -62,3 +62,41 @@ impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
         Ok(Self(text.parse()?))
     }
 }
+
+/// The area a path names.
+#[derive(Debug)]
+pub struct AreaPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(id) = name_in_path(parts, state).await?;
+        Ok(Self(id))
+    }
+}
+
+/// The driver a path names.
+#[derive(Debug)]
+pub struct DriverPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(id) = name_in_path(parts, state).await?;
+        Ok(Self(id))
+    }
+}
+
+/// Ids of drivers and areas are of the same form.
+async fn name_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
+    let Path(id) = Path::<String>::from_request_parts(parts, state)
+        .await
+        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+    let fits = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if !fits {
+        return Err(ApiError::Invalid("the id in the path must be 1 to 64 letters, digits, '_' or '-'".to_owned()));
+    }
+    Ok(Path(id))
+}

@@ -4,14 +4,18 @@ use std::{collections::BTreeSet, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Query, State, rejection::QueryRejection},
     routing::{get, put},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{auth::Caller, body::Body, error::ApiError};
+use super::{
+    auth::Caller,
+    body::{Body, DriverPath},
+    error::ApiError,
+};
 use crate::{
     app::App,
     dispatch::nearby::{self, Place},
@@ -41,7 +45,7 @@ fn may_see(caller: &Caller, id: &str) -> Result<(), ApiError> {
     }
 }
 
-async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<Driver>, ApiError> {
+async fn show(State(app): State<App>, caller: Caller, DriverPath(id): DriverPath) -> Result<Json<Driver>, ApiError> {
     may_see(&caller, &id)?;
     drivers::find(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
@@ -56,7 +60,7 @@ struct Location {
 async fn locate(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    DriverPath(id): DriverPath,
     Body(Location { latitude, longitude }): Body<Location>,
 ) -> Result<Json<Value>, ApiError> {
     let id = caller.driver(Some(&id))?;
@@ -76,7 +80,7 @@ struct Availability {
 async fn set_available(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    DriverPath(id): DriverPath,
     Body(Availability { available }): Body<Availability>,
 ) -> Result<Json<Value>, ApiError> {
     let id = caller.driver(Some(&id))?;
@@ -111,7 +115,7 @@ struct Wait {
 async fn offers(
     State(app): State<App>,
     caller: Caller,
-    Path(id): Path<String>,
+    DriverPath(id): DriverPath,
     wait: Result<Query<Wait>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     may_see(&caller, &id)?;

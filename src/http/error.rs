@@ -9,7 +9,14 @@ use axum::{
 use jobs::InvalidOrderId;
 use serde_json::json;
 
-use crate::orders::{Refusal, create::CreateError, store::ChangeError};
+use super::dispatcher;
+use crate::{
+    admission::{
+        answer::{Answer, Language},
+        table::TableError,
+    },
+    orders::{Refusal, create::CreateError, store::ChangeError},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -25,6 +32,11 @@ pub enum ApiError {
     NoSuchDriver,
     #[error("no partner of this name; add it under [partners] in config.toml")]
     NoSuchPartner,
+    #[error("no area of this id; see: dispatchq area list")]
+    NoSuchArea,
+    /// It has another version by now.
+    #[error("{0}")]
+    Changed(String),
     #[error("no voice channel of this name; add it under [channels] in config.toml")]
     NoSuchChannel,
     #[error(
@@ -45,6 +57,9 @@ pub enum ApiError {
     IdempotencyRunning,
     #[error("{0}")]
     OrderExists(String),
+    /// Its area takes no more orders, or there is no area.
+    #[error("{}", .0.message(*.1))]
+    NoRoom(Box<Answer>, Language),
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("the order is changing too quickly; ask again")]
@@ -58,14 +73,19 @@ impl ApiError {
         match self {
             Self::Unauthenticated | Self::BadSignature => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchDriver | Self::NoSuchPartner | Self::NoSuchChannel => {
-                StatusCode::NOT_FOUND
-            }
+            Self::NoSuchOrder
+            | Self::NoSuchAlert
+            | Self::NoSuchDriver
+            | Self::NoSuchPartner
+            | Self::NoSuchChannel
+            | Self::NoSuchArea => StatusCode::NOT_FOUND,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Changed(_) => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::IdempotencyRunning | Self::OrderExists(_) => StatusCode::CONFLICT,
+            Self::NoRoom(answer, _) => StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
             Self::Refused(refusal) => refusal_status(refusal),
             Self::Busy | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -73,7 +93,8 @@ impl ApiError {
 
     /// Is it certain that the request had no effect, and would have none if repeated?
     pub(super) fn is_final(&self) -> bool {
-        !self.status().is_server_error()
+        // Busy is no failure: it had no effect, and the next try may have one.
+        matches!(self, Self::NoRoom(..)) || !self.status().is_server_error()
     }
 
     fn code(&self) -> &'static str {
@@ -85,6 +106,8 @@ impl ApiError {
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
             Self::NoSuchPartner => "PARTNER_NOT_FOUND",
             Self::NoSuchChannel => "CHANNEL_NOT_FOUND",
+            Self::NoSuchArea => "AREA_NOT_FOUND",
+            Self::Changed(_) => "VERSION_CHANGED",
             Self::BadSignature => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) => "INVALID",
@@ -93,6 +116,7 @@ impl ApiError {
             Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
             Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
             Self::OrderExists(_) => "ORDER_EXISTS",
+            Self::NoRoom(answer, _) => answer.code().unwrap_or("SERVER_BUSY"),
             Self::Refused(refusal) => refusal.code(),
             Self::Busy => "BUSY",
             Self::Database(_) => "UNAVAILABLE",
@@ -124,6 +148,9 @@ impl IntoResponse for ApiError {
         if let Self::Database(error) = &self {
             tracing::error!(%error, "A request failed at the database.");
         }
+        if let Self::NoRoom(answer, language) = &self {
+            return dispatcher::respond(answer, *language);
+        }
         let body = json!({ "error_code": self.code(), "message": self.to_string() });
         (self.status(), Json(body)).into_response()
     }
@@ -145,7 +172,19 @@ impl From<CreateError> for ApiError {
         match error {
             CreateError::Invalid(text) => Self::Invalid(text),
             CreateError::Exists(_) => Self::OrderExists(error.to_string()),
+            CreateError::Refused(answer) => Self::NoRoom(answer, Language::default()),
             CreateError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+impl From<TableError> for ApiError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::NoSuchArea => Self::NoSuchArea,
+            TableError::Changed(_) => Self::Changed(error.to_string()),
+            TableError::Invalid(text) => Self::Invalid(text),
+            TableError::Database(e) => Self::Database(e),
         }
     }
 }

@@ -3,7 +3,12 @@
 //! Every process shows the same gauges, so rules take their maximum. What cannot be read now is NaN: no rule fires on it, and
 //! `dispatchq_dependency_up` says why.
 
-use std::{future::Future, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use metrics::gauge;
@@ -11,7 +16,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::FromRow;
 use workers::store::StoreError;
 
-use crate::{app::App, worker::gate};
+use crate::{admission::report, app::App, orders::area_label, worker::gate};
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -26,7 +31,7 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
     }
-    tokio::join!(queues(&app), workers(&app), breakers(&app), orders(&app), refunds(&app), outbox(&app));
+    tokio::join!(queues(&app), workers(&app), breakers(&app), orders(&app), refunds(&app), outbox(&app), areas(&app));
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
@@ -96,6 +101,31 @@ async fn orders(app: &App) {
     gauge!("dispatchq_orders_held").set(count(|o| o.held));
     gauge!("dispatchq_orders_retrying").set(count(|o| o.retrying));
     gauge!("dispatchq_job_id_retrievals_active").set(count(|o| o.retrievals));
+}
+
+/// Areas that were shown once; they go on being shown when they are empty.
+static SHOWN: Mutex<BTreeMap<(String, String), ()>> = Mutex::new(BTreeMap::new());
+
+/// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
+async fn areas(app: &App) {
+    let Some(status) = in_time(report::status(app)).await else { return };
+    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waiting: BTreeMap<(String, String), u64> = shown.keys().map(|key| (key.clone(), 0)).collect();
+    let mut fullest: BTreeMap<String, f64> = shown.keys().map(|(area, _)| (area.clone(), 0.0)).collect();
+    for row in status {
+        let area = area_label::of(Some(&row.area_id));
+        let most = fullest.entry(area.clone()).or_default();
+        *most = most.max(row.utilization);
+        *waiting.entry((area, row.service_type)).or_default() += row.waiting.unsigned_abs();
+    }
+    for ((area, service_type), count) in waiting {
+        let labels = [("area_id", area.clone()), ("service_type", service_type.clone())];
+        gauge!("dispatcher_waiting_orders_total", &labels).set(number(Some(count)));
+        shown.insert((area, service_type), ());
+    }
+    for (area, utilization) in fullest {
+        gauge!("dispatcher_threshold_utilization_ratio", "area_id" => area).set(utilization);
+    }
 }
 
 /// A refund is due when the order was closed, or paid after that.

@@ -2,6 +2,7 @@
 //!
 //! * [`orders`]: what producers and drivers do with orders.
 //! * [`alerts`]: what support has to do, and that it is done.
+//! * [`dispatcher`]: is there room? [`areas`]: how many orders may wait where.
 //! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
 //! * [`callbacks`]: what partners call.
 //! * [`voice`]: what a provider of phone calls calls back.
@@ -15,9 +16,11 @@
 //! * [`server`]: listening, and ending in good order.
 
 pub mod alerts;
+pub mod areas;
 pub mod auth;
 pub mod body;
 pub mod callbacks;
+pub mod dispatcher;
 pub mod drivers;
 pub mod error;
 pub mod health;
@@ -28,7 +31,7 @@ pub mod server;
 pub mod view;
 pub mod voice;
 
-use axum::{Router, extract::DefaultBodyLimit, routing::get};
+use axum::{Router, extract::DefaultBodyLimit, http::header::CONTENT_TYPE, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::app::App;
@@ -36,16 +39,22 @@ use crate::app::App;
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
+/// What is served where, as OpenAPI 3.1; a test holds it to the routes.
+pub const OPENAPI: &str = include_str!("../../docs/openapi.json");
+
 /// The API of producers and drivers.
 pub fn api(app: App) -> Router {
     Router::new()
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
         .nest("/api/v1/drivers", drivers::routes())
+        .nest("/api/v1/dispatcher", dispatcher::routes())
+        .nest("/api/v1/admin/dispatcher", areas::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
         .nest("/api/v1/voice", voice::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
+        .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], OPENAPI)))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::{
     auth::Caller,
     body::{Body, OrderPath, RawBody},
+    dispatcher,
     error::ApiError,
     idempotency::{self, Answer, Work},
     view::OrderView,
@@ -56,6 +57,7 @@ async fn create_order(
 ) -> Result<Response, ApiError> {
     caller.must_be(&[Role::Producer])?;
     let key = idempotency::key(&headers)?;
+    let language = dispatcher::language(&headers);
     let work = async |work: Work| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
         let snapshot = match create::create(&app, id, &new, &caller.actor()).await {
@@ -67,6 +69,7 @@ async fn create_order(
                 }
                 made
             }
+            Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
             other => other?,
         };
         Ok((StatusCode::CREATED, json(&snapshot)))

@@ -29,6 +29,7 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
         }
     };
     tokio::spawn(closing);
+    tokio::spawn(app.rules.clone().keep(app.db.clone(), app.config.admission.clone(), stop.clone()));
     serve(listener, super::api(app), stop).await
 }
 

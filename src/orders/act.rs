@@ -42,7 +42,7 @@ async fn about(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let changed = store::change_about(&app.db, &app.config.notifications, id, offer, decide).await?;
+    let changed = store::change_about(app, id, offer, decide).await?;
     if let Changed::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
             revive(app, after).await;

@@ -13,7 +13,7 @@ const OTHER: &str = "other";
 static SEEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 /// The label of an order's area; empty without one.
-pub(super) fn of(area: Option<&str>) -> String {
+pub(crate) fn of(area: Option<&str>) -> String {
     let Some(area) = area else { return String::new() };
     if !is_code(area) {
         return OTHER.to_owned();

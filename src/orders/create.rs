@@ -8,7 +8,15 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Order, PaymentStatus, Snapshot, act::enqueue, store};
-use crate::app::App;
+use crate::{
+    admission::{
+        answer::{Answer, Language},
+        decide::Asker,
+        place::{self, Seeker},
+    },
+    app::App,
+    crash,
+};
 
 /// A place on earth, as the requirement documents write it.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
@@ -34,6 +42,10 @@ pub struct NewOrder {
     pub currency: Option<String>,
     pub area_id: Option<String>,
     pub customer_id: Option<String>,
+    /// Where the customer orders, such as MYBB or WEB.
+    pub channel: Option<String>,
+    /// EXPLORER, TRAVELER, VOYAGER or ELITE; another one counts as none.
+    pub loyalty_level: Option<String>,
 }
 
 fn unpaid() -> PaymentStatus {
@@ -46,6 +58,9 @@ pub enum CreateError {
     Invalid(String),
     #[error("an order with the id {0} exists already")]
     Exists(OrderId),
+    /// Its area takes no more orders, or there is no area.
+    #[error("{}", .0.message(Language::English))]
+    Refused(Box<Answer>),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -66,7 +81,9 @@ impl NewOrder {
         self.service_type == order.service_type
             && (self.pickup.latitude, self.pickup.longitude) == (order.pickup_lat, order.pickup_lng)
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
-            && (&self.area_id, &self.customer_id) == (&order.area_id, &order.customer_id)
+            && self.customer_id == order.customer_id
+            // Without one, or with one we know nothing of, the area follows from the pickup.
+            && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
 
     fn validate(&self, app: &App) -> Result<(), CreateError> {
@@ -91,7 +108,12 @@ impl NewOrder {
         if self.amount_minor.is_some_and(|amount| amount < 0) {
             return invalid("amount_minor must not be negative".to_owned());
         }
-        for (name, value) in [("area_id", &self.area_id), ("customer_id", &self.customer_id)] {
+        for (name, value) in [
+            ("area_id", &self.area_id),
+            ("customer_id", &self.customer_id),
+            ("channel", &self.channel),
+            ("loyalty_level", &self.loyalty_level),
+        ] {
             if value.as_ref().is_some_and(|v| v.is_empty() || v.len() > 64 || v.chars().any(char::is_control)) {
                 return invalid(format!("{name} must have 1 to 64 printable characters"));
             }
@@ -100,12 +122,59 @@ impl NewOrder {
     }
 }
 
+async fn exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- order exists
+         SELECT EXISTS (SELECT 1 FROM orders WHERE id = $1)",
+    )
+    .bind(id.as_str())
+    .fetch_one(&app.db)
+    .await
+}
+
 /// Creates the order under `id` and enqueues its timers.
 pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Result<Snapshot, CreateError> {
     new.validate(app)?;
+    let asker = Asker {
+        channel: new.channel.as_deref(),
+        user: new.customer_id.as_deref(),
+        loyalty: new.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
+    };
+    let seeker = Seeker {
+        order: &id,
+        service_type: &new.service_type,
+        pickup: (new.pickup.latitude, new.pickup.longitude),
+        area: new.area_id.as_deref(),
+        asker,
+    };
+    // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
+    if !app.rules.get().geofence.is_empty() && exists(app, &id).await? {
+        return Err(CreateError::Exists(id));
+    }
+    let place = place::take(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
+    // Given back unless the row is written, also when the caller hangs up.
+    let held = place.held(app, seeker);
+    crash::point("create", "place taken");
+    let mut tx = app.db.begin().await?;
+    if let (Some(area), Some(limit)) = (&place.area, place.limit) {
+        let has_room: bool = sqlx::query_scalar(
+            "-- take place
+             SELECT dispatchq_take_place($1, $2, $3, $4)",
+        )
+        .bind(id.as_str())
+        .bind(area)
+        .bind(&new.service_type)
+        .bind(limit)
+        .fetch_one(&mut *tx)
+        .await?;
+        if !has_room {
+            drop(tx);
+            return Err(CreateError::Refused(Box::new(place::refused_by_postgres(app, seeker, area).await)));
+        }
+    }
     let created: bool = sqlx::query_scalar(
         "-- create order
-         SELECT dispatchq_create_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+         SELECT dispatchq_create_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 * interval '1 millisecond')",
     )
     .bind(id.as_str())
     .bind(&new.service_type)
@@ -114,11 +183,15 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Resu
     .bind(new.payment_status.as_str())
     .bind(new.amount_minor)
     .bind(&new.currency)
-    .bind(&new.area_id)
+    .bind(&place.area)
     .bind(&new.customer_id)
     .bind(actor)
-    .fetch_one(&app.db)
+    .bind(place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0))
+    .fetch_one(&mut *tx)
     .await?;
+    // From here on nobody knows whether the row is there, until it is.
+    held.keep();
+    tx.commit().await?;
     if !created {
         return Err(CreateError::Exists(id));
     }

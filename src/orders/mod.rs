@@ -17,7 +17,7 @@
 
 pub mod act;
 pub mod actions;
-mod area_label;
+pub(crate) mod area_label;
 pub mod booking;
 pub mod change;
 pub mod create;

@@ -7,7 +7,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use sqlx::{Connection, FromRow, PgConnection, PgExecutor, PgPool, postgres::PgRow, types::Json};
+use sqlx::{Connection, FromRow, PgConnection, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
 use super::{
@@ -15,6 +15,8 @@ use super::{
     Refusal, Snapshot, Status, change::Event, metrics, state,
 };
 use crate::{
+    admission::waiting,
+    app::App,
     crash,
     notifications::{Routes, alerts, messages, outbox},
 };
@@ -141,25 +143,23 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
 /// Loads, decides and writes, anew whenever somebody else was quicker. On one connection: taking one from the pool and
 /// giving it back costs as much as a statement.
 pub async fn change(
-    db: &PgPool,
-    routes: &Routes,
+    app: &App,
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    change_about(db, routes, id, None, decide).await
+    change_about(app, id, None, decide).await
 }
 
 /// As [`change`], of a decision on this offer.
 pub async fn change_about(
-    db: &PgPool,
-    routes: &Routes,
+    app: &App,
     id: &OrderId,
     offer: Option<Uuid>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    let mut db = db.acquire().await?;
+    let mut db = app.db.acquire().await?;
     for _ in 0..MAX_CONFLICTS {
-        if let Some(changed) = try_change(&mut db, routes, id, offer, &mut decide).await? {
+        if let Some(changed) = try_change(app, &mut db, id, offer, &mut decide).await? {
             return Ok(changed);
         }
     }
@@ -172,15 +172,15 @@ pub async fn change_about(
     .bind(id.as_str())
     .execute(&mut *tx)
     .await?;
-    let changed = try_change(&mut tx, routes, id, offer, &mut decide).await?.ok_or(ChangeError::Busy)?;
+    let changed = try_change(app, &mut tx, id, offer, &mut decide).await?.ok_or(ChangeError::Busy)?;
     tx.commit().await?;
     Ok(changed)
 }
 
 /// `None`: somebody else was quicker.
 pub async fn try_change(
+    app: &App,
     db: &mut PgConnection,
-    routes: &Routes,
     id: &OrderId,
     offer: Option<Uuid>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
@@ -191,7 +191,7 @@ pub async fn try_change(
         Decision::Unchanged => return Ok(Some(Changed::No(Box::new(before)))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    match apply_on(db, routes, &before, *change).await {
+    match apply_on(app, db, &before, *change).await {
         Ok(after) => Ok(Some(Changed::Yes(Box::new(after)))),
         Err(ApplyError::Conflict) => Ok(None),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
@@ -200,20 +200,18 @@ pub async fn try_change(
 }
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
-pub async fn apply(db: &PgPool, routes: &Routes, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    apply_on(&mut *db.acquire().await?, routes, before, change).await
+pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    apply_on(app, &mut *app.db.acquire().await?, before, change).await
 }
 
-async fn apply_on(
-    db: &mut PgConnection,
-    routes: &Routes,
-    before: &Snapshot,
-    change: Change,
-) -> Result<Snapshot, ApplyError> {
+async fn apply_on(app: &App, db: &mut PgConnection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     let ends_compensation = before.order.status == Status::Compensating && change.order.status.is_closed();
-    let written = write(db, routes, before, change).await;
+    let written = write(db, &app.config.notifications, before, change).await;
     if ends_compensation {
         metrics::record_status_update(written.as_ref().err());
+    }
+    if let Ok(after) = &written {
+        waiting::note(app, before.order.status.is_searching(), &after.order, after.now).await;
     }
     written
 }

@@ -48,7 +48,7 @@ pub(super) async fn ask_and_learn(
     job: &JobId,
 ) -> Outcome {
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
-    let policy = app.config.policy(&s.order.service_type);
+    let policy = app.policy(&s.order);
     let rules = rules(&policy, partner);
     let answer = match partner
         .call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await })
@@ -96,7 +96,7 @@ async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> 
         return Err(Outcome::Snooze { delay: jittered(CANCEL_PAUSE, 0.3, rand::random()) });
     }
     crash::point("intent", "decided");
-    match store::apply(&app.db, &app.config.notifications, s, decide::start(s, &partner.name)).await {
+    match store::apply(app, s, decide::start(s, &partner.name)).await {
         Ok(after) => {
             crash::point("intent", "written");
             let booking = after.booking(attempt_no).cloned();

@@ -42,12 +42,12 @@ pub async fn act(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
 /// Acts on a callback whose body is known, be it because it has just been stored.
 pub async fn act_on(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
     crash::point("callback", "learnt");
-    let changed = store::change(&app.db, &app.config.notifications, order, |s| {
+    let changed = store::change(app, order, |s| {
         let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;
         };
         let Some(attempt_no) = attempt_of(s, body) else { return Decision::Unchanged };
-        let policy = app.config.policy(&s.order.service_type);
+        let policy = app.policy(&s.order);
         let observation = Observation::of_callback(attempt_no, body.clone());
         match decide::observe(s, &observation, rules(&policy, partner)) {
             Decision::Change(mut change) => {

@@ -44,7 +44,7 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     };
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
-    let policy = app.config.policy(&s.order.service_type);
+    let policy = app.policy(&s.order);
     let rules = rules(&policy, partner);
     let pause = next_pause(s, polls, rules);
     let error = match answer {

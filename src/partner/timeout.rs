@@ -21,7 +21,7 @@ use crate::{
 
 pub(crate) async fn perform(app: &App, job: &Timeout, s: &Snapshot, partner: &str) -> Result<Change, Outcome> {
     let Some(partner) = app.partners.get(partner) else { return Err(failure::not_configured(partner)) };
-    let policy = app.config.policy(&s.order.service_type);
+    let policy = app.policy(&s.order);
     let rules = rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Ok(decide::timeout(s, rules));

@@ -1,5 +1,11 @@
 //! Bearer keys: random, shown once, stored as SHA-256.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -80,6 +86,55 @@ pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error>
     .bind(hash(key))
     .fetch_optional(db)
     .await
+}
+
+/// Keys this process has seen lately, so that not every request asks Postgres. A key that is revoked is good for a second
+/// more. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct KnownKeys(Arc<Mutex<Known>>);
+
+/// Hash of a key: when it was looked up, and whose it is.
+type Known = HashMap<Vec<u8>, (Instant, ApiKey)>;
+
+/// A key is believed for so long.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// And for so long while Postgres does not answer.
+const BELIEVED_IN_NEED: Duration = Duration::from_secs(60);
+/// So many are kept; then all are forgotten.
+const MOST_KNOWN: usize = 10_000;
+
+impl KnownKeys {
+    /// The key's owner, unless it is unknown or revoked.
+    pub async fn find(&self, db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+        let hash = hash(key);
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, owner)) = lock().get(&hash)
+            && at.elapsed() < BELIEVED
+        {
+            return Ok(Some(owner.clone()));
+        }
+        let found = match find(db, key).await {
+            Ok(found) => found,
+            // While Postgres is away nobody can be revoked either.
+            Err(error) => {
+                let known = lock().get(&hash).filter(|(at, _)| at.elapsed() < BELIEVED_IN_NEED).map(|(_, k)| k.clone());
+                return known.map(Some).ok_or(error);
+            }
+        };
+        let mut known = lock();
+        match &found {
+            Some(owner) => {
+                if known.len() >= MOST_KNOWN {
+                    known.clear();
+                }
+                known.insert(hash, (Instant::now(), owner.clone()));
+            }
+            None => {
+                known.remove(&hash);
+            }
+        }
+        Ok(found)
+    }
 }
 
 pub async fn list(db: &PgPool) -> Result<Vec<ApiKey>, sqlx::Error> {

@@ -30,7 +30,7 @@ pub struct Report {
     /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
     pub messages: u64,
     pub idempotency_keys: u64,
-    /// Runs of schedules, snapshots of queues, notes of the reconciler, callbacks without an order, dead letters decided
+    /// Runs of schedules, snapshots of queues and areas, notes of the reconciler, callbacks without an order, dead letters decided
     /// on.
     pub records: u64,
     pub dead_jobs: u64,
@@ -40,7 +40,7 @@ pub struct Report {
 pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let keep = &app.config.retention;
     let db = &app.db;
-    let records = [&RUNS, &SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
+    let records = [&RUNS, &SNAPSHOTS, &AREA_SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
         messages: sweep(db, &MESSAGES, keep.messages, mode).await? + sweep(db, &ALERTS, keep.messages, mode).await?,
@@ -198,6 +198,15 @@ const SNAPSHOTS: Sweep = Sweep {
     remove: "-- remove old snapshots
              DELETE FROM queue_snapshots WHERE (at, queue) IN (
                  SELECT at, queue FROM queue_snapshots
+                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const AREA_SNAPSHOTS: Sweep = Sweep {
+    count: "-- count old area snapshots
+            SELECT count(*) FROM waiting_snapshots WHERE at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old area snapshots
+             DELETE FROM waiting_snapshots WHERE (at, area_id, service_type) IN (
+                 SELECT at, area_id, service_type FROM waiting_snapshots
                  WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 

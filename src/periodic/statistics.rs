@@ -1,12 +1,13 @@
-//! How the queues stand, kept for looking back.
+//! How queues and areas stand, kept for looking back.
 
 use serde::Serialize;
 
-use crate::app::App;
+use crate::{admission::report, app::App};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub queues: usize,
+    pub areas: usize,
 }
 
 pub async fn run(app: &App) -> anyhow::Result<Report> {
@@ -28,5 +29,6 @@ pub async fn run(app: &App) -> anyhow::Result<Report> {
     .bind(column(|s| s.dead))
     .execute(&app.db)
     .await?;
-    Ok(Report { queues: stats.len() })
+    let areas = report::snapshot(app).await?;
+    Ok(Report { queues: stats.len(), areas })
 }

@@ -13,7 +13,12 @@ use super::{
     lock,
     repair::{self, Report},
 };
-use crate::{app::App, db, dispatch::nearby};
+use crate::{
+    admission::waiting::{self, Drift, Suspects},
+    app::App,
+    db,
+    dispatch::nearby,
+};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// A missing epoch is reported by every take; one answer per this time is enough.
@@ -21,10 +26,13 @@ const REBUILD_PAUSE: Duration = Duration::from_millis(250);
 const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Any number, the same in every replica.
 const LOCK: i64 = 0x6470_7265_636f_6e63;
+const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
+const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
     let mut partitions_made = None;
+    let mut places = Places::default();
     while !stop.is_cancelled() {
         if partitions_made.is_none_or(|at: std::time::Instant| at.elapsed() > PARTITIONS_EVERY) {
             match db::make_partitions(&app.db).await {
@@ -38,11 +46,37 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
         if let Err(error) = nearby::refresh(&app).await {
             tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
         }
+        if let Err(error) = places.compare(&app).await {
+            tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
+        }
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
             () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
         }
+    }
+}
+
+/// Who waits in which area, compared with Postgres now and then, and at once when Redis has forgotten it.
+#[derive(Debug, Default)]
+struct Places {
+    compared: Option<std::time::Instant>,
+    suspects: Suspects,
+}
+
+impl Places {
+    async fn compare(&mut self, app: &App) -> anyhow::Result<()> {
+        let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
+        if !is_due && waiting::is_complete(app).await? {
+            return Ok(());
+        }
+        let drift = lock::exclusively(&app.db, PLACES_LOCK, waiting::repair(app, &mut self.suspects)).await?;
+        waiting::mirror_limits(app).await?;
+        self.compared = Some(std::time::Instant::now());
+        if let Some(drift) = drift.filter(|drift| *drift != Drift::default()) {
+            tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
+        }
+        Ok(())
     }
 }
 

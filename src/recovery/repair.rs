@@ -373,7 +373,7 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
 
 /// Ends an order without waiting for its job.
 async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
-    let ended = store::change(&app.db, &app.config.notifications, id, |s| {
+    let ended = store::change(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
         } else if s.order.status == Status::Compensating {
@@ -394,7 +394,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
     let why = judge::hold_reason(&job.id);
-    let held = store::change(&app.db, &app.config.notifications, &id, |s: &Snapshot| {
+    let held = store::change(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }

@@ -3,17 +3,15 @@
 //! A lock nobody removes ends by itself after ten seconds, so a process that dies in between blocks an order for so long at
 //! most. After an order was taken its lock stays for the rest of them, and keeps latecomers away from the database.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use jobs::OrderId;
 use metrics::counter;
-use redis::{Cmd, FromRedisValue, cmd};
+use redis::cmd;
 
 use crate::app::App;
 
 const SECONDS: u64 = 10;
-/// Redis answers within this, or the database judges alone.
-const PATIENCE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
@@ -27,7 +25,7 @@ pub(super) enum Entry {
 pub(super) async fn enter(app: &App, order: &OrderId, driver: &str) -> Entry {
     let mut take = cmd("SET");
     take.arg(key(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
-    let (entry, result) = match ask::<Option<String>>(app, "take trip lock", &take).await {
+    let (entry, result) = match app.hint::<Option<String>>("take trip lock", &take).await {
         Ok(None) => (Entry::Open, "won"),
         Ok(Some(holder)) if holder == driver => (Entry::Open, "own"),
         Ok(Some(_)) => (Entry::Taken, "lost"),
@@ -45,24 +43,17 @@ pub(super) async fn leave(app: &App, order: &OrderId, driver: &str) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
     give_back.arg(script).arg(1).arg(key(order)).arg(driver);
-    done(order, ask::<i64>(app, "give trip lock back", &give_back).await);
+    done(order, app.hint::<i64>("give trip lock back", &give_back).await);
 }
 
 /// The order has lost its driver and is free for all.
 pub(crate) async fn forget(app: &App, order: &OrderId) {
-    done(order, ask::<i64>(app, "remove trip lock", cmd("DEL").arg(key(order))).await);
+    done(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(key(order))).await);
 }
 
 fn done(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     if let Err(error) = result {
         tracing::debug!(order.id = %order, %error, "The gate of an order stays closed for some seconds.");
-    }
-}
-
-async fn ask<T: FromRedisValue>(app: &App, name: &'static str, command: &Cmd) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, app.store.command(name, command)).await {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("Redis took longer than {PATIENCE:?}")),
     }
 }
 

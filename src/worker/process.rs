@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters and database gate, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, rules of areas and database gate, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,6 +42,8 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     let watch = tokio::spawn(gate::watch(app.db.clone(), gate.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
+    let rules = app.rules.clone().keep(app.db.clone(), app.config.admission.clone(), helpers.clone());
+    let rules = tokio::spawn(rules);
 
     let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
         .queues(queues)
@@ -54,7 +56,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     }
     let summary = runtime.run(stop).await.context("the worker stopped by itself");
     helpers.cancel();
-    for helper in [watch, reconcile, mirror] {
+    for helper in [watch, reconcile, mirror, rules] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

@@ -83,7 +83,7 @@ where
             }
         };
         crash::point(job.kind(), "decided");
-        match store::apply(&app.db, &app.config.notifications, &s, change).await {
+        match store::apply(app, &s, change).await {
             Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
@@ -112,7 +112,7 @@ async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot,
 /// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
 pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
     crash::point(job.kind(), "learnt");
-    match store::change(&app.db, &app.config.notifications, order, decide).await {
+    match store::change(app, order, decide).await {
         Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),

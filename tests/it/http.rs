@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod idempotency;
+mod openapi;
 mod outages;
 
 use serde_json::{Value, json};

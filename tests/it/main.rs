@@ -19,6 +19,7 @@
 //! * `cli`: what the command line prints.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
+mod admission;
 mod at_least_once;
 mod checker;
 mod cli;

@@ -95,6 +95,8 @@ impl Stage {
             currency: None,
             area_id: None,
             customer_id: None,
+            channel: None,
+            loyalty_level: None,
         };
         create::create(&self.app, id.clone(), &new, "producer:bench").await?;
         let outcome = dispatch::dispatch::perform(self.app.clone(), Dispatch { order: id.clone(), attempt: 1 }).await;

@@ -90,9 +90,8 @@ async fn row_locks(
     .bind(id.as_str())
     .execute(&mut *tx)
     .await?;
-    let routes = &app.config.notifications;
     let mut decide = |s: &Snapshot| actions::accept(s, &driver, answer.offer_id);
-    let changed = store::try_change(&mut tx, routes, &id, Some(answer.offer_id), &mut decide).await?;
+    let changed = store::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
     let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
     if let store::Changed::Yes(after) = &changed {

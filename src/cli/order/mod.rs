@@ -123,6 +123,12 @@ pub(in crate::cli) struct Create {
     currency: Option<String>,
     #[arg(long)]
     area: Option<String>,
+    /// Where the customer orders, such as MYBB
+    #[arg(long)]
+    channel: Option<String>,
+    /// EXPLORER, TRAVELER, VOYAGER or ELITE
+    #[arg(long)]
+    loyalty_level: Option<String>,
     #[arg(long)]
     json: bool,
 }
@@ -173,6 +179,8 @@ impl Create {
             currency: self.currency,
             area_id: self.area,
             customer_id: None,
+            channel: self.channel,
+            loyalty_level: self.loyalty_level,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
         show(&create::create(app, id, &new, &operator()).await?, &[], self.json)

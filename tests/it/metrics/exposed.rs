@@ -3,6 +3,11 @@
 use std::collections::BTreeSet;
 
 use dispatchq::{
+    admission::{
+        limits::Flag,
+        table::{self, Author, LimitsChange},
+    },
+    areas::import,
     partner::settings,
     partner_sim::{Knobs, Options, PartnerSim, values::Rate},
     people::api_keys::{self, Role},
@@ -35,7 +40,7 @@ pub(super) fn documented_names() -> BTreeSet<String> {
     names
 }
 
-fn table(scrape: &Scrape) -> Vec<String> {
+fn rows(scrape: &Scrape) -> Vec<String> {
     let row = |(name, family): (&String, &crate::support::Family)| {
         let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         format!("| `{name}` | {} | {} | {} |", family.kind, labels.join(", "), family.help).replace("|  |", "| |")
@@ -152,11 +157,44 @@ async fn names_and_labels_are_those_of_the_page() {
     assert_eq!(fleet.count("SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_CALLBACK'").await, 1);
     fleet.at_rest(secs(45)).await;
     drop(crowd);
+    fill_the_area(&fleet, &shop).await;
 
     let both = Scrape::ask(&at_api).await.and(Scrape::ask(&at_worker).await);
-    let shown = table(&both);
+    let shown = rows(&both);
     assert!(documented() == shown, "docs/METRICS.md should say:\n{}", shown.join("\n"));
     assert_labels_name_nobody(&both, &orders);
+}
+
+/// One order has room, one is refused, one passes for loyalty, and one would be refused.
+async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
+    let author = Author { actor: "operator:test", reason: Some("test") };
+    let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
+    let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
+    let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
+    table::import(&fleet.app.db, &import::parse(&areas).unwrap(), false, author).await.unwrap();
+    let limits = LimitsChange {
+        service_type: "DELIVERY".to_owned(),
+        max_waiting_orders: Some(1),
+        max_bypass_percentage: Some(100),
+        ..LimitsChange::default()
+    };
+    table::set_limits(&fleet.app.db, "JKT-PUSAT", &limits, None, author).await.unwrap();
+    let set_flag = async |shadow_mode| {
+        let flag = table::flag(&fleet.app.db).await.unwrap();
+        let wanted = Flag { enabled: true, shadow_mode, ..flag.clone() };
+        table::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
+        tokio::time::sleep(secs(1)).await;
+    };
+    let order = async |loyalty: &str| {
+        let body = json!({ "service_type": "DELIVERY", "loyalty_level": loyalty,
+                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+        let url = format!("{}/api/v1/orders", shop.base);
+        shop.client.post(url).bearer_auth(&shop.key).json(&body).send().await.unwrap().status().as_u16()
+    };
+    set_flag(false).await;
+    assert_eq!([order("EXPLORER").await, order("EXPLORER").await, order("ELITE").await], [201, 503, 201]);
+    set_flag(true).await;
+    assert_eq!(order("TRAVELER").await, 201);
 }
 
 /// Labels are from short lists: no order, person, telephone number or place can be among them.
@@ -167,6 +205,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "area_id" => ["", "JKT-PUSAT"].contains(&value.as_str()),
                 "service_type" => ["RIDE", "RENT", "DELIVERY", "TAXI"].contains(&value.as_str()),
                 "partner" => value == "bbd",
+                "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
                 "status" => value.parse::<dispatchq::orders::Status>().is_ok(),
                 "call" | "dependency" | "kind" | "outcome" | "reason" | "result" => {

@@ -263,11 +263,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    store::change(&t.app.db, &t.app.config.notifications, &id("ORD-1"), |s| {
-        judge::requeue(s, &dispatch, "operator:anna", None).into()
-    })
-    .await
-    .unwrap();
+    store::change(&t.app, &id("ORD-1"), |s| judge::requeue(s, &dispatch, "operator:anna", None).into()).await.unwrap();
 }
 
 /// And after the copy was written.

@@ -69,6 +69,8 @@ impl TestApp {
             currency: Some("IDR".to_owned()),
             area_id: None,
             customer_id: None,
+            channel: None,
+            loyalty_level: None,
         };
         create::create(&self.app, id(order), &new, "producer:test").await.unwrap()
     }

@@ -1,0 +1,283 @@
+//! What is said to whoever asks for room: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4,
+//! appendix B). Pure.
+//!
+//! Beside the requirement's fields a busy answer names since when the oldest order waits, and areas nearby that have room.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+
+use super::{decide::Refused, limits::Loyalty};
+
+pub const THRESHOLD_REACHED: &str = "DISPATCHER_AREA_THRESHOLD_REACHED";
+pub const AREA_DISABLED: &str = "DISPATCHER_AREA_DISABLED";
+pub const AREA_NOT_FOUND: &str = "DISPATCHER_AREA_NOT_FOUND";
+pub const SERVICE_UNAVAILABLE: &str = "DISPATCHER_SERVICE_UNAVAILABLE";
+
+/// What people read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Language {
+    #[default]
+    Indonesian,
+    English,
+}
+
+impl Language {
+    /// Of an Accept-Language header: the first of those we speak by the weights, ours where there is none.
+    pub fn accepted(header: Option<&str>) -> Self {
+        let mut best = (0.0, Self::default());
+        for item in header.unwrap_or_default().split(',') {
+            let mut parts = item.split(';');
+            let tag = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            let weight = parts.find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
+            let language = match tag.split('-').next().unwrap_or_default() {
+                "en" => Self::English,
+                "id" | "in" | "*" => Self::Indonesian,
+                _ => continue,
+            };
+            if weight > best.0 {
+                best = (weight, language);
+            }
+        }
+        best.1
+    }
+
+    fn pick<'a>(self, indonesian: &'a str, english: &'a str) -> &'a str {
+        match self {
+            Self::Indonesian => indonesian,
+            Self::English => english,
+        }
+    }
+}
+
+/// An area with room, near one that is full.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct NearbyArea {
+    pub area_id: String,
+    pub name: String,
+    pub distance_m: f64,
+}
+
+/// What an answer tells of an area.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    pub area_id: String,
+    pub waiting: i64,
+    pub threshold: i64,
+    /// Of an asker whose loyalty could have helped.
+    pub with_bypass: Option<i64>,
+    pub loyalty: Option<Loyalty>,
+    pub estimated_wait_sec: u64,
+    pub retry_after_sec: u64,
+    pub oldest_waiting_since: Option<DateTime<Utc>>,
+    /// Why a person has closed the area.
+    pub reason: Option<String>,
+    pub nearby: Vec<NearbyArea>,
+}
+
+/// An answer, not yet in words.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    Available(Told),
+    Bypassed(Told),
+    Refused(Refused, Told),
+    NoArea,
+    /// In no area, where areas decide nothing.
+    Anywhere,
+    /// Neither Redis nor Postgres can say.
+    Unavailable,
+}
+
+impl Answer {
+    /// HTTP status.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => 200,
+            Self::Refused(..) | Self::Unavailable => 503,
+            Self::NoArea => 400,
+        }
+    }
+
+    /// The stable word programs match on; `None`: there is room.
+    pub fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => None,
+            Self::Refused(Refused::Disabled, _) => Some(AREA_DISABLED),
+            Self::Refused(..) => Some(THRESHOLD_REACHED),
+            Self::NoArea => Some(AREA_NOT_FOUND),
+            Self::Unavailable => Some(SERVICE_UNAVAILABLE),
+        }
+    }
+
+    pub fn retry_after_sec(&self) -> Option<u64> {
+        match self {
+            Self::Refused(_, told) => Some(told.retry_after_sec),
+            Self::Unavailable => Some(5),
+            _ => None,
+        }
+    }
+
+    pub fn message(&self, language: Language) -> String {
+        let pick = |indonesian, english| language.pick(indonesian, english).to_owned();
+        match self {
+            Self::Available(_) | Self::Anywhere => pick("Area tersedia", "There is room"),
+            Self::Bypassed(told) => {
+                let title = told.loyalty.map_or("", Loyalty::title);
+                let text = pick(
+                    "Area sedang sibuk, tapi Anda mendapat prioritas sebagai member",
+                    "The area is busy, but you have priority as a member:",
+                );
+                format!("{text} {title}")
+            }
+            Self::Refused(Refused::Disabled, _) => {
+                pick("Layanan di area ini sedang tidak tersedia", "There is no service in this area at the moment")
+            }
+            Self::Refused(Refused::Full, told) if told.with_bypass.is_some() => pick(
+                "Area sedang sangat sibuk, silakan coba beberapa saat lagi",
+                "The area is very busy, please try again in a moment",
+            ),
+            Self::Refused(..) => pick(
+                "Area sedang sibuk, silakan coba beberapa saat lagi",
+                "The area is busy, please try again in a moment",
+            ),
+            Self::NoArea => pick("Lokasi di luar area layanan", "This place lies in no area of ours"),
+            Self::Unavailable => pick(
+                "Layanan sedang tidak tersedia, silakan coba lagi",
+                "The service is not available, please try again",
+            ),
+        }
+    }
+
+    pub fn body(&self, language: Language) -> Value {
+        let message = self.message(language);
+        match self {
+            Self::Available(told) => json!({
+                "status": "AVAILABLE",
+                "area_id": told.area_id,
+                "current_waiting": told.waiting,
+                "threshold": told.threshold,
+                "estimated_wait_time_sec": told.estimated_wait_sec,
+            }),
+            Self::Bypassed(told) => json!({
+                "status": "AVAILABLE",
+                "area_id": told.area_id,
+                "current_waiting": told.waiting,
+                "threshold": told.threshold,
+                "bypassed": true,
+                "bypass_reason": format!("LOYALTY_{}", told.loyalty.map_or("", Loyalty::as_str)),
+                "message": message,
+            }),
+            Self::Refused(why, told) => {
+                let mut body = json!({
+                    "status": "SERVER_BUSY",
+                    "error_code": self.code(),
+                    "area_id": told.area_id,
+                    "current_waiting": told.waiting,
+                    "threshold": told.threshold,
+                });
+                match told.with_bypass.filter(|_| *why == Refused::Full) {
+                    Some(most) => {
+                        body["max_with_bypass"] = json!(most);
+                        body["loyalty_level"] = json!(told.loyalty);
+                        body["bypassed"] = json!(false);
+                    }
+                    None => body["retry_after_sec"] = json!(told.retry_after_sec),
+                }
+                body["message"] = json!(message);
+                if let Some(reason) = &told.reason {
+                    body["reason"] = json!(reason);
+                }
+                if let Some(since) = told.oldest_waiting_since {
+                    body["oldest_waiting_since"] = json!(since);
+                }
+                if !told.nearby.is_empty() {
+                    body["nearby_areas"] = json!(told.nearby);
+                }
+                body
+            }
+            Self::Anywhere => json!({ "status": "AVAILABLE", "area_id": null }),
+            Self::NoArea | Self::Unavailable => {
+                json!({ "status": "UNAVAILABLE", "error_code": self.code(), "message": message })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(waiting: i64) -> Told {
+        Told {
+            area_id: "JKT-PUSAT".to_owned(),
+            waiting,
+            threshold: 100,
+            with_bypass: None,
+            loyalty: None,
+            estimated_wait_sec: 120,
+            retry_after_sec: 60,
+            oldest_waiting_since: None,
+            reason: None,
+            nearby: Vec::new(),
+        }
+    }
+
+    fn loyal(waiting: i64) -> Told {
+        Told { with_bypass: Some(120), loyalty: Some(Loyalty::Voyager), ..told(waiting) }
+    }
+
+    /// As the requirement prints it, byte for byte but for the white space.
+    fn is_to_the_letter(answer: &Answer, seed: &str) {
+        let seed: Value = serde_json::from_str(seed).unwrap();
+        assert_eq!(answer.body(Language::Indonesian).to_string(), seed.to_string());
+    }
+
+    #[test]
+    fn the_four_bodies_are_the_requirements() {
+        is_to_the_letter(
+            &Answer::Available(told(45)),
+            r#"{ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
+                 "estimated_wait_time_sec": 120 }"#,
+        );
+        is_to_the_letter(
+            &Answer::Refused(Refused::Full, told(105)),
+            r#"{ "status": "SERVER_BUSY", "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED", "area_id": "JKT-PUSAT",
+                 "current_waiting": 105, "threshold": 100, "retry_after_sec": 60,
+                 "message": "Area sedang sibuk, silakan coba beberapa saat lagi" }"#,
+        );
+        is_to_the_letter(
+            &Answer::Bypassed(loyal(105)),
+            r#"{ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 105, "threshold": 100,
+                 "bypassed": true, "bypass_reason": "LOYALTY_VOYAGER",
+                 "message": "Area sedang sibuk, tapi Anda mendapat prioritas sebagai member Voyager" }"#,
+        );
+        is_to_the_letter(
+            &Answer::Refused(Refused::Full, loyal(125)),
+            r#"{ "status": "SERVER_BUSY", "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED", "area_id": "JKT-PUSAT",
+                 "current_waiting": 125, "threshold": 100, "max_with_bypass": 120, "loyalty_level": "VOYAGER",
+                 "bypassed": false, "message": "Area sedang sangat sibuk, silakan coba beberapa saat lagi" }"#,
+        );
+    }
+
+    #[test]
+    fn codes_have_the_statuses_of_the_appendix() {
+        let of = |answer: Answer| (answer.code().unwrap_or("-"), answer.status());
+        assert_eq!(of(Answer::Refused(Refused::Full, told(100))), (THRESHOLD_REACHED, 503));
+        assert_eq!(of(Answer::Refused(Refused::Forced, told(0))), (THRESHOLD_REACHED, 503));
+        assert_eq!(of(Answer::Refused(Refused::Disabled, told(0))), (AREA_DISABLED, 503));
+        assert_eq!(of(Answer::NoArea), (AREA_NOT_FOUND, 400));
+        assert_eq!(of(Answer::Unavailable), (SERVICE_UNAVAILABLE, 503));
+        assert_eq!(of(Answer::Available(told(0))), ("-", 200));
+    }
+
+    #[test]
+    fn the_language_is_the_one_asked_for() {
+        let accepted = |header: &str| Language::accepted(Some(header));
+        assert_eq!(Language::accepted(None), Language::Indonesian);
+        assert_eq!(accepted("en-US,en;q=0.9"), Language::English);
+        assert_eq!(accepted("id-ID,id;q=0.9,en;q=0.8"), Language::Indonesian);
+        assert_eq!(accepted("fr, en;q=0.4, id;q=0.2"), Language::English);
+        assert_eq!(accepted("fr;q=x, ;;,"), Language::Indonesian);
+        let busy = Answer::Refused(Refused::Full, told(100));
+        assert_eq!(busy.message(Language::English), "The area is busy, please try again in a moment");
+    }
+}

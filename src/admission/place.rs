@@ -1,0 +1,178 @@
+//! Taking a place when an order is created: what counts.
+//!
+//! 1. The gatekeeper: one script in Redis drops who is past the lifetime, counts, compares and adds.
+//! 2. The judge: in the transaction that inserts the row Postgres counts, too, under a lock of this area and service type.
+//!    So nothing is overshot while Redis is away, empty, or behind.
+//!
+//! If the process dies in between, the place is given back by the reconciler within a minute or two.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use metrics::counter;
+use redis::cmd;
+
+use super::{
+    answer::{Answer, Told},
+    check,
+    decide::{Asker, Gate, Refused, Rule},
+    limits::Loyalty,
+    waiting::{self, Entry, Seen},
+};
+use crate::{app::App, orders::area_label};
+
+/// A place that was taken, or none that was needed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// The area the order belongs to.
+    pub area: Option<String>,
+    /// While fewer wait, as Postgres counts; `None`: it need not.
+    pub limit: Option<i64>,
+    /// Of the area, instead of the service type's.
+    pub lifetime: Option<Duration>,
+}
+
+/// A place in Redis for an order that is not in Postgres yet. Dropping it gives the place back.
+#[derive(Debug)]
+pub struct Held(Option<(App, String, String, OrderId)>);
+
+impl Held {
+    /// The order may be in Postgres now.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some((app, area, service_type, order)) = self.0.take() {
+            tokio::spawn(async move { waiting::leave(&app, &area, &service_type, &order, None).await });
+        }
+    }
+}
+
+impl Place {
+    /// The place as long as its order is on its way to Postgres.
+    pub fn held(&self, app: &App, seeker: Seeker<'_>) -> Held {
+        let held = |area: &String| (app.clone(), area.clone(), seeker.service_type.to_owned(), seeker.order.clone());
+        Held(self.area.as_ref().map(held))
+    }
+}
+
+/// Who asks for a place, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Seeker<'a> {
+    pub order: &'a OrderId,
+    pub service_type: &'a str,
+    /// Latitude and longitude.
+    pub pickup: (f64, f64),
+    /// As the producer names it.
+    pub area: Option<&'a str>,
+    pub asker: Asker<'a>,
+}
+
+/// Takes a place in the order's area, or says why there is none.
+pub async fn take(app: &App, seeker: Seeker<'_>) -> Result<Place, Answer> {
+    let rules = app.rules.get();
+    let (lat, lng) = seeker.pickup;
+    // Where it is counts more than what the producer calls it.
+    let located = rules.geofence.locate(lat, lng).map(|area| area.id.as_str());
+    let Some(area) = located.or_else(|| seeker.area.filter(|name| rules.geofence.get(name).is_some())) else {
+        // Without areas, or while they decide nothing here, an area is a word of the producer's.
+        if rules.refuses_outside(seeker.asker) {
+            return Err(Answer::NoArea);
+        }
+        return Ok(Place { area: seeker.area.map(str::to_owned), limit: None, lifetime: None });
+    };
+    let now = app.rules.now();
+    let (limits, rule) = check::terms(&rules, area, seeker.service_type, seeker.asker, now);
+    let lifetime = rules.durations(area, seeker.service_type).lifetime;
+    let refuse = async |why: Refused, seen: Seen| {
+        let told = check::told(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+        let nearby = check::nearby(app, &rules, seeker.pickup, area, seeker.service_type).await;
+        Answer::Refused(why, Told { nearby, ..told })
+    };
+    if let (Gate::Closed(why), false) = (rule.gate, rule.shadow) {
+        record(app, area, &seeker, "rejected").await;
+        let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
+        return Err(refuse(why, seen).await);
+    }
+    let waits = lifetime.unwrap_or_else(|| app.config.policy(seeker.service_type).lifetime);
+    let at = (area, seeker.service_type);
+    let entry = waiting::take(app, seeker.order, at, waits, (rule.gate, rule.shadow), &limits).await;
+    let limit = match entry {
+        Some((Entry::Full, standing)) if !rule.shadow => {
+            record(app, area, &seeker, "rejected").await;
+            return Err(refuse(Refused::Full, Seen { standing, ..Seen::default() }).await);
+        }
+        Some((Entry::Full, _)) => {
+            record(app, area, &seeker, "would_reject").await;
+            None
+        }
+        Some((Entry::Taken { bypassed }, _)) => {
+            if bypassed {
+                record(app, area, &seeker, "bypassed").await;
+            }
+            most(rule)
+        }
+        // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
+        None => {
+            let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
+            if most(rule).is_some_and(|limit| seen.standing.waiting >= limit) && !rule.shadow {
+                record(app, area, &seeker, "rejected").await;
+                return Err(refuse(Refused::Full, seen).await);
+            }
+            most(rule)
+        }
+    };
+    if rule.shadow && matches!(rule.gate, Gate::Closed(_)) {
+        record(app, area, &seeker, "would_reject").await;
+    }
+    Ok(Place { area: Some(area.to_owned()), limit: limit.filter(|_| !rule.shadow), lifetime })
+}
+
+/// Postgres has counted as many as may wait: the place is given back.
+pub async fn refused_by_postgres(app: &App, seeker: Seeker<'_>, area: &str) -> Answer {
+    waiting::leave(app, area, seeker.service_type, seeker.order, None).await;
+    record(app, area, &seeker, "rejected").await;
+    let rules = app.rules.get();
+    let (limits, _) = check::terms(&rules, area, seeker.service_type, seeker.asker, app.rules.now());
+    let waiting = waiting::counted(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
+    let mut seen = Seen::default();
+    seen.standing.waiting = waiting;
+    let told = check::told(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+    Answer::Refused(Refused::Full, told)
+}
+
+/// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
+fn most(rule: Rule) -> Option<i64> {
+    match rule.gate {
+        Gate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
+        Gate::Open | Gate::Closed(_) => None,
+    }
+}
+
+/// For metrics, and for the areas' snapshots.
+async fn record(app: &App, area: &str, seeker: &Seeker<'_>, what: &'static str) {
+    let labels = [("area_id", area_label::of(Some(area))), ("service_type", seeker.service_type.to_owned())];
+    counter!("dispatcher_threshold_reached_total", &labels).increment(1);
+    let loyalty = seeker.asker.loyalty.map_or("none", Loyalty::as_str);
+    let [area_id, service] = labels;
+    match what {
+        "rejected" => {
+            let reason = ("reason", "server_busy".to_owned());
+            counter!("dispatcher_cancel_total", &[area_id, service, reason]).increment(1);
+        }
+        "would_reject" => {
+            let loyalty = ("loyalty", loyalty.to_owned());
+            counter!("dispatchq_shadow_rejects_total", &[area_id, service, loyalty]).increment(1);
+        }
+        _ => {
+            let loyalty = ("loyalty", loyalty.to_owned());
+            counter!("dispatchq_bypasses_total", &[area_id, service, loyalty]).increment(1);
+        }
+    }
+    let mut count = cmd("HINCRBY");
+    count.arg(waiting::COUNTS).arg(format!("{area}:{}:{what}", seeker.service_type)).arg(1);
+    let _ = app.hint::<i64>("count refusal", &count).await;
+}

@@ -1,0 +1,156 @@
+//! How areas stand, and stood.
+
+use chrono::{DateTime, Utc};
+use redis::cmd;
+use serde::Serialize;
+
+use super::waiting;
+use crate::app::App;
+
+/// One area and service type, now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    pub area_id: String,
+    pub service_type: String,
+    pub waiting: i64,
+    pub threshold: i64,
+    /// Waiting by threshold.
+    pub utilization: f64,
+    /// FORCE_BUSY, FORCE_AVAILABLE, DISABLED or AUTO.
+    pub mode: &'static str,
+    pub oldest_waiting_since: Option<DateTime<Utc>>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Counted {
+    area_id: String,
+    service_type: String,
+    waiting: i64,
+    oldest: Option<DateTime<Utc>>,
+}
+
+/// Every area with limits of its own, with orders that wait, or that a person has decided for, as Postgres counts.
+pub async fn status(app: &App) -> Result<Vec<Status>, sqlx::Error> {
+    status_of(app, Vec::new()).await
+}
+
+/// As [`status`], and of these, too.
+async fn status_of(app: &App, also: Vec<(String, String)>) -> Result<Vec<Status>, sqlx::Error> {
+    let counted: Vec<Counted> = sqlx::query_as(
+        "-- count all who wait
+         SELECT area_id, service_type, count(*) AS waiting, min(created_at) AS oldest FROM orders
+         WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
+           AND lifetime_deadline > dispatchq_now()
+         GROUP BY area_id, service_type",
+    )
+    .fetch_all(&app.db)
+    .await?;
+    let rules = app.rules.get();
+    let now = app.rules.now();
+    let mut keys: Vec<(String, String)> =
+        rules.configured().map(|(area, service)| (area.to_owned(), service.to_owned())).collect();
+    keys.extend(counted.iter().map(|c| (c.area_id.clone(), c.service_type.clone())));
+    for forced in rules.overridden() {
+        keys.extend(app.config.service_types.keys().map(|service| (forced.area_id.clone(), service.clone())));
+    }
+    keys.extend(also);
+    keys.sort();
+    keys.dedup();
+    let status = |(area_id, service_type): (String, String)| {
+        let seen = counted.iter().find(|c| c.area_id == area_id && c.service_type == service_type);
+        let limits = rules.limits(&area_id, &service_type);
+        let waiting = seen.map_or(0, |c| c.waiting);
+        let forced = rules.forced(&area_id).filter(|forced| forced.holds(now));
+        Status {
+            waiting,
+            threshold: limits.max_waiting,
+            utilization: ratio(waiting, limits.max_waiting),
+            mode: match forced {
+                _ if !limits.enabled => "DISABLED",
+                Some(forced) => forced.status.as_str(),
+                None => "AUTO",
+            },
+            oldest_waiting_since: seen.and_then(|c| c.oldest),
+            area_id,
+            service_type,
+        }
+    };
+    Ok(keys.into_iter().map(status).collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of orders")]
+fn ratio(waiting: i64, threshold: i64) -> f64 {
+    let ratio = waiting as f64 / threshold.max(1) as f64;
+    (ratio * 1000.0).round() / 1000.0
+}
+
+/// Keeps how every area stands, with what was refused since the last time.
+pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
+    // Put aside, so that what is counted meanwhile is in the next one; and until it is kept, so that none is lost. If the
+    // process dies in between, a minute may be kept twice.
+    let aside = format!("{}:aside", waiting::COUNTS);
+    let script = "if redis.call('EXISTS', KEYS[2]) == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
+         redis.call('RENAME', KEYS[1], KEYS[2]) end
+         return redis.call('HGETALL', KEYS[2])";
+    let mut take = cmd("EVAL");
+    take.arg(script).arg(2).arg(waiting::COUNTS).arg(&aside);
+    let counts: std::collections::HashMap<String, i64> = app.store.command("take counts", &take).await?;
+    let key = |field: &String| {
+        let mut parts = field.split(':');
+        Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+    };
+    let rows = status_of(app, counts.keys().filter_map(key).collect()).await?;
+    let of = |row: &Status, what: &str| {
+        counts.get(&format!("{}:{}:{what}", row.area_id, row.service_type)).copied().unwrap_or_default()
+    };
+    let column = |pick: &dyn Fn(&Status) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
+    sqlx::query(
+        "-- snapshot areas
+         INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
+         SELECT t.at, s.* FROM (SELECT dispatchq_now() AS at) t,
+                unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) s
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(rows.iter().map(|r| r.area_id.clone()).collect::<Vec<_>>())
+    .bind(rows.iter().map(|r| r.service_type.clone()).collect::<Vec<_>>())
+    .bind(column(&|r| r.waiting))
+    .bind(column(&|r| r.threshold))
+    .bind(column(&|r| of(r, "rejected")))
+    .bind(column(&|r| of(r, "would_reject")))
+    .bind(column(&|r| of(r, "bypassed")))
+    .execute(&app.db)
+    .await?;
+    app.store.command::<()>("forget counts", cmd("DEL").arg(&aside)).await?;
+    Ok(rows.len())
+}
+
+/// An area over a stretch of time.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct Stretch {
+    pub hour: DateTime<Utc>,
+    pub area_id: String,
+    pub service_type: String,
+    pub most_waiting: i64,
+    pub mean_utilization: f64,
+    pub rejected: i64,
+    pub would_reject: i64,
+    pub bypassed: i64,
+}
+
+/// The last `hours`, hour by hour, newest first.
+pub async fn stretches(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<Stretch>, sqlx::Error> {
+    sqlx::query_as(
+        "-- report of areas
+         SELECT date_trunc('hour', at) AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,
+                avg(waiting::float8 / greatest(threshold, 1))::float8 AS mean_utilization,
+                sum(rejected)::bigint AS rejected, sum(would_reject)::bigint AS would_reject,
+                sum(bypassed)::bigint AS bypassed
+         FROM waiting_snapshots
+         WHERE at > dispatchq_now() - $2 * interval '1 hour' AND ($1::text IS NULL OR area_id = $1)
+         GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3 LIMIT 1000",
+    )
+    .bind(area)
+    .bind(f64::from(hours))
+    .fetch_all(&app.db)
+    .await
+}

@@ -1,0 +1,221 @@
+//! All that is configured about areas, in memory.
+//!
+//! Every process asks Postgres twice a second for the number of the latest change, and reads everything anew when that has
+//! moved: so a change holds on all replicas within a second, and a request waits for nobody. While Postgres is away the
+//! rules stay as they were.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::Value;
+use sqlx::{PgPool, types::Json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    decide::Asker,
+    limits::{Durations, Flag, Limits, LimitsTable, Loyalty, Override},
+    table::LimitsRow,
+};
+use crate::{
+    areas::{Area, Geofence, import},
+    config::AdmissionConfig,
+};
+
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+
+/// What is configured, as it was at one moment.
+#[derive(Debug, Default)]
+pub struct Rules {
+    pub geofence: Arc<Geofence>,
+    pub flag: Flag,
+    overrides: HashMap<String, Override>,
+    limits: LimitsTable,
+    defaults: Option<Limits>,
+    revision: i64,
+}
+
+impl Rules {
+    /// What holds in this area for this service type.
+    pub fn limits(&self, area: &str, service_type: &str) -> &Limits {
+        static FALLBACK: std::sync::LazyLock<Limits> = std::sync::LazyLock::new(|| AdmissionConfig::default().limits());
+        let own = self.limits.get(&(area.to_owned(), service_type.to_owned())).map(|(limits, _)| limits);
+        own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
+    }
+
+    /// What the area says of dispatch.
+    pub fn durations(&self, area: &str, service_type: &str) -> Durations {
+        let own = self.limits.get(&(area.to_owned(), service_type.to_owned()));
+        own.map(|(_, durations)| durations.clone()).unwrap_or_default()
+    }
+
+    /// The areas and service types with limits of their own.
+    pub fn configured(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.limits.keys().map(|(area, service_type)| (area.as_str(), service_type.as_str()))
+    }
+
+    /// Is whoever is in no area refused? Not while only some areas are tried out.
+    pub fn refuses_outside(&self, asker: Asker<'_>) -> bool {
+        let flag = &self.flag;
+        let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
+        everywhere && flag.holds("", asker.channel, asker.user)
+    }
+
+    /// The areas a person has decided for.
+    pub fn overridden(&self) -> impl Iterator<Item = &Override> {
+        self.overrides.values()
+    }
+
+    pub fn forced(&self, area: &str) -> Option<&Override> {
+        self.overrides.get(area)
+    }
+}
+
+/// The rules of this process. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct RulesHandle {
+    rules: Arc<RwLock<Arc<Rules>>>,
+    /// How far Postgres' clock is ahead of ours, in milliseconds.
+    ahead_ms: Arc<AtomicI64>,
+}
+
+impl RulesHandle {
+    pub fn get(&self) -> Arc<Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The time by Postgres' clock, as far as is known: this machine's may be wrong.
+    pub fn now(&self) -> DateTime<Utc> {
+        Utc::now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Reads everything anew if it has changed. Returns whether it had.
+    pub async fn refresh(&self, db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<bool> {
+        let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
+            "-- admission revision
+             SELECT number, dispatchq_now() FROM admission_revision",
+        )
+        .fetch_one(db)
+        .await?;
+        self.ahead_ms.store((now - Utc::now()).num_milliseconds(), Ordering::Relaxed);
+        if self.get().revision == revision {
+            return Ok(false);
+        }
+        let rules = load(db, config).await?;
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        Ok(true)
+    }
+
+    /// Keeps them up to date until told to stop.
+    pub async fn keep(self, db: PgPool, config: AdmissionConfig, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            match self.refresh(&db, &config).await {
+                Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct AreaRow {
+    id: String,
+    name: String,
+    priority: i32,
+    geometry: Option<Json<Value>>,
+    geohashes: Vec<String>,
+}
+
+/// All of it, as of one moment.
+async fn load(db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<Rules> {
+    let mut tx = db.begin().await?;
+    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
+    let revision = sqlx::query_scalar(
+        "-- admission revision alone
+         SELECT number FROM admission_revision",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let rows: Vec<AreaRow> = sqlx::query_as(
+        "-- areas
+         SELECT id, name, priority, geometry, geohashes FROM areas ORDER BY id",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let limits: Vec<LimitsRow> = sqlx::query_as(
+        "-- limits of areas
+         SELECT * FROM area_limits",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let overrides: Vec<Override> = sqlx::query_as(
+        "-- overrides of areas
+         SELECT area_id, status, reason, expires_at, actor FROM area_overrides",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let flag = sqlx::query_as(
+        "-- admission flag
+         SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let areas = rows.into_iter().map(area).collect::<anyhow::Result<Vec<_>>>()?;
+    let defaults = config.limits();
+    Ok(Rules {
+        geofence: Arc::new(Geofence::new(areas)),
+        flag,
+        overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
+        limits: limits.into_iter().map(|row| row.resolve(&defaults)).collect(),
+        defaults: Some(defaults),
+        revision,
+    })
+}
+
+fn area(row: AreaRow) -> anyhow::Result<Area> {
+    let polygons = row
+        .geometry
+        .map(|Json(json)| import::polygons(&serde_json::from_value::<geojson::Geometry>(json)?))
+        .transpose()?;
+    Ok(Area { id: row.id, name: row.name, priority: row.priority, polygons, geohashes: row.geohashes })
+}
+
+impl LimitsRow {
+    fn resolve(self, defaults: &Limits) -> ((String, String), (Limits, Durations)) {
+        let secs = |value: Option<i64>| value.and_then(|secs| u64::try_from(secs).ok()).map(Duration::from_secs);
+        let levels = self
+            .bypass_loyalty_levels
+            .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<Loyalty>>());
+        let limits = Limits {
+            max_waiting: self.max_waiting_orders.unwrap_or(defaults.max_waiting),
+            cooldown: secs(self.cooldown_period_sec).unwrap_or(defaults.cooldown),
+            low_water_percentage: self.low_water_percentage.map_or(defaults.low_water_percentage, i64::from),
+            busy_retry: secs(self.busy_retry_interval_sec).unwrap_or(defaults.busy_retry),
+            bypass_enabled: self.bypass_enabled.unwrap_or(defaults.bypass_enabled),
+            bypass_levels: levels.unwrap_or_else(|| defaults.bypass_levels.clone()),
+            max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
+            enabled: self.enabled,
+        };
+        let durations = Durations {
+            attempt: secs(self.dispatch_timeout_sec),
+            lifetime: secs(self.order_lifetime_sec),
+            retry: secs(self.retry_interval_sec),
+            busy_retry: secs(self.busy_retry_interval_sec),
+        };
+        ((self.area_id, self.service_type), (limits, durations))
+    }
+}

@@ -1,0 +1,338 @@
+//! Who waits where: `waiting:order:{area}:{service type}`, a sorted set of order ids by the end of their lifetimes, as the
+//! requirement on server busy names it.
+//!
+//! It heals by itself: whoever is past the lifetime is dropped with the next look, and the reconciler compares it with
+//! Postgres. A marker vouches for all sets; while it is missing (Redis was flushed) Postgres counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use metrics::gauge;
+use redis::cmd;
+use sqlx::PgPool;
+
+use super::{
+    decide::{Gate, Standing},
+    limits::Limits,
+};
+use crate::{app::App, orders::Order};
+
+/// All sets are complete.
+const MARKER: &str = "waiting:order";
+/// Refusals and bypasses since the last snapshot: a hash of `{area}:{service type}:{what}`.
+pub(super) const COUNTS: &str = "waiting:counts";
+/// An order that is not in the database yet may still be on its way there.
+const YOUNG: Duration = Duration::from_secs(60);
+/// Of the average wait that the latest assignment makes up.
+const WEIGHT: f64 = 0.1;
+
+/// How an area stands, and what else an answer tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Seen {
+    pub standing: Standing,
+    /// The threshold it was full by.
+    pub busy_threshold: Option<i64>,
+    /// Milliseconds since the epoch: when the lifetime of the order that waits longest ends.
+    pub oldest_expiry_ms: Option<i64>,
+    /// Seconds that lately assigned orders waited, on average.
+    pub average_wait_s: Option<f64>,
+}
+
+impl Seen {
+    /// How it stands by these limits: that it was full by others says nothing.
+    pub fn by(&self, limits: &Limits) -> Standing {
+        let same = self.busy_threshold == Some(limits.max_waiting);
+        Standing { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
+    }
+}
+
+/// What the gatekeeper says to an order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Entry {
+    /// It has a place, and had one before if it came twice.
+    Taken {
+        bypassed: bool,
+    },
+    Full,
+}
+
+fn set(area: &str, service_type: &str) -> String {
+    format!("{MARKER}:{area}:{service_type}")
+}
+
+/// Since when the area is busy.
+fn busy(area: &str, service_type: &str) -> String {
+    format!("waiting:busy:{area}:{service_type}")
+}
+
+/// Of the waits that ended with a driver.
+fn average(area: &str, service_type: &str) -> String {
+    format!("waiting:average:{area}:{service_type}")
+}
+
+/// Drops who is past the lifetime, and counts. KEYS: marker, set, busy, average. Returns nothing while the marker is
+/// missing, else count, busy since and at which threshold (`ms:threshold`, empty: it is not), expiry of the oldest (0:
+/// none), average wait.
+/// Bound: as many as expired since the last look.
+const LOOK: &str = "
+    if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+    local oldest = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    return { redis.call('ZCARD', KEYS[2]), redis.call('GET', KEYS[3]) or '', tonumber(oldest[2] or 0),
+             redis.call('GET', KEYS[4]) or '' }";
+
+/// Takes a place. KEYS: marker, set, busy. ARGV: order, lifetime ms, threshold (-1: none), most with bypass (-1: no bypass),
+/// cooldown ms, low water mark, 1 to take a place even if there is none. Returns nothing while the marker is missing, else
+/// 1 taken, 2 taken by bypass, 0 full; and the count before, busy since.
+/// Bound: as many as expired since the last look.
+const TAKE: &str = "
+    if redis.call('EXISTS', KEYS[1]) == 0 then return false end
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+    local count = redis.call('ZCARD', KEYS[2])
+    local since = 0
+    local busy = redis.call('GET', KEYS[3])
+    if busy then
+        -- It was full by another threshold: that says nothing of this one.
+        local ms, at = string.match(busy, '(%d+):(-?%d+)')
+        if at == ARGV[3] then since = tonumber(ms) end
+    end
+    if redis.call('ZSCORE', KEYS[2], ARGV[1]) then return { 1, count - 1, since } end
+    local threshold, most = tonumber(ARGV[3]), tonumber(ARGV[4])
+    local answer = 1
+    if threshold >= 0 then
+        if count >= threshold then
+            if since == 0 then
+                since = now
+                redis.call('SET', KEYS[3], string.format('%d:%s', since, ARGV[3]), 'PX', 86400000)
+            end
+        elseif since > 0 and now >= since + tonumber(ARGV[5]) and count < tonumber(ARGV[6]) then
+            since = 0
+            redis.call('DEL', KEYS[3])
+        end
+        if count >= threshold or since > 0 then
+            answer = 0
+            if count < most then answer = 2 end
+        end
+    end
+    if answer > 0 or ARGV[7] == '1' then redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1]) end
+    return { answer, count, since }";
+
+/// Gives a place back. KEYS: set, average. ARGV: order, seconds it waited (empty: it found no driver), weight of the latest.
+const LEAVE: &str = "
+    if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 and ARGV[2] ~= '' then
+        local before = tonumber(redis.call('GET', KEYS[2]) or ARGV[2])
+        local average = before + (tonumber(ARGV[2]) - before) * tonumber(ARGV[3])
+        redis.call('SET', KEYS[2], string.format('%.3f', average), 'EX', 3600)
+    end
+    return 1";
+
+/// How the area stands, as Redis knows it; `None`: it does not.
+pub async fn look(app: &App, area: &str, service_type: &str) -> Option<Seen> {
+    let mut look = cmd("EVAL");
+    look.arg(LOOK).arg(4).arg(MARKER).arg(set(area, service_type)).arg(busy(area, service_type));
+    look.arg(average(area, service_type));
+    let (count, busy, oldest, average) =
+        app.hint::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
+    let (since, threshold) = busy.split_once(':').unwrap_or_default();
+    Some(Seen {
+        standing: Standing { waiting: count, busy_since: since.parse().ok().and_then(moment) },
+        busy_threshold: threshold.parse().ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
+        oldest_expiry_ms: (oldest > 0.0).then_some(oldest as i64),
+        average_wait_s: average.parse().ok(),
+    })
+}
+
+/// Takes a place for an order, if the gate lets it in; `None`: Redis does not know. With `anyway` it is counted in any case.
+pub async fn take(
+    app: &App,
+    order: &OrderId,
+    (area, service_type): (&str, &str),
+    lifetime: Duration,
+    (gate, anyway): (Gate, bool),
+    limits: &Limits,
+) -> Option<(Entry, Standing)> {
+    let (threshold, most) = match gate {
+        Gate::Counted { threshold, with_bypass } => (threshold, with_bypass.unwrap_or(-1)),
+        Gate::Open | Gate::Closed(_) => (-1, -1),
+    };
+    let mut take = cmd("EVAL");
+    take.arg(TAKE).arg(3).arg(MARKER).arg(set(area, service_type)).arg(busy(area, service_type));
+    take.arg(order.as_str()).arg(millis(lifetime)).arg(threshold).arg(most);
+    take.arg(millis(limits.cooldown)).arg(limits.low_water());
+    take.arg(u8::from(anyway));
+    let (answer, count, since) = app.hint::<Option<(i64, i64, i64)>>("take place", &take).await.ok()??;
+    let entry = match answer {
+        0 => Entry::Full,
+        answer => Entry::Taken { bypassed: answer == 2 },
+    };
+    Some((entry, Standing { waiting: count, busy_since: moment(since) }))
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn moment(ms: i64) -> Option<DateTime<Utc>> {
+    (ms > 0).then(|| DateTime::from_timestamp_millis(ms)).flatten()
+}
+
+/// An order was changed: it waits no longer, or again. A failure is no harm: the reconciler compares.
+pub async fn note(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc>) {
+    let Some(area) = order.area_id.as_deref() else { return };
+    let waits = order.status.is_searching();
+    if was_waiting == waits {
+        return;
+    }
+    if waits {
+        let mut add = cmd("ZADD");
+        add.arg(set(area, &order.service_type)).arg(order.lifetime_deadline.timestamp_millis()).arg(order.id.as_str());
+        let _ = app.hint::<i64>("wait again", &add).await;
+        return;
+    }
+    let found_driver = order.driver_id.is_some();
+    let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
+    leave(app, area, &order.service_type, &order.id, waited).await;
+}
+
+/// The order is not there, or waits no longer.
+pub async fn leave(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
+    let mut leave = cmd("EVAL");
+    leave.arg(LEAVE).arg(2).arg(set(area, service_type)).arg(average(area, service_type));
+    leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT);
+    let _ = app.hint::<i64>("give place back", &leave).await;
+}
+
+/// As Postgres counts.
+pub async fn counted(db: &PgPool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- count waiting
+         SELECT dispatchq_waiting($1, $2)",
+    )
+    .bind(area)
+    .bind(service_type)
+    .fetch_one(db)
+    .await
+}
+
+/// What a comparison with Postgres found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Drift {
+    pub missing: u64,
+    pub left_over: u64,
+}
+
+#[derive(sqlx::FromRow)]
+struct Waiter {
+    area_id: String,
+    service_type: String,
+    id: String,
+    lifetime_deadline: DateTime<Utc>,
+}
+
+/// Compares all sets with Postgres and mends them, then vouches for them. Whoever has just taken a place may not be in
+/// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
+/// removed in a second look, when they were left over at the first, too.
+pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift> {
+    let waiters: Vec<Waiter> = sqlx::query_as(
+        "-- who waits
+         SELECT area_id, service_type, id, lifetime_deadline FROM orders
+         WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
+           AND lifetime_deadline > dispatchq_now()",
+    )
+    .fetch_all(&app.db)
+    .await?;
+    let mut by_set: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
+    for w in waiters {
+        let waiting = by_set.entry(set(&w.area_id, &w.service_type)).or_default();
+        waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
+    }
+    for key in sets(app).await? {
+        by_set.entry(key).or_default();
+    }
+    let mut drift = Drift::default();
+    let mut left_over_now = Suspects::default();
+    for (key, wanted) in by_set {
+        let there: BTreeSet<String> = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
+        let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains(*id)).collect();
+        if !missing.is_empty() {
+            let mut add = cmd("ZADD");
+            add.arg(&key).arg("NX");
+            for (id, expiry) in &missing {
+                add.arg(**expiry).arg(id.as_str());
+            }
+            drift.missing += app.store.command::<u64>("mend set", &add).await?;
+        }
+        for id in there.into_iter().filter(|id| !wanted.contains_key(id)) {
+            let first_seen =
+                suspects.0.get(&(key.clone(), id.clone())).copied().unwrap_or_else(std::time::Instant::now);
+            if first_seen.elapsed() < YOUNG {
+                left_over_now.0.insert((key.clone(), id), first_seen);
+            } else {
+                drift.left_over += app.store.command::<u64>("mend set", cmd("ZREM").arg(&key).arg(&id)).await?;
+            }
+        }
+    }
+    *suspects = left_over_now;
+    app.store.command::<()>("vouch for sets", cmd("SET").arg(MARKER).arg("complete")).await?;
+    gauge!("dispatchq_waiting_drift")
+        .set(f64::from(u32::try_from(drift.missing + drift.left_over).unwrap_or(u32::MAX)));
+    Ok(drift)
+}
+
+/// Members that Postgres does not know, and since when they have been seen so.
+#[derive(Debug, Default)]
+pub struct Suspects(BTreeMap<(String, String), std::time::Instant>);
+
+impl Suspects {
+    /// For tests: as if they had been seen so much earlier.
+    pub fn age(&mut self, by: Duration) {
+        for first_seen in self.0.values_mut() {
+            *first_seen = first_seen.checked_sub(by).unwrap_or(*first_seen);
+        }
+    }
+}
+
+/// Copies limits to `threshold:config:{area}:{service type}`, where others look for them; nothing here reads it.
+pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
+    let rules = app.rules.get();
+    for (area, service_type) in rules.configured() {
+        let limits = rules.limits(area, service_type);
+        let lifetime = rules.durations(area, service_type).lifetime;
+        let lifetime = lifetime.unwrap_or_else(|| app.config.policy(service_type).lifetime);
+        let mut copy = cmd("HSET");
+        copy.arg(format!("threshold:config:{area}:{service_type}"));
+        copy.arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
+        app.store.command::<i64>("mirror limits", &copy).await?;
+    }
+    Ok(())
+}
+
+/// Are the sets vouched for?
+pub async fn is_complete(app: &App) -> anyhow::Result<bool> {
+    Ok(app.store.command::<i64>("look at sets", cmd("EXISTS").arg(MARKER)).await? == 1)
+}
+
+/// The sets there are.
+async fn sets(app: &App) -> anyhow::Result<Vec<String>> {
+    let mut keys = Vec::new();
+    let mut cursor = 0_u64;
+    loop {
+        let mut scan = cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(format!("{MARKER}:*")).arg("COUNT").arg(1000).arg("TYPE").arg("zset");
+        let (next, found): (u64, Vec<String>) = app.store.command("find sets", &scan).await?;
+        keys.extend(found);
+        if next == 0 {
+            return Ok(keys);
+        }
+        cursor = next;
+    }
+}

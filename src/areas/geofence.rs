@@ -1,0 +1,185 @@
+//! Which area a place lies in.
+//!
+//! Polygons lie in an R-tree of their bounding boxes, so that of a thousand only a few are looked at; geohash prefixes in a
+//! table. Of several the one with the highest priority wins, then the one given by polygon, then the first by id.
+
+use std::collections::HashMap;
+
+use geo::{BoundingRect, Distance, Haversine, InteriorPoint, Intersects, MultiPolygon, Point, Rect};
+use rstar::{AABB, RTree, RTreeObject};
+
+use super::Area;
+
+/// The longest prefix that is looked up: some metres.
+const LONGEST_GEOHASH: usize = 9;
+
+/// All areas, ready to be asked.
+#[derive(Debug, Default)]
+pub struct Geofence {
+    areas: Vec<Area>,
+    /// Somewhere inside of each.
+    middles: Vec<Option<Point>>,
+    polygons: RTree<Entry>,
+    by_geohash: HashMap<String, Vec<usize>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    area: usize,
+    bounds: Rect,
+    polygons: MultiPolygon,
+}
+
+impl RTreeObject for Entry {
+    type Envelope = AABB<[f64; 2]>;
+
+    fn envelope(&self) -> Self::Envelope {
+        AABB::from_corners(self.bounds.min().into(), self.bounds.max().into())
+    }
+}
+
+impl Geofence {
+    pub fn new(areas: Vec<Area>) -> Self {
+        let mut entries = Vec::new();
+        let mut by_geohash: HashMap<String, Vec<usize>> = HashMap::new();
+        for (n, area) in areas.iter().enumerate() {
+            for prefix in &area.geohashes {
+                by_geohash.entry(prefix.to_ascii_lowercase()).or_default().push(n);
+            }
+            let Some(polygons) = &area.polygons else { continue };
+            // One entry for each part: a city and its islands have no large box in common.
+            for polygon in polygons {
+                if let Some(bounds) = polygon.bounding_rect() {
+                    entries.push(Entry { area: n, bounds, polygons: MultiPolygon::new(vec![polygon.clone()]) });
+                }
+            }
+        }
+        let middles = areas.iter().map(middle).collect();
+        Self { areas, middles, polygons: RTree::bulk_load(entries), by_geohash }
+    }
+
+    pub fn areas(&self) -> &[Area] {
+        &self.areas
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
+    pub fn get(&self, id: &str) -> Option<&Area> {
+        self.areas.iter().find(|area| area.id == id)
+    }
+
+    /// The area of this place; its border belongs to it.
+    pub fn locate(&self, lat: f64, lng: f64) -> Option<&Area> {
+        let place = Point::new(lng, lat);
+        let here = AABB::from_point([lng, lat]);
+        let by_polygon = self.polygons.locate_in_envelope_intersecting(&here);
+        let by_polygon = by_polygon.filter(|entry| entry.polygons.intersects(&place)).map(|entry| (entry.area, true));
+        let by_geohash = self.by_geohash_of(lat, lng).map(|area| (area, false));
+        let rank = |(n, by_polygon): &(usize, bool)| {
+            let area = &self.areas[*n];
+            (area.priority, *by_polygon, std::cmp::Reverse(area.id.clone()))
+        };
+        by_polygon.chain(by_geohash).max_by_key(rank).map(|(n, _)| &self.areas[n])
+    }
+
+    fn by_geohash_of(&self, lat: f64, lng: f64) -> impl Iterator<Item = usize> {
+        let hash = if self.by_geohash.is_empty() {
+            String::new()
+        } else {
+            geohash::encode(geohash::Coord { x: lng, y: lat }, LONGEST_GEOHASH).unwrap_or_default()
+        };
+        let found: Vec<usize> =
+            (1..=hash.len()).filter_map(|length| self.by_geohash.get(&hash[..length])).flatten().copied().collect();
+        found.into_iter()
+    }
+
+    /// Areas by how far their middles are from this place, in metres, the nearest first.
+    pub fn nearest(&self, lat: f64, lng: f64) -> Vec<(&Area, f64)> {
+        let place = Point::new(lng, lat);
+        let mut near: Vec<_> = (self.areas.iter().zip(&self.middles))
+            .filter_map(|(area, middle)| Some((area, Haversine.distance(place, (*middle)?).round())))
+            .collect();
+        near.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.id.cmp(&b.0.id)));
+        near
+    }
+}
+
+fn middle(area: &Area) -> Option<Point> {
+    if let Some(polygons) = &area.polygons {
+        return polygons.interior_point();
+    }
+    let (place, ..) = geohash::decode(&area.geohashes.first()?.to_ascii_lowercase()).ok()?;
+    Some(Point::new(place.x, place.y))
+}
+
+#[cfg(test)]
+mod tests {
+    use geo::{Polygon, polygon};
+
+    use super::*;
+
+    fn square(west: f64, south: f64, side: f64) -> Polygon {
+        polygon![(x: west, y: south), (x: west + side, y: south), (x: west + side, y: south + side), (x: west, y: south + side)]
+    }
+
+    fn area(id: &str, priority: i32, polygons: Vec<Polygon>, geohashes: &[&str]) -> Area {
+        Area {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            priority,
+            polygons: (!polygons.is_empty()).then(|| MultiPolygon::new(polygons)),
+            geohashes: geohashes.iter().map(|g| (*g).to_owned()).collect(),
+        }
+    }
+
+    fn at(fence: &Geofence, lat: f64, lng: f64) -> Option<&str> {
+        fence.locate(lat, lng).map(|area| area.id.as_str())
+    }
+
+    #[test]
+    fn the_highest_priority_wins_where_areas_overlap() {
+        let fence = Geofence::new(vec![
+            area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]),
+            area("AIRPORT", 5, vec![square(1.0, 1.0, 1.0)], &[]),
+        ]);
+        assert_eq!((at(&fence, 1.5, 1.5), at(&fence, 5.0, 5.0)), (Some("AIRPORT"), Some("CITY")));
+        assert_eq!(at(&fence, 11.0, 5.0), None);
+    }
+
+    #[test]
+    fn holes_are_outside_and_parts_and_borders_inside() {
+        let mut ring = square(0.0, 0.0, 10.0);
+        ring.interiors_push(square(4.0, 4.0, 2.0).exterior().clone());
+        let fence = Geofence::new(vec![area("RING", 0, vec![ring, square(20.0, 20.0, 1.0)], &[])]);
+        assert_eq!(at(&fence, 5.0, 5.0), None);
+        assert_eq!([at(&fence, 1.0, 1.0), at(&fence, 20.5, 20.5), at(&fence, 0.0, 5.0)], [Some("RING"); 3]);
+    }
+
+    #[test]
+    fn a_geohash_stands_for_all_places_that_begin_so() {
+        // Jakarta's Monas is qqguyu...
+        let fence = Geofence::new(vec![
+            area("JKT", 0, vec![], &["qqgu"]),
+            area("MONAS", 1, vec![], &["QQGUYU", "qqguyv"]),
+            area("MAP", 0, vec![square(106.8, -6.2, 0.1)], &[]),
+        ]);
+        let hash = geohash::encode(geohash::Coord { x: 106.8272, y: -6.1754 }, 9).unwrap();
+        assert!(hash.starts_with("qqgu"), "{hash}");
+        let expected = if hash.starts_with("qqguyu") || hash.starts_with("qqguyv") { "MONAS" } else { "MAP" };
+        assert_eq!(at(&fence, -6.1754, 106.8272), Some(expected));
+        assert!(at(&fence, -6.2600, 106.8100).is_some());
+        assert_eq!(at(&fence, 0.0, 0.0), None);
+    }
+
+    #[test]
+    fn the_nearest_areas_come_first() {
+        let fence = Geofence::new(vec![
+            area("FAR", 0, vec![square(5.0, 5.0, 1.0)], &[]),
+            area("NEAR", 0, vec![square(1.0, 1.0, 1.0)], &[]),
+        ]);
+        let near: Vec<_> = fence.nearest(0.0, 0.0).into_iter().map(|(area, _)| area.id.as_str()).collect();
+        assert_eq!(near, ["NEAR", "FAR"]);
+    }
+}
