@@ -1,5 +1,6 @@
 //! Real processes of the binary: killed, frozen, drained, cut off from their servers, and used wrongly.
 
+mod admission;
 mod bad_input;
 mod bench;
 mod bench_orders;
