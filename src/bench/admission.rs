@@ -30,7 +30,7 @@ use workers::Store;
 
 use super::{
     machine::{Machine, Versions},
-    spread::Percentiles,
+    spread::{Percentiles, micros, ms},
 };
 use crate::{
     admission::{
@@ -376,12 +376,4 @@ async fn burst(stage: &Arc<Stage>, requests: u32) -> Value {
     let answered = took.len();
     let p = Percentiles::of(took);
     json!({ "requests": requests, "answered": answered, "p50_ms": ms(p.p50), "p99_ms": ms(p.p99), "max_ms": ms(p.max) })
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
-}
-
-fn ms(us: i64) -> f64 {
-    (us as f64 / 10.0).round() / 100.0
 }

@@ -21,14 +21,14 @@ use workers::Store;
 
 use super::{
     machine::{Machine, Versions},
-    spread::Percentiles,
+    spread::{Percentiles, micros},
 };
 use crate::{
     app::App,
     config::Config,
     db,
     dispatch::{candidates, nearby},
-    orders::{Order, Snapshot, Status},
+    orders::{Order, Snapshot},
     people::drivers::{self, NewDriver},
     testbed::signals::interrupted,
 };
@@ -106,14 +106,14 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
     // As if nobody built the index anew: each search asks Postgres.
     app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
     let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
-    let searched = ms(searches);
+    let searched = Percentiles::of(searches).ms();
     Ok(json!({
         "drivers": options.drivers,
         "searches": options.searches,
         "moves_per_s": options.moves_per_s,
         "search_ms": searched,
-        "search_by_postgres_ms": ms(by_postgres),
-        "move_ms": ms(moves),
+        "search_by_postgres_ms": Percentiles::of(by_postgres).ms(),
+        "move_ms": Percentiles::of(moves).ms(),
         "rebuild_ms": millis(rebuild),
         "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}"), "met": searched["p99"].as_f64() <= Some(GOAL_P99_MS) } },
         "machine": machine,
@@ -145,7 +145,7 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
     let searching = async {
         let mut took = Vec::new();
         for _ in 0..options.searches.get() {
-            let s = order(place(rng));
+            let s = order(place(rng))?;
             let begun = Instant::now();
             let ranking = candidates::ranking(app, &s, &policy).await?;
             took.push(micros(begun.elapsed()));
@@ -182,51 +182,11 @@ fn driver(n: u32, rng: &mut StdRng) -> NewDriver {
 }
 
 /// An order that looks for its first driver.
-fn order((lat, lng): (f64, f64)) -> Snapshot {
+fn order(pickup: (f64, f64)) -> anyhow::Result<Snapshot> {
     let now = Utc::now();
-    let order = Order {
-        id: "ORD-1".parse().expect("an order id"),
-        service_type: SERVICE_TYPE.to_owned(),
-        area_id: None,
-        customer_id: None,
-        pickup_lat: lat,
-        pickup_lng: lng,
-        amount_minor: None,
-        currency: None,
-        payment_status: crate::orders::PaymentStatus::Unpaid,
-        status: Status::Dispatching,
-        partner: None,
-        job_id: None,
-        driver_id: None,
-        former_drivers: Vec::new(),
-        attempt_no: 0,
-        round: 1,
-        attempt_deadline: None,
-        next_attempt_at: Some(now),
-        poll_no: 0,
-        next_poll_at: None,
-        lifetime_deadline: now,
-        lifetime_waived: false,
-        held_for_review: false,
-        held_reason: None,
-        version: 0,
-        created_at: now,
-        updated_at: now,
-        closed_at: None,
-    };
-    Snapshot::bare(order, now)
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    Ok(Snapshot::bare(Order::created("ORD-1".parse()?, SERVICE_TYPE, pickup, now), now))
 }
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
-}
-
-fn ms(samples_us: Vec<i64>) -> Value {
-    let p = Percentiles::of(samples_us);
-    let ms = |us: i64| us as f64 / 1000.0;
-    json!({ "p50": ms(p.p50), "p99": ms(p.p99), "max": ms(p.max) })
 }

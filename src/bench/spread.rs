@@ -1,6 +1,9 @@
 //! Minimum, median and maximum of rounds; percentiles of samples. Pure.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// One figure over some rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +49,23 @@ impl Percentiles {
         };
         Self { p50: at(50), p99: at(99), max: at(100) }
     }
+}
+
+impl Percentiles {
+    /// As `{"p50", "p99", "max"}` in milliseconds.
+    pub(super) fn ms(self) -> Value {
+        json!({ "p50": ms(self.p50), "p99": ms(self.p99), "max": ms(self.max) })
+    }
+}
+
+/// Microseconds as milliseconds with two digits.
+pub(super) fn ms(us: i64) -> f64 {
+    (us as f64 / 10.0).round() / 100.0
+}
+
+/// A duration as a sample.
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

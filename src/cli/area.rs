@@ -66,6 +66,8 @@ pub(super) enum Command {
         /// Only say whether it could be imported
         #[arg(long)]
         check: bool,
+        #[arg(long)]
+        reason: Option<String>,
     },
     /// Remove an area with its limits
     Remove {
@@ -189,7 +191,9 @@ impl Command {
                 println!("{area} is {status}{until}.");
             }
             Self::Flag(flag) => flag.run(&app).await?,
-            Self::Import { file, replace, check } => import_file(&app, &file, replace, check).await?,
+            Self::Import { file, replace, check, reason } => {
+                import_file(&app, &file, replace, check, reason.as_deref()).await?;
+            }
             Self::Remove { area, reason } => {
                 table::remove(&app.db, &area, Author { actor: &operator(), reason: reason.as_deref() }).await?;
                 println!("{area} is removed.");
@@ -301,7 +305,13 @@ impl Flag {
     }
 }
 
-async fn import_file(app: &App, file: &PathBuf, replace: bool, check: bool) -> anyhow::Result<()> {
+async fn import_file(
+    app: &App,
+    file: &PathBuf,
+    replace: bool,
+    check: bool,
+    reason: Option<&str>,
+) -> anyhow::Result<()> {
     let text = if file.as_os_str() == "-" {
         std::io::read_to_string(std::io::stdin())?
     } else {
@@ -312,7 +322,7 @@ async fn import_file(app: &App, file: &PathBuf, replace: bool, check: bool) -> a
         println!("{} areas could be imported.", areas.len());
         return Ok(());
     }
-    let author = Author { actor: &operator(), reason: None };
+    let author = Author { actor: &operator(), reason };
     let (imported, removed) = table::import(&app.db, &areas, replace, author).await?;
     println!("{imported} areas imported, {removed} removed.");
     Ok(())

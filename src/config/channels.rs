@@ -7,18 +7,15 @@ use anyhow::{Context, bail, ensure};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    notifications::{
-        Channel,
-        channel::{
-            email::{Email, Server, TlsMode},
-            slack::Slack,
-            ticket::Ticket,
-            voice::Voice,
-            webhook::Webhook,
-        },
+use crate::notifications::{
+    Channel,
+    channel::{
+        email::{Email, Server, TlsMode},
+        slack::Slack,
+        ticket::Ticket,
+        voice::{Voice, is_phone},
+        webhook::Webhook,
     },
-    people::drivers,
 };
 
 const HIDDEN: &str = "***";
@@ -222,7 +219,7 @@ impl ChannelConfig {
                     Ok(url)
                 };
                 let token = setting!(c, token, token_env, token_file).read()?.context("token is missing")?;
-                ensure!(drivers::is_phone(&c.from), "from must be a phone number such as +15550100000");
+                ensure!(is_phone(&c.from), "from must be a phone number such as +15550100000");
                 let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
                 Channel::Voice(Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?)
             }

@@ -4,7 +4,7 @@
 //! `dispatchq_dependency_up` says why.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -103,27 +103,34 @@ async fn orders(app: &App) {
     gauge!("dispatchq_job_id_retrievals_active").set(count(|o| o.retrievals));
 }
 
-/// Areas that were shown once; they go on being shown when they are empty.
-static SHOWN: Mutex<BTreeMap<(String, String), ()>> = Mutex::new(BTreeMap::new());
+/// What was shown once, areas with service types and areas alone: it goes on being shown when it is empty.
+static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
+type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
 async fn areas(app: &App) {
     let Some(status) = in_time(report::status(app)).await else { return };
-    let mut shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut waiting: BTreeMap<(String, String), u64> = shown.keys().map(|key| (key.clone(), 0)).collect();
-    let mut fullest: BTreeMap<String, f64> = shown.keys().map(|(area, _)| (area.clone(), 0.0)).collect();
+    let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (shown, full_once) = &mut *known;
+    let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
+    let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
+    let rules = app.rules.get();
     for row in status {
         let area = area_label::of(Some(&row.area_id));
-        let most = fullest.entry(area.clone()).or_default();
-        *most = most.max(row.utilization);
+        // What a producer calls an area, and nobody has defined, has no threshold.
+        if rules.geofence.get(&row.area_id).is_some() {
+            let most = fullest.entry(area.clone()).or_default();
+            *most = most.max(row.utilization);
+        }
         *waiting.entry((area, row.service_type)).or_default() += row.waiting.unsigned_abs();
     }
     for ((area, service_type), count) in waiting {
         let labels = [("area_id", area.clone()), ("service_type", service_type.clone())];
         gauge!("dispatcher_waiting_orders_total", &labels).set(number(Some(count)));
-        shown.insert((area, service_type), ());
+        shown.insert((area, service_type));
     }
     for (area, utilization) in fullest {
+        full_once.insert(area.clone());
         gauge!("dispatcher_threshold_utilization_ratio", "area_id" => area).set(utilization);
     }
 }

@@ -1,6 +1,6 @@
 //! An order's row, and the snapshot every decision is made on.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -54,6 +54,40 @@ pub struct Order {
 }
 
 impl Order {
+    /// An unpaid order of the own fleet, right after its creation, with half an hour to live.
+    pub fn created(id: OrderId, service_type: &str, (lat, lng): (f64, f64), now: DateTime<Utc>) -> Self {
+        Self {
+            id,
+            service_type: service_type.to_owned(),
+            area_id: None,
+            customer_id: None,
+            pickup_lat: lat,
+            pickup_lng: lng,
+            amount_minor: None,
+            currency: None,
+            payment_status: PaymentStatus::Unpaid,
+            status: Status::Dispatching,
+            partner: None,
+            job_id: None,
+            driver_id: None,
+            former_drivers: Vec::new(),
+            attempt_no: 0,
+            round: 1,
+            attempt_deadline: None,
+            next_attempt_at: Some(now),
+            poll_no: 0,
+            next_poll_at: None,
+            lifetime_deadline: now + TimeDelta::minutes(30),
+            lifetime_waived: false,
+            held_for_review: false,
+            held_reason: None,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+        }
+    }
+
     pub fn attempt(&self) -> u32 {
         self.attempt_no.unsigned_abs()
     }
@@ -195,36 +229,8 @@ pub(crate) mod fixture {
 
     pub(crate) fn snapshot() -> Snapshot {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
-        let order = Order {
-            id: "ORD-1".parse().unwrap(),
-            service_type: "RIDE".to_owned(),
-            area_id: None,
-            customer_id: None,
-            pickup_lat: -6.2088,
-            pickup_lng: 106.8456,
-            amount_minor: Some(150_000),
-            currency: Some("IDR".to_owned()),
-            payment_status: PaymentStatus::Unpaid,
-            status: Status::Dispatching,
-            partner: None,
-            job_id: None,
-            driver_id: None,
-            former_drivers: Vec::new(),
-            attempt_no: 0,
-            round: 1,
-            attempt_deadline: None,
-            next_attempt_at: Some(now),
-            poll_no: 0,
-            next_poll_at: None,
-            lifetime_deadline: now + TimeDelta::seconds(1800),
-            lifetime_waived: false,
-            held_for_review: false,
-            held_reason: None,
-            version: 0,
-            created_at: now,
-            updated_at: now,
-            closed_at: None,
-        };
+        let mut order = Order::created("ORD-1".parse().unwrap(), "RIDE", (-6.2088, 106.8456), now);
+        (order.amount_minor, order.currency) = (Some(150_000), Some("IDR".to_owned()));
         Snapshot::bare(order, now)
     }
 

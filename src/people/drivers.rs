@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::dispatch::nearby::Place;
+use crate::{dispatch::nearby::Place, notifications::channel::voice::is_phone};
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -49,13 +49,6 @@ impl NewDriver {
             None
         }
     }
-}
-
-/// A phone number as in E.164.
-pub fn is_phone(text: &str) -> bool {
-    text.strip_prefix('+').is_some_and(|digits| {
-        (7..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
-    })
 }
 
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]

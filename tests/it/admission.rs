@@ -180,6 +180,25 @@ async fn the_advice_has_the_bodies_and_statuses_of_the_requirement() {
 }
 
 #[tokio::test]
+async fn without_redis_and_postgres_the_advice_says_that_nobody_knows() {
+    let mut t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    let body = json!({ "pickup_location": { "latitude": HERE.0, "longitude": HERE.1 }, "service_type": "RIDE" });
+    let ask = async || api.post("/api/v1/dispatcher/availability-check", &key, body.clone()).await;
+    assert_eq!(ask().await.status, 200);
+    t.postgres.kill().await;
+    tokio::time::sleep(millis(1_100)).await;
+    assert_eq!(ask().await.status, 200, "Redis counts, and the key is believed while nobody can revoke it");
+    t.redis.stop().await.unwrap();
+    tokio::time::sleep(millis(300)).await;
+    assert_eq!(ask().await.error(), (503, "DISPATCHER_SERVICE_UNAVAILABLE"));
+    t.postgres.restart().await.unwrap();
+    t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_refused_order_over_http_may_come_again_under_its_key() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;

@@ -1,9 +1,6 @@
 //! One order's race.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use jobs::OrderId;
 use serde_json::json;
@@ -11,6 +8,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 use uuid::Uuid;
 
 use super::{stage::Driver, ways::Way};
+use crate::bench::spread::micros;
 
 /// What the drivers of one order, or of many, were told.
 #[derive(Debug, Clone, Default)]
@@ -73,8 +71,4 @@ pub(super) async fn run(
     }
     told.doubled = u32::from(told.winners_us.len() > 1);
     told
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

@@ -44,8 +44,8 @@ impl Told {
             "orders": self.orders,
             "wins": self.winners_us.len(),
             "double": self.doubled,
-            "winner_ms": ms(&self.winners_us),
-            "loser_ms": ms(&self.losers_us),
+            "winner_ms": Percentiles::of(self.winners_us.clone()).ms(),
+            "loser_ms": Percentiles::of(self.losers_us.clone()).ms(),
         });
         // Not counted while Redis has its troubles: other things are written meanwhile.
         if self.updates > 0 {
@@ -152,12 +152,6 @@ impl Report {
         });
         lines.join("\n")
     }
-}
-
-fn ms(samples_us: &[i64]) -> Value {
-    let p = Percentiles::of(samples_us.to_vec());
-    let ms = |us: i64| round(us as f64 / 1000.0, 2);
-    json!({ "p50": ms(p.p50), "p99": ms(p.p99), "max": ms(p.max) })
 }
 
 fn round(value: f64, digits: i32) -> f64 {

@@ -157,6 +157,13 @@ impl Voice {
     }
 }
 
+/// A phone number as in E.164.
+pub fn is_phone(text: &str) -> bool {
+    text.strip_prefix('+').is_some_and(|digits| {
+        (7..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
 /// `application/x-www-form-urlencoded`.
 fn form(fields: &[(&str, &str)]) -> String {
     let mut url = Url::parse("form:?").expect("a URL");

@@ -54,36 +54,8 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let order = Order {
-            id: "ORD-1".parse().unwrap(),
-            service_type: "RIDE".to_owned(),
-            area_id: None,
-            customer_id: None,
-            pickup_lat: 0.0,
-            pickup_lng: 0.0,
-            amount_minor: None,
-            currency: None,
-            payment_status: payment.to_owned().try_into().unwrap(),
-            status: Status::Dispatching,
-            partner: None,
-            job_id: None,
-            driver_id: None,
-            former_drivers: Vec::new(),
-            attempt_no: 0,
-            round: 1,
-            attempt_deadline: None,
-            next_attempt_at: Some(now),
-            poll_no: 0,
-            next_poll_at: None,
-            lifetime_deadline: now + TimeDelta::seconds(1800),
-            lifetime_waived: false,
-            held_for_review: false,
-            held_reason: None,
-            version: 0,
-            created_at: now,
-            updated_at: now,
-            closed_at: None,
-        };
+        let mut order = Order::created("ORD-1".parse().unwrap(), "RIDE", (0.0, 0.0), now);
+        order.payment_status = payment.to_owned().try_into().unwrap();
         let policy = DispatchPolicy {
             ask_at_once,
             exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },

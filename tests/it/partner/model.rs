@@ -100,36 +100,9 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(payment: usize, polled: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let order = Order {
-            id: "ORD-1".parse().unwrap(),
-            service_type: SERVICE.to_owned(),
-            area_id: None,
-            customer_id: None,
-            pickup_lat: 0.0,
-            pickup_lng: 0.0,
-            amount_minor: None,
-            currency: None,
-            payment_status: payment_status(payment),
-            status: Status::PendingJobId,
-            partner: Some(PARTNER.to_owned()),
-            job_id: None,
-            driver_id: None,
-            former_drivers: Vec::new(),
-            attempt_no: 0,
-            round: 1,
-            attempt_deadline: None,
-            next_attempt_at: Some(now),
-            poll_no: 0,
-            next_poll_at: None,
-            lifetime_deadline: now + TimeDelta::seconds(1800),
-            lifetime_waived: false,
-            held_for_review: false,
-            held_reason: None,
-            version: 0,
-            created_at: now,
-            updated_at: now,
-            closed_at: None,
-        };
+        let mut order = Order::created("ORD-1".parse().unwrap(), SERVICE, (0.0, 0.0), now);
+        order.payment_status = payment_status(payment);
+        (order.status, order.partner) = (Status::PendingJobId, Some(PARTNER.to_owned()));
         let policy = Config::defaults().policy(SERVICE);
         Self {
             s: Snapshot::bare(order, now),
