@@ -29,6 +29,8 @@ CREATE TABLE rankings (
     candidates jsonb NOT NULL,
     PRIMARY KEY (order_id, attempt_no)
 );
+-- Small, for retention: rows lie in the order of their age.
+CREATE INDEX rankings_by_age ON rankings USING brin (at);
 COMMENT ON TABLE rankings IS 'the latest search for each attempt, also one that found nobody';
 
 -- Callbacks of phone calls name the message.

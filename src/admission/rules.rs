@@ -114,14 +114,20 @@ impl RulesHandle {
 
     /// Keeps them up to date until told to stop.
     pub async fn keep(self, db: PgPool, config: AdmissionConfig, stop: CancellationToken) {
+        let mut failing = false;
         while !stop.is_cancelled() {
-            match self.refresh(&db, &config).await {
+            let refreshed = self.refresh(&db, &config).await;
+            let fails = refreshed.is_err();
+            match refreshed {
                 Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
                 Ok(false) => {}
+                // Said once, and not twice a second for as long as it lasts.
+                Err(_) if failing => {}
                 Err(error) => {
                     tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
                 }
             }
+            failing = fails;
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}

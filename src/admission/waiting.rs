@@ -242,6 +242,12 @@ struct Waiter {
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
 pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift> {
+    // Redis first: whoever leaves between the two looks is then left over, and never put back.
+    let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for key in sets(app).await? {
+        let there = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
+        members.insert(key, there);
+    }
     let waiters: Vec<Waiter> = sqlx::query_as(
         "-- who waits
          SELECT area_id, service_type, id, lifetime_deadline FROM orders
@@ -250,18 +256,16 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
     )
     .fetch_all(&app.db)
     .await?;
-    let mut by_set: BTreeMap<String, BTreeMap<String, i64>> = BTreeMap::new();
+    let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
+        members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     for w in waiters {
         let waiting = by_set.entry(set(&w.area_id, &w.service_type)).or_default();
         waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
     }
-    for key in sets(app).await? {
-        by_set.entry(key).or_default();
-    }
     let mut drift = Drift::default();
     let mut left_over_now = Suspects::default();
     for (key, wanted) in by_set {
-        let there: BTreeSet<String> = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
+        let there = members.remove(&key).unwrap_or_default();
         let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains(*id)).collect();
         if !missing.is_empty() {
             let mut add = cmd("ZADD");

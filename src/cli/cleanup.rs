@@ -32,6 +32,7 @@ impl Command {
         for (count, what) in [
             (report.orders, "closed orders"),
             (report.messages, "offer messages"),
+            (report.rankings, "rankings of drivers"),
             (report.idempotency_keys, "idempotency keys"),
             (report.records, "records of runs, snapshots, repairs and dead letters"),
             (report.dead_jobs, "dead jobs"),

@@ -116,6 +116,7 @@ impl OfferBoard {
     async fn look(self, db: PgPool) {
         let mut next = Instant::now();
         let mut seen = HashMap::new();
+        let mut failing = false;
         loop {
             next = next.max(Instant::now()) + LOOK_EVERY;
             sleep_until(next).await;
@@ -135,8 +136,13 @@ impl OfferBoard {
                         bell.send_replace(());
                     }
                     seen = asked;
+                    failing = false;
                 }
-                Err(error) => tracing::warn!(%error, "Drivers who wait for offers could not be looked after."),
+                Err(_) if failing => {}
+                Err(error) => {
+                    failing = true;
+                    tracing::warn!(%error, "Drivers who wait for offers could not be looked after.");
+                }
             }
         }
     }

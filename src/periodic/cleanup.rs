@@ -29,6 +29,8 @@ pub struct Report {
     pub event_partitions: Vec<String>,
     /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
     pub messages: u64,
+    /// Why drivers were asked in their order.
+    pub rankings: u64,
     pub idempotency_keys: u64,
     /// Runs of schedules, snapshots of queues and areas, notes of the reconciler, callbacks without an order, dead letters decided
     /// on.
@@ -44,9 +46,12 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let mut report = Report {
         orders: sweep(db, &ORDERS, keep.orders, mode).await?,
         messages: sweep(db, &MESSAGES, keep.messages, mode).await? + sweep(db, &ALERTS, keep.messages, mode).await?,
+        rankings: sweep(db, &RANKINGS, keep.messages, mode).await?,
         idempotency_keys: sweep(db, &IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS, mode).await?,
         ..Report::default()
     };
+    // As long as the history of orders: it says who decided what.
+    report.records += sweep(db, &AREA_CHANGES, keep.events, mode).await?;
     for table in records {
         report.records += sweep(db, table, keep.records, mode).await?;
     }
@@ -172,6 +177,24 @@ const CALLBACKS: Sweep = Sweep {
              DELETE FROM inbox WHERE id IN (
                  SELECT id FROM inbox WHERE state = 'unmatched'
                    AND received_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const RANKINGS: Sweep = Sweep {
+    count: "-- count old rankings
+            SELECT count(*) FROM rankings WHERE at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old rankings
+             DELETE FROM rankings WHERE (order_id, attempt_no) IN (
+                 SELECT order_id, attempt_no FROM rankings
+                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const AREA_CHANGES: Sweep = Sweep {
+    count: "-- count old changes of areas
+            SELECT count(*) FROM admission_audit WHERE at < dispatchq_now() - $1 * interval '1 second'",
+    remove: "-- remove old changes of areas
+             DELETE FROM admission_audit WHERE id IN (
+                 SELECT id FROM admission_audit
+                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
 };
 
 const IDEMPOTENCY_KEYS: Sweep = Sweep {

@@ -58,7 +58,8 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
          VALUES ('NEVER', 'FAILED_TO_GET_ORDER', '', '{}', dispatchq_now());
          INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
-         SELECT 'NEVER', 'FAILED_TO_GET_ORDER', 'log', '', '{}', 'delivered', n, n, n FROM dispatchq_now() n",
+         SELECT 'NEVER', 'FAILED_TO_GET_ORDER', 'log', '', '{}', 'delivered', n, n, n FROM dispatchq_now() n;
+         INSERT INTO admission_audit (actor, what) VALUES ('operator:test', 'flag')",
     )
     .await;
     t.run_for(DAY * 31).await;
@@ -67,10 +68,11 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     let offers = "SELECT count(*) FROM outbox WHERE kind = 'OFFER'";
     assert!(t.count(offers).await > 0);
     let would = cleanup::run(&t.app, Mode::DryRun).await.unwrap();
-    assert!(would.messages > 0 && would.orders == 0, "{would:?}");
+    assert!(would.messages > 0 && would.rankings > 0 && would.orders == 0, "{would:?}");
     assert!(t.count(offers).await > 0, "a dry run removes nothing");
     assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, would.messages);
     assert_eq!(t.count(offers).await, 0);
+    assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
     assert_eq!(t.texts("SELECT kind FROM alerts ORDER BY id").await, ["FAILED_TO_GET_ORDER", "UNEXPECTED_STATE"]);
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'NEVER'")
@@ -88,9 +90,12 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert!(!t.reasons("OLD").await.is_empty());
     t.assert_sound().await;
 
+    let changes_of_areas = "SELECT count(*) FROM admission_audit";
+    assert_eq!(t.count(changes_of_areas).await, 1, "who decided what stays as long as the history");
     t.order("NEW").await;
     t.advance(DAY * 50).await;
     let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    assert_eq!(t.count(changes_of_areas).await, 0);
     assert_eq!(report.event_partitions, Vec::<String>::new(), "an order that waits keeps its history");
     act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
     // An order whose customer is still to be told is not removed.
