@@ -137,6 +137,7 @@ fn refusal_status(refusal: &Refusal) -> StatusCode {
         | Refusal::WrongState { .. }
         | Refusal::AlreadyAssigned
         | Refusal::ReservationInProgress
+        | Refusal::NotYourOffer
         | Refusal::ServedByPartner
         | Refusal::DriverBusy
         | Refusal::LifetimeOver => StatusCode::CONFLICT,

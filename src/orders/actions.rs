@@ -306,7 +306,8 @@ pub fn redispatch(s: &Snapshot, actor: &str) -> Decision {
 }
 
 fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer, Refusal> {
-    s.offers.iter().find(|o| o.id == offer && o.driver_id == driver).ok_or(Refusal::NoSuchOffer)
+    let offer = s.offers.iter().find(|o| o.id == offer).ok_or(Refusal::NoSuchOffer)?;
+    if offer.driver_id == driver { Ok(offer) } else { Err(Refusal::NotYourOffer) }
 }
 
 fn refusal(s: &Snapshot, allowed: &'static str) -> Refusal {

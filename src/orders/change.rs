@@ -275,8 +275,10 @@ pub enum Refusal {
     AlreadyAssigned,
     #[error("another driver is taking this order; ask again in a second, it may become free")]
     ReservationInProgress,
-    #[error("no such offer for this driver and order; look the offer id up in the offer message")]
+    #[error("no such offer of this order; look the offer id up in the offer message")]
     NoSuchOffer,
+    #[error("the offer was made to another driver; answer with the id of your own offer")]
+    NotYourOffer,
     #[error("the offer expired before it was answered")]
     OfferExpired,
     #[error("the offer was declined before")]
@@ -310,6 +312,7 @@ impl Refusal {
             Self::AlreadyAssigned => "ALREADY_ASSIGNED",
             Self::ReservationInProgress => "RESERVATION_IN_PROGRESS",
             Self::NoSuchOffer => "OFFER_NOT_FOUND",
+            Self::NotYourOffer => "NOT_YOUR_OFFER",
             Self::OfferExpired => "OFFER_EXPIRED",
             Self::OfferDeclined => "OFFER_DECLINED",
             Self::OfferGone(_) => "OFFER_GONE",

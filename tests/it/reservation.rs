@@ -178,7 +178,7 @@ async fn who_may_not_take_the_order_leaves_no_lock() {
     let offer = t.live_offer("ORD-1").await;
     let lock = async || -> i64 { t.redis(&["EXISTS", "trip_lock:ORD-1"]).await };
     let foreign = t.accept("ORD-1", "D2", offer.id).await;
-    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NoSuchOffer))), "{foreign:?}");
+    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NotYourOffer))), "{foreign:?}");
     assert_eq!(lock().await, 0, "who was not asked never reaches the gate");
 
     t.order("ORD-2").await;

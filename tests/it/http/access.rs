@@ -67,7 +67,7 @@ async fn a_driver_acts_for_itself_only() {
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
     assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &other, for_d1.clone()).await.error(), (403, "FORBIDDEN"));
     let foreign = json!({ "driver_id": "D2", "offer_id": offer.id });
-    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, foreign).await.error(), (404, "OFFER_NOT_FOUND"));
+    assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &other, foreign).await.error(), (409, "NOT_YOUR_OFFER"));
 
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &own, for_d1).await.status, 200);
     assert_eq!(api.post("/api/v1/orders/ORD-1/pickup", &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));

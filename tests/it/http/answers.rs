@@ -95,7 +95,7 @@ async fn a_declined_offer_stays_declined() {
 }
 
 #[tokio::test]
-async fn a_foreign_or_unknown_offer_is_not_found() {
+async fn an_unknown_offer_is_not_found() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     let (driver, mut offer) = offered(&t).await;

@@ -18,10 +18,17 @@ use serde_json::json;
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;
 
-use crate::support::{Crowd, Fleet, hire, redis_command, secs};
+use crate::support::{Crowd, Fleet, hire, millis, redis_command, secs};
 
-const THRESHOLD: i64 = 20;
-const WITH_BYPASS: i64 = 24;
+const THRESHOLD: i64 = 100;
+const WITH_BYPASS: i64 = 120;
+const PRODUCERS: u64 = 64;
+
+/// Creations tried: a few thousand, or as many as `DISPATCHQ_TEST_TRIES` says.
+fn tries() -> u64 {
+    std::env::var("DISPATCHQ_TEST_TRIES").map_or(6_000, |tries| tries.parse().expect("DISPATCHQ_TEST_TRIES=number"))
+}
+
 const AUTHOR: Author<'static> = Author { actor: "operator:test", reason: Some("test") };
 
 /// One area around every pickup, with little room; and each creation notes how many wait when it is done.
@@ -41,9 +48,11 @@ async fn prepare(fleet: &Fleet) {
     table::set_limits(&fleet.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
     table::set_flag(&fleet.app.db, &Flag { enabled: true, ..Flag::default() }, None, AUTHOR).await.unwrap();
     for statement in [
-        "CREATE TABLE most_waiting (n bigint)",
+        "CREATE TABLE waiting_seen (loyal boolean, n bigint)",
         "CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-             INSERT INTO most_waiting VALUES (dispatchq_waiting(NEW.area_id, NEW.service_type)); RETURN NULL; END $$",
+             INSERT INTO waiting_seen
+             VALUES (NEW.customer_id = 'loyal', dispatchq_waiting(NEW.area_id, NEW.service_type));
+             RETURN NULL; END $$",
         "CREATE TRIGGER note_waiting AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION note_waiting()",
     ] {
         sqlx::query(AssertSqlSafe(statement)).execute(&fleet.app.db).await.unwrap();
@@ -64,43 +73,56 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     tokio::time::sleep(secs(1)).await;
 
     let (taken, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let tried = Arc::new(AtomicU64::new(0));
+    let tries = tries();
     let mut producers = JoinSet::new();
-    let end = tokio::time::Instant::now() + secs(8);
-    for producer in 0..32 {
-        let bases = [first.clone(), other.clone()];
-        let (key, taken, refused) = (key.clone(), taken.clone(), refused.clone());
+    for producer in 0..PRODUCERS {
+        let mut bases = vec![first.clone(), other.clone()];
+        let killed = other.clone();
+        let (key, tried, taken, refused) = (key.clone(), tried.clone(), taken.clone(), refused.clone());
         producers.spawn(async move {
             let client = outbound::client(secs(10)).unwrap();
-            for n in 0.. {
-                if tokio::time::Instant::now() > end {
-                    return;
+            while let n = tried.fetch_add(1, Ordering::Relaxed)
+                && n < tries
+            {
+                let mut body = json!({ "service_type": "RIDE", "customer_id": "new",
+                                       "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+                // The loyal ones come later: until then the others have the area for themselves.
+                if producer % 4 == 0 && n > tries / 4 {
+                    (body["customer_id"], body["loyalty_level"]) = (json!("loyal"), json!("ELITE"));
                 }
-                let mut body = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
-                if producer % 4 == 0 {
-                    body["loyalty_level"] = json!("ELITE");
-                }
-                let url = format!("{}/api/v1/orders", bases[n % 2]);
+                let base = usize::try_from(n).unwrap() % bases.len();
+                let url = format!("{}/api/v1/orders", bases[base]);
                 match client.post(url).bearer_auth(&key).json(&body).send().await.map(|a| a.status().as_u16()) {
-                    Ok(201) => taken.fetch_add(1, Ordering::Relaxed),
-                    Ok(503) => refused.fetch_add(1, Ordering::Relaxed),
+                    Ok(201) => _ = taken.fetch_add(1, Ordering::Relaxed),
+                    Ok(503) => _ = refused.fetch_add(1, Ordering::Relaxed),
                     Ok(status) => panic!("answered {status}"),
-                    // One of the two is killed.
-                    Err(_) => 0,
-                };
+                    Err(error) => {
+                        assert_eq!(bases.remove(base), killed, "only one is killed: {error}");
+                    }
+                }
             }
         });
     }
+    let reaches = async |share: u64| {
+        while tried.load(Ordering::Relaxed) < tries * share / 4 {
+            tokio::time::sleep(millis(10)).await;
+        }
+    };
     let trouble = async {
-        tokio::time::sleep(secs(2)).await;
+        reaches(2).await;
         second.kill();
-        tokio::time::sleep(secs(1)).await;
+        reaches(3).await;
         let _: () = redis_command(&fleet.redis.url(), &["FLUSHALL"]).await;
     };
     tokio::join!(producers.join_all(), trouble);
     let (taken, refused) = (taken.load(Ordering::Relaxed), refused.load(Ordering::Relaxed));
-    assert!(taken > 20 && refused > 20, "{taken} taken, {refused} refused");
-    let most = fleet.count("SELECT max(n) FROM most_waiting").await;
-    assert!((THRESHOLD..=WITH_BYPASS).contains(&most), "{most} waited at once");
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+    let most = fleet.count("SELECT max(n) FROM waiting_seen WHERE NOT loyal").await;
+    assert_eq!(most, THRESHOLD, "waited at once when one without a bypass was let in");
+    let most = fleet.count("SELECT max(n) FROM waiting_seen WHERE loyal").await;
+    assert_eq!(most, WITH_BYPASS, "waited at once when a loyal one was let in");
+    println!("{tries} tried, {taken} taken, {refused} refused");
     fleet.at_rest(secs(60)).await;
     assert_eq!(history::check(&fleet.app).await.unwrap(), []);
 }
