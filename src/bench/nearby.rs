@@ -4,7 +4,6 @@
 //! A search is the whole of what dispatch asks: who is near, who of them may be asked, in which order.
 
 use std::{
-    io::Write,
     num::NonZeroU32,
     time::{Duration, Instant},
 };
@@ -30,7 +29,7 @@ use crate::{
     dispatch::{candidates, nearby},
     orders::{Order, Snapshot},
     people::drivers::{self, NewDriver},
-    testbed::signals::interrupted,
+    testbed::{print, signals::interrupted},
 };
 
 const SERVICE_TYPE: &str = "RIDE";
@@ -75,13 +74,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         format!("index built anew in {} ms", report["rebuild_ms"]),
     ]
     .join("\n");
-    if options.json {
-        eprintln!("{text}");
-        writeln!(std::io::stdout(), "{report}")?;
-    } else {
-        writeln!(std::io::stdout(), "{text}")?;
-    }
-    Ok(())
+    print::report(&text, &report, options.json)
 }
 
 async fn measure(options: &Options) -> anyhow::Result<Value> {

@@ -1,11 +1,7 @@
 //! The benchmark from first to last. Rounds of a kind follow each other, and peers take turns with us, so that whatever
 //! else the machine does meets all alike.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Context;
 
@@ -20,12 +16,13 @@ use super::{
     stage::Stage,
     throughput,
 };
+use crate::testbed::print;
 
 /// Measures, prints the report, and answers whether every promise was kept: nothing lost, doubled or early. Speed is
 /// reported, never judged: a busy or small machine is no fault.
 pub async fn run(options: QueueOptions) -> anyhow::Result<bool> {
     let report = measure(&options).await?;
-    print(&options, &report)?;
+    print::report(&report.text(), &report.json(), options.json)?;
     Ok(report.keeps_promises())
 }
 
@@ -102,19 +99,4 @@ fn add(peers: &mut BTreeMap<String, Peer>, processed: peer::Processed) {
     peer.through_per_s.push(processed.through_per_s);
     peer.with_leases_per_s.extend(processed.with_leases_per_s);
     peer.cpu_us.push(processed.cpu_us_per_job);
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print(options: &QueueOptions, report: &Report) -> anyhow::Result<()> {
-    let text = report.text();
-    let printed = if options.json {
-        eprintln!("{text}");
-        writeln!(io::stdout(), "{}", report.json())
-    } else {
-        writeln!(io::stdout(), "{text}")
-    };
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
-        _ => Ok(()),
-    }
 }

@@ -9,11 +9,12 @@
 //! * [`partner`]: the simulated partner beside it.
 //! * [`producer`]: creates orders, each at its time. [`api`]: the HTTP calls of a producer and of drivers.
 //! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
-//! * [`progress`]: how far it is, for people. [`signals`]: an interrupted run.
+//! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
 
 pub(crate) mod api;
 pub(crate) mod figures;
 pub(crate) mod partner;
+pub(crate) mod print;
 pub(crate) mod processes;
 pub(crate) mod producer;
 pub(crate) mod progress;

@@ -1,11 +1,8 @@
 //! The turns, from first to last.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use jobs::OrderId;
 
 use super::{
@@ -18,7 +15,7 @@ use super::{
 use crate::{
     bench::machine::{Machine, Versions},
     outbound,
-    testbed::signals::interrupted,
+    testbed::{print, signals::interrupted},
 };
 
 /// Orders of one way in a row: short enough that all ways see the same weather.
@@ -33,17 +30,7 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
         report = measure(&options) => report?,
         name = interrupted() => bail!("the measurement was interrupted by {name}"),
     };
-    let text = report.text();
-    let printed = if options.json {
-        eprintln!("{text}");
-        writeln!(io::stdout(), "{}", report.json())
-    } else {
-        writeln!(io::stdout(), "{text}")
-    };
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report")?,
-        _ => {}
-    }
+    print::report(&report.text(), &report.json(), options.json)?;
     Ok(report.is_good())
 }
 

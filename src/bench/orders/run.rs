@@ -1,9 +1,6 @@
 //! From the first order to rest, and what came of it.
 
-use std::{
-    io::{self, Write},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -23,7 +20,7 @@ use crate::{
     partner_sim::{Options as PartnerOptions, PartnerSim},
     people::api_keys::{self, Role},
     testbed::{
-        Settings, Testbed, partner,
+        Settings, Testbed, partner, print,
         producer::Producer,
         progress::Progress,
         rest::Unrest,
@@ -47,7 +44,7 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
         report = measure(&options) => report?,
         name = interrupted() => bail!("the measurement was interrupted by {name}"),
     };
-    print(&options, &report)?;
+    print::report(&report.text(), &report.json(), options.json)?;
     Ok(report.is_good())
 }
 
@@ -197,19 +194,4 @@ fn disagreements(measures: &Measures, bookings_at_partner: u64, alerts_arrived: 
         found.push(format!("{delivered} alerts count as delivered, and {alerts_arrived} arrived"));
     }
     found
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print(options: &Options, report: &Report) -> anyhow::Result<()> {
-    let text = report.text();
-    let printed = if options.json {
-        eprintln!("{text}");
-        writeln!(io::stdout(), "{}", report.json())
-    } else {
-        writeln!(io::stdout(), "{text}")
-    };
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
-        _ => Ok(()),
-    }
 }

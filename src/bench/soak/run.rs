@@ -1,9 +1,6 @@
 //! The soak from first to last: producer and worker run; every minute is printed; what is left falls due; the report.
 
-use std::{
-    io::{self, Write},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use tokio::time::sleep;
@@ -13,12 +10,15 @@ use super::{
     report::{HEADER, Minute, Report},
     watch::Seen,
 };
-use crate::bench::{
-    child::Worker,
-    machine::{Machine, Versions},
-    options::SoakOptions,
-    stage::Stage,
-    timers::QUEUE,
+use crate::{
+    bench::{
+        child::Worker,
+        machine::{Machine, Versions},
+        options::SoakOptions,
+        stage::Stage,
+        timers::QUEUE,
+    },
+    testbed::print,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ pub async fn run(options: SoakOptions) -> anyhow::Result<bool> {
     stage.workers(1).await?;
     let mut report = Report { machine, versions, minutes: Vec::new(), enqueued: 0, last: Seen::default(), options };
 
-    report.print(HEADER)?;
+    print::line(HEADER, report.options.json)?;
     let enqueueing = async {
         let enqueued = tokio::spawn(produce(stage.url(), rate, spread, time)).await.context("the producer panicked")?;
         at_rest(&stage, spread).await?;
@@ -60,10 +60,7 @@ pub async fn run(options: SoakOptions) -> anyhow::Result<bool> {
     for line in worker.last_lines().await? {
         report.last = read(&line)?;
     }
-    report.print(&report.text())?;
-    if report.options.json {
-        print(&mut io::stdout(), &report.json().to_string())?;
-    }
+    print::report(&report.text(), &report.json(), report.options.json)?;
     Ok(report.keeps_promises())
 }
 
@@ -81,20 +78,7 @@ impl Report {
         };
         self.last = seen;
         self.minutes.push(minute);
-        self.print(&minute.text(self.minutes.len()))
-    }
-
-    /// For people: with `--json` stdout belongs to the programs.
-    fn print(&self, text: &str) -> anyhow::Result<()> {
-        if self.options.json { print(&mut io::stderr(), text) } else { print(&mut io::stdout(), text) }
-    }
-}
-
-/// A reader that has seen enough (`| head`) is no failure.
-fn print(to: &mut impl Write, text: &str) -> anyhow::Result<()> {
-    match writeln!(to, "{text}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print"),
-        _ => Ok(()),
+        print::line(&minute.text(self.minutes.len()), self.options.json)
     }
 }
 

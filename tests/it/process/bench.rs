@@ -53,3 +53,17 @@ fn a_small_town_is_searched_by_redis_and_by_postgres() {
     }
     assert!(seen["rebuild_ms"].as_f64() > Some(0.0), "{seen}");
 }
+
+#[test]
+fn a_small_crowd_is_told_of_its_room_and_never_overfills_an_area() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "admission", "--seconds", "1", "--creations", "1500", "--burst", "500", "--json"];
+    let printed = run_binary(dir.path(), &args, &[]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let seen: Value = serde_json::from_str(&printed.stdout).unwrap();
+    assert_eq!((&seen["overshoot"], &seen["burst"]["answered"]), (&0.into(), &500.into()), "{seen}");
+    let most = &seen["creations"]["most_waiting"];
+    assert!((Some(80)..=Some(100)).contains(&most["without_bypass"].as_i64()), "{seen}");
+    assert!((Some(101)..=Some(120)).contains(&most["with_bypass"].as_i64()), "{seen}");
+    assert!(seen["checks_per_s"].as_f64() > Some(0.0) && seen["p99_ms"].as_f64() >= seen["p50_ms"].as_f64(), "{seen}");
+}

@@ -1,0 +1,98 @@
+//! Questions: where is this, and is there room? Steady, and 77,000 within ten seconds.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::{task::JoinSet, time::sleep_until};
+
+use super::stage::{AREAS, Stage, place};
+use crate::bench::spread::{Percentiles, micros};
+
+/// Connections that ask for advice.
+const ASKERS: u64 = 32;
+/// Connections that the burst shares.
+const POOL: usize = 256;
+const BURST_TIME: Duration = Duration::from_secs(10);
+/// Most of what is asked is asked about the same few areas.
+const ASKED_ABOUT: u32 = 50;
+
+#[derive(Debug)]
+pub(super) struct Steady {
+    pub(super) per_s: f64,
+    pub(super) us: Percentiles,
+}
+
+#[derive(Debug)]
+pub(super) struct Burst {
+    pub(super) requests: u32,
+    pub(super) answered: usize,
+    pub(super) us: Percentiles,
+}
+
+/// Which area is this place in? In nanoseconds.
+pub(super) fn lookup(stage: &Stage) -> Percentiles {
+    let rules = stage.app.rules.get();
+    let mut rng = StdRng::seed_from_u64(1);
+    let took = (0..100_000).map(|_| {
+        let (lat, lng) = place(rng.random_range(0..AREAS));
+        let begun = Instant::now();
+        black_box(rules.geofence.locate(lat, lng));
+        i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX)
+    });
+    Percentiles::of(took.collect())
+}
+
+pub(super) async fn steady(stage: &Arc<Stage>, time: Duration) -> Steady {
+    let begun = Instant::now();
+    let mut askers = JoinSet::new();
+    for asker in 0..ASKERS {
+        let stage = stage.clone();
+        askers.spawn(async move {
+            let mut rng = StdRng::seed_from_u64(asker);
+            let mut took = Vec::new();
+            while begun.elapsed() < time {
+                let asked = Instant::now();
+                let answer = stage.ask(rng.random_range(0..ASKED_ABOUT)).await;
+                if answer.is_ok_and(|status| matches!(status.as_u16(), 200 | 503)) {
+                    took.push(micros(asked.elapsed()));
+                }
+            }
+            took
+        });
+    }
+    let took: Vec<i64> = askers.join_all().await.into_iter().flatten().collect();
+    Steady { per_s: took.len() as f64 / begun.elapsed().as_secs_f64(), us: Percentiles::of(took) }
+}
+
+/// Requests that come when they come, whether or not those before are answered.
+pub(super) async fn burst(stage: &Arc<Stage>, requests: u32) -> Burst {
+    let begun = tokio::time::Instant::now() + Duration::from_millis(100);
+    let next = Arc::new(AtomicU32::new(0));
+    let mut pool = JoinSet::new();
+    for _ in 0..POOL {
+        let (stage, next) = (stage.clone(), next.clone());
+        pool.spawn(async move {
+            let mut took = Vec::new();
+            while let n = next.fetch_add(1, Ordering::Relaxed)
+                && n < requests
+            {
+                // Its time has come, whether a connection is free or not: what it waits for one counts.
+                let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
+                sleep_until(due).await;
+                if stage.ask(n % ASKED_ABOUT).await.is_ok() {
+                    took.push(micros(due.elapsed()));
+                }
+            }
+            took
+        });
+    }
+    let took: Vec<i64> = pool.join_all().await.into_iter().flatten().collect();
+    Burst { requests, answered: took.len(), us: Percentiles::of(took) }
+}

@@ -1,0 +1,26 @@
+//! What measurements print. A reader that has seen enough (`| head`) is no failure.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
+use anyhow::Context;
+
+/// The report: its text; or, for programs, one line of JSON on stdout, and the text on stderr.
+pub(crate) fn report(text: &str, json: &impl Display, for_programs: bool) -> anyhow::Result<()> {
+    line(text, for_programs)?;
+    if for_programs { to(&mut io::stdout(), json) } else { Ok(()) }
+}
+
+/// A line for people: where stdout belongs to programs, on stderr.
+pub(crate) fn line(text: &str, for_programs: bool) -> anyhow::Result<()> {
+    if for_programs { to(&mut io::stderr(), &text) } else { to(&mut io::stdout(), &text) }
+}
+
+fn to(stream: &mut impl Write, text: &impl Display) -> anyhow::Result<()> {
+    match writeln!(stream, "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
+        _ => Ok(()),
+    }
+}
