@@ -64,6 +64,8 @@ pub enum ApiError {
     Refused(#[from] Refusal),
     #[error("the order is changing too quickly; ask again")]
     Busy,
+    #[error("the request was not here, or not done, within a minute and a half; send it in one go, or ask again")]
+    TooSlow,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
 }
@@ -87,6 +89,7 @@ impl ApiError {
             Self::IdempotencyRunning | Self::OrderExists(_) => StatusCode::CONFLICT,
             Self::NoRoom(answer, _) => StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
             Self::Refused(refusal) => refusal_status(refusal),
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Busy | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -119,6 +122,7 @@ impl ApiError {
             Self::NoRoom(answer, _) => answer.code().unwrap_or("SERVER_BUSY"),
             Self::Refused(refusal) => refusal.code(),
             Self::Busy => "BUSY",
+            Self::TooSlow => "TOO_SLOW",
             Self::Database(_) => "UNAVAILABLE",
         }
     }

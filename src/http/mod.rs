@@ -31,7 +31,9 @@ pub mod server;
 pub mod view;
 pub mod voice;
 
-use axum::{Router, extract::DefaultBodyLimit, http::header::CONTENT_TYPE, routing::get};
+use axum::{
+    Router, extract::DefaultBodyLimit, http::header::CONTENT_TYPE, middleware::from_fn_with_state, routing::get,
+};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::app::App;
@@ -58,6 +60,7 @@ pub fn api(app: App) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn_with_state(server::WHOLE_REQUEST, server::in_time))
         .with_state(app)
 }
 

@@ -3,10 +3,23 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
-use axum::Router;
-use tokio::net::TcpListener;
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+    serve::Listener,
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::error::ApiError;
 use crate::app::App;
 
 /// Binds an address from the configuration; `setting` names it in the error.
@@ -16,6 +29,12 @@ pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// What the head of a request may take, from the moment a connection is ready for it: whoever opens connections and says
+/// nothing does not keep them. Longer than load balancers keep theirs idle, or they would send into closed ones.
+const HEAD: Duration = Duration::from_secs(75);
+/// What a request may take, its body included: nobody keeps a connection by sending a byte now and then. Longer than
+/// drivers' apps may wait for an offer.
+pub(super) const WHOLE_REQUEST: Duration = Duration::from_secs(90);
 /// What running requests may take once told to stop; a client that sends no more must not hold up the end.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -35,19 +54,108 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
 
 /// Serves until `stop`, then lets running requests finish.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
+    serve_patiently(listener, router, stop, HEAD).await
+}
+
+/// By hyper itself: `axum::serve` waits for the head of a request for ever.
+async fn serve_patiently(
+    mut listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+    head: Duration,
+) -> anyhow::Result<()> {
     let address: SocketAddr = listener.local_addr()?;
     tracing::debug!(%address, "Listening.");
-    let patience = {
-        let stop = stop.clone();
-        async move {
-            stop.cancelled().await;
-            tokio::time::sleep(GRACE).await;
-        }
-    };
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
-    tokio::select! {
-        served = serving => served?,
-        () = patience => tracing::warn!("Requests that did not finish in time are cut off."),
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(head);
+    let connections = GracefulShutdown::new();
+    while let Some((stream, _)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
+        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        let connection = connections.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "A connection broke.");
+            }
+        });
+    }
+    drop(listener);
+    if timeout(GRACE, connections.shutdown()).await.is_err() {
+        tracing::warn!("Requests that did not finish in time are cut off.");
     }
     Ok(())
+}
+
+/// Middleware: a request that takes longer is answered 408. Dropping it half-way is what a client does who hangs up;
+/// every handler bears it.
+pub(super) async fn in_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    let answer = timeout(limit, next.run(request)).await;
+    answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use axum::{middleware::from_fn_with_state, routing::get};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(200);
+    const LONG: Duration = Duration::from_secs(30);
+
+    async fn start(head: Duration) -> (SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let router = Router::new().route("/", get(async || "hello").post(async |body: String| body));
+        let router = router.layer(from_fn_with_state(SOON, in_time));
+        tokio::spawn(serve_patiently(listener, router, stop.clone(), head));
+        (address, stop)
+    }
+
+    /// What the server says until it hangs up.
+    async fn rest(stream: &mut TcpStream) -> String {
+        let mut said = String::new();
+        timeout(LONG, stream.read_to_string(&mut said)).await.expect("the server hangs up").unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_finish_asking_is_hung_up_on() {
+        let (address, _stop) = start(SOON).await;
+        for said in ["", "GET / HTTP/1.1\r\nHost: dispatchq\r\nX-Slow"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            assert_eq!(rest(&mut stream).await, "");
+        }
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        assert!(rest(&mut stream).await.ends_with("hello"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let (address, _stop) = start(LONG).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\nContent-Length: 10\r\n\r\nhalf").await.unwrap();
+        let said = rest(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 408") && said.contains("TOO_SLOW"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_does_not_hold_up_the_end() {
+        let (address, stop) = start(LONG).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        stream.readable().await.unwrap();
+        let begun = Instant::now();
+        stop.cancel();
+        assert!(rest(&mut stream).await.ends_with("hello"));
+        assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
 }
