@@ -21,7 +21,7 @@ use crate::{
     people::{api_keys::KnownKeys, offer_board::OfferBoard},
 };
 
-/// Redis answers within this where Postgres can, too.
+/// See [`App::patience`].
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Cheap to clone.
@@ -36,6 +36,8 @@ pub struct App {
     pub rules: RulesHandle,
     pub standings: Standings,
     pub keys: KnownKeys,
+    /// Redis has this time to answer where Postgres can answer, too.
+    pub patience: Duration,
 }
 
 impl App {
@@ -52,9 +54,9 @@ impl App {
 
     /// Asks Redis for what Postgres knows, too, or could do without: soon, or not at all.
     pub async fn hint<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
-        match tokio::time::timeout(PATIENCE, self.store.command(name, command)).await {
+        match tokio::time::timeout(self.patience, self.store.command(name, command)).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("Redis took longer than {PATIENCE:?}")),
+            Err(_) => Err(format!("Redis took longer than {:?}", self.patience)),
         }
     }
 
@@ -95,6 +97,7 @@ impl App {
             rules: RulesHandle::default(),
             standings: Standings::default(),
             keys: KnownKeys::default(),
+            patience: PATIENCE,
         })
     }
 }

@@ -132,8 +132,9 @@ mod tests {
             stream.write_all(said.as_bytes()).await.unwrap();
             assert_eq!(rest(&mut stream).await, "");
         }
+        let (address, _stop) = start(LONG).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\nConnection: close\r\n\r\n").await.unwrap();
         assert!(rest(&mut stream).await.ends_with("hello"));
     }
 

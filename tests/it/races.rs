@@ -24,7 +24,7 @@ fn won(answer: &Answer) -> bool {
 /// Performs what is due, each job in a task of its own.
 async fn work(t: Arc<TestApp>) {
     loop {
-        for leased in t.take().await {
+        for leased in t.try_take().await.unwrap_or_default() {
             let t = t.clone();
             tokio::spawn(async move {
                 let outcome = t.perform(&leased).await;

@@ -183,7 +183,8 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
         let flag = table::flag(&fleet.app.db).await.unwrap();
         let wanted = Flag { enabled: true, shadow_mode, ..flag.clone() };
         table::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
-        tokio::time::sleep(secs(1)).await;
+        // Rules are read twice a second.
+        tokio::time::sleep(secs(4)).await;
     };
     let order = async |loyalty: &str| {
         let body = json!({ "service_type": "DELIVERY", "loyalty_level": loyalty,

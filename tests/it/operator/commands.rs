@@ -139,9 +139,13 @@ async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
     let held = reconciler::once(&fleet.app).await.unwrap().unwrap().held;
     assert_eq!(held, MANY as u64);
     let requeued = "SELECT count(*) FROM order_events WHERE reason = 'REQUEUED_BY_HAND'";
+    // It comes to an order that it cannot get, and is killed there at the latest.
+    let mut lock = fleet.app.db.begin().await.unwrap();
+    sqlx::query("SELECT id FROM orders WHERE id = 'ORD-600' FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut killed = fleet.spawn("requeue", &["dead", "requeue", "--all", "--yes"]);
     fleet.reach(50, requeued, secs(30)).await;
     killed.kill();
+    drop(lock);
     let left = dead_ids(&fleet.app).await.len();
     assert!((1..MANY).contains(&left), "killed in the middle: {left}");
 

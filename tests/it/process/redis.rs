@@ -70,7 +70,7 @@ async fn a_failover_to_a_replica_loses_no_order() {
     assert_all_well(&fleet).await;
     for worker in &mut workers {
         worker.terminate();
-        assert_eq!(worker.ended(secs(10)).await.code(), Some(0));
+        assert_eq!(worker.ended(secs(30)).await.code(), Some(0));
     }
 }
 

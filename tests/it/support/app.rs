@@ -17,6 +17,9 @@ use workers::{Clock, Store};
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
 
+/// Tests look for what Redis answers, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// The application, its servers and its clock. Dropping it ends the servers.
 pub(crate) struct TestApp {
     pub(crate) app: App,
@@ -61,7 +64,7 @@ impl TestApp {
             store = store.with_clock(Clock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
-        let app = App::new(config, pool, store).unwrap();
+        let app = App { patience: PATIENCE, ..App::new(config, pool, store).unwrap() };
         reconciler::once(&app).await.unwrap().expect("nobody else reconciles");
         Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
     }
@@ -70,7 +73,7 @@ impl TestApp {
     pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
-        App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap()
+        App { patience: PATIENCE, ..App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap() }
     }
 
     pub(crate) fn now_ms(&self) -> u64 {

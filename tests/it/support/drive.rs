@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use dispatchq::worker::registry::registry;
 use workers::{
-    Leased, Outcome, Token,
+    Leased, Outcome, StoreError, Token,
     store::{Settled, TakeMode, TakeRequest, Taken},
 };
 
@@ -30,18 +30,23 @@ pub(crate) fn ids(ran: &[Ran]) -> Vec<&str> {
 impl TestApp {
     /// Leases what is due now. Jobs that lost a worker twice are leased alone, one at a time.
     pub(crate) async fn take(&self) -> Vec<Leased> {
-        match self.take_in(TakeMode::Normal).await {
-            (jobs, true) if jobs.is_empty() => self.take_in(TakeMode::Alone).await.0,
-            (jobs, _) => jobs,
+        self.try_take().await.unwrap()
+    }
+
+    /// As [`take`](Self::take); Redis may fail to answer in time.
+    pub(crate) async fn try_take(&self) -> Result<Vec<Leased>, StoreError> {
+        match self.take_in(TakeMode::Normal).await? {
+            (jobs, true) if jobs.is_empty() => Ok(self.take_in(TakeMode::Alone).await?.0),
+            (jobs, _) => Ok(jobs),
         }
     }
 
-    async fn take_in(&self, mode: TakeMode) -> (Vec<Leased>, bool) {
+    async fn take_in(&self, mode: TakeMode) -> Result<(Vec<Leased>, bool), StoreError> {
         let queues = jobs::queues::ALL.map(|queue| (queue, 1000));
         let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
-        match self.app.store.take(&request).await.unwrap() {
-            Taken::Jobs { jobs, suspects, .. } => (jobs, suspects),
+        match self.app.store.take(&request).await? {
+            Taken::Jobs { jobs, suspects, .. } => Ok((jobs, suspects)),
             Taken::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
         }
     }
