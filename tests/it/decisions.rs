@@ -4,7 +4,7 @@
 mod model;
 
 use model::{Model, Step};
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -28,7 +28,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    #![proptest_config(ProptestConfig {
+        cases: 1_500,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_sequence_of_decisions_breaks_an_order(

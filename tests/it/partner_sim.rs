@@ -30,6 +30,11 @@ fn smooth() -> Knobs {
     }
 }
 
+/// As [`smooth`], but nothing happens by itself: a test takes each step.
+fn patient() -> Knobs {
+    Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() }
+}
+
 /// A rate from a literal.
 fn rate(rate: f64) -> Rate {
     rate.try_into().unwrap()
@@ -39,7 +44,9 @@ fn rate(rate: f64) -> Rate {
 const FAST: f64 = 5_000.0;
 
 async fn start(speed: f64, knobs: Knobs) -> Partner {
-    Partner::start(&Options { speed, knobs, ..Options::default() }).await
+    // Fast as it is, it forgets nothing during the test.
+    let keep_finished = secs(7 * 24 * 3600);
+    Partner::start(&Options { speed, knobs, keep_finished, ..Options::default() }).await
 }
 
 /// A running partner and a client of it.

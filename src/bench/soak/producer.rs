@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Enqueues timers 0, 1, 2 and so on for so long; answers how many. Delays lie between 1 s and `spread`. One that cannot
-/// keep up catches up with a second's jobs per call.
+/// keep up catches up with a second's jobs per call, after its time too.
 pub(super) async fn produce(redis_url: String, rate: u32, spread: Duration, time: Duration) -> anyhow::Result<u32> {
     let store = Store::with_config(RedisConfig { response_timeout: PATIENCE, ..RedisConfig::new(redis_url) })?;
     let begun = Instant::now();
@@ -27,7 +27,7 @@ pub(super) async fn produce(redis_url: String, rate: u32, spread: Duration, time
             .collect();
         store.enqueue(&jobs).await?;
         enqueued += u32::try_from(jobs.len())?;
-        if elapsed >= time {
+        if elapsed >= time && enqueued == wanted {
             break;
         }
     }

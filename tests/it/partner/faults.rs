@@ -34,7 +34,7 @@ fn insist(config: &mut Config) {
     let partner = partner(config);
     (partner.poll.first, partner.poll.initial, partner.poll.max) = (millis(100), millis(50), millis(200));
     partner.poll.follow = millis(200);
-    (partner.timeout, partner.breaker.failures) = (millis(300), 1_000_000);
+    (partner.timeout, partner.breaker.failures) = (secs(2), 1_000_000);
 }
 
 /// So many orders are all carried out, each by one booking.
@@ -43,7 +43,7 @@ async fn assert_all_arrive(p: &Partnership, orders: usize) {
     for n in 0..orders {
         p.taxi(&format!("ORD-{n}"), "PAID").await;
     }
-    eventually("all have arrived", secs(40), || async {
+    eventually("all have arrived", secs(120), || async {
         p.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await == i64::try_from(orders).unwrap()
     })
     .await;
@@ -70,7 +70,11 @@ async fn errors_resets_and_lost_answers_lead_to_no_second_booking() {
 #[tokio::test]
 async fn a_partner_that_hangs_is_asked_again() {
     let knobs = Knobs { hang_rate: rate(0.3), hang_duration: secs(30), ..mute() };
-    let p = Partnership::on_real_time(1_000.0, knobs, insist).await;
+    let p = Partnership::on_real_time(1_000.0, knobs, |config| {
+        insist(config);
+        partner(config).timeout = millis(300);
+    })
+    .await;
     assert_all_arrive(&p, 10).await;
     assert!(p.sim.report().counters.hangs > 0);
 }

@@ -1,7 +1,7 @@
 //! Random sequences of everything that can happen to a partner's order, in every order of arrival. No servers: the
 //! decisions are pure.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
 
 use super::model::{Luck, Model, Step};
 
@@ -36,7 +36,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_500, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    #![proptest_config(ProptestConfig {
+        cases: 2_500,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn no_order_of_arrival_breaks_an_order(

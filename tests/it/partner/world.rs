@@ -157,7 +157,7 @@ impl Partnership {
     }
 
     pub(super) async fn reaches(&self, order: &str, status: Status) {
-        eventually(status.as_str(), secs(20), || async { self.status(order).await == status }).await;
+        eventually(status.as_str(), secs(60), || async { self.status(order).await == status }).await;
     }
 
     pub(super) async fn booking(&self, order: &str, attempt: i32) -> Booking {

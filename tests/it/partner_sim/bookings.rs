@@ -60,24 +60,25 @@ async fn wrong_requests_are_told_why() {
 
 #[tokio::test]
 async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
-    // Far apart, so that what lies between can be seen.
-    let hours = |hours: &str| hours.parse().unwrap();
-    let knobs = Knobs { job_id_delay: hours("1h"), driver_delay: hours("3h"), pickup_delay: hours("3h"), ..smooth() };
-    let partner = start(FAST, knobs).await;
+    let partner = start(1.0, patient()).await;
     let booking = partner.booked("ORD-1:1").await;
     let fresh = json!({ "booking_id": booking, "job_id": null, "status": "searching", "driver_id": null });
     assert_eq!(partner.poll(&booking).await.body, fresh);
 
-    eventually("a job id", secs(20), || async { partner.poll(&booking).await.body["job_id"].is_string() }).await;
+    assert!(partner.sim.step(&booking));
     let searching = partner.poll(&booking).await.body;
     assert!(searching["job_id"].as_str().unwrap().starts_with("J-"));
     assert_eq!((&searching["status"], &searching["driver_id"]), (&json!("searching"), &Value::Null));
 
-    partner.reaches(&booking, "driver_assigned").await;
+    assert!(partner.sim.step(&booking));
     let assigned = partner.poll(&booking).await.body;
+    assert_eq!(assigned["status"], "driver_assigned");
     assert!(assigned["driver_id"].as_str().unwrap().starts_with("D-"));
     assert_eq!(assigned["job_id"], searching["job_id"]);
-    partner.reaches(&booking, "completed").await;
+    for status in ["picked_up", "completed"] {
+        assert!(partner.sim.step(&booking));
+        assert_eq!(partner.poll(&booking).await.body["status"], status);
+    }
     assert_eq!(partner.sim.report().open_bookings, 0);
 }
 
@@ -111,8 +112,7 @@ async fn without_a_job_id_a_booking_stays_open_until_it_is_cancelled() {
 
 #[tokio::test]
 async fn cancelling_repeats_until_a_passenger_is_aboard() {
-    let slow_trip = Knobs { trip_duration: "7days".parse().unwrap(), ..smooth() };
-    let partner = start(FAST, slow_trip).await;
+    let partner = start(1.0, patient()).await;
     let waiting = partner.booked("ORD-1:1").await;
     for _ in 0..2 {
         let cancelled = partner.cancel(&waiting).await;
@@ -121,7 +121,10 @@ async fn cancelling_repeats_until_a_passenger_is_aboard() {
     assert_eq!(partner.poll(&waiting).await.body["status"], "cancelled");
 
     let aboard = partner.booked("ORD-2:1").await;
-    partner.reaches(&aboard, "picked_up").await;
+    // Job id, driver, pickup.
+    for _ in 0..3 {
+        assert!(partner.sim.step(&aboard));
+    }
     assert_eq!(partner.cancel(&aboard).await.error(), (409, "TRIP_IN_PROGRESS"));
     assert_eq!(partner.poll(&aboard).await.body["status"], "picked_up");
     let counters = partner.sim.report().counters;
@@ -162,7 +165,7 @@ async fn the_same_seed_brings_the_same_fate_in_any_order() {
 #[tokio::test]
 async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
     let knobs = Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
-    let options = Options { speed: 1000.0, keep_finished: secs(2000), knobs, ..Options::default() };
+    let options = Options { speed: 1000.0, keep_finished: secs(8000), knobs, ..Options::default() };
     let partner = Partner::start(&options).await;
     let (kept, gone) = (partner.booked("ORD-1:1").await, partner.booked("ORD-2:1").await);
     partner.cancel(&gone).await;

@@ -63,10 +63,9 @@ async fn a_lost_answer_is_found_by_asking_again() {
 #[tokio::test]
 async fn a_hanging_request_is_cut_and_one_given_up_is_not_kept() {
     let partner = start(1000.0, Knobs { hang_rate: Rate::ALWAYS, ..smooth() }).await;
-    let impatient = Partner { client: client(millis(500)), ..partner };
-    for n in 1..=3 {
-        assert!(impatient.try_book(&format!("ORD-{n}:1")).await.unwrap_err().is_timeout());
-    }
+    let impatient = Partner { client: client(secs(3)), ..partner };
+    let book = async |reference| impatient.try_book(reference).await.unwrap_err().is_timeout();
+    assert_eq!(tokio::join!(book("ORD-1:1"), book("ORD-2:1"), book("ORD-3:1")), (true, true, true));
     assert_eq!(impatient.sim.report().counters.hangs, 3);
     eventually("requests given up are gone", secs(20), || async { impatient.sim.report().running == 0 }).await;
 
@@ -133,7 +132,7 @@ async fn an_outage_may_also_answer_503() {
 
 #[tokio::test]
 async fn an_outage_begins_and_ends_by_the_clock() {
-    let knobs = Knobs { outages: vec!["0s+30m".parse().unwrap()], ..smooth() };
+    let knobs = Knobs { outages: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert!(partner.try_book("ORD-1:1").await.unwrap_err().is_connect());
     eventually("the outage ends", secs(20), || async { partner.try_book("ORD-1:1").await.is_ok() }).await;
@@ -141,7 +140,7 @@ async fn an_outage_begins_and_ends_by_the_clock() {
 
 #[tokio::test]
 async fn keys_may_fail_for_a_while() {
-    let knobs = Knobs { auth_failures: vec!["0s+30m".parse().unwrap()], ..smooth() };
+    let knobs = Knobs { auth_failures: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert_eq!(partner.book("ORD-1:1").await.error(), (401, "UNAUTHORIZED"));
     eventually("keys are good again", secs(20), || async { partner.book("ORD-1:1").await.status != 401 }).await;
@@ -151,12 +150,14 @@ async fn keys_may_fail_for_a_while() {
 
 #[tokio::test]
 async fn latency_lets_requests_overlap() {
-    let partner = start(1.0, Knobs { latency: "500ms".parse().unwrap(), ..smooth() }).await;
+    let partner = start(1.0, Knobs { latency: "3s".parse().unwrap(), ..smooth() }).await;
     let begun = std::time::Instant::now();
     tokio::join!(partner.book("ORD-1:1"), partner.book("ORD-2:1"), partner.book("ORD-3:1"));
-    assert!(begun.elapsed() >= millis(500));
+    assert!(begun.elapsed() >= secs(3));
     let counters = partner.sim.report().counters;
-    assert_eq!((counters.max_concurrent, counters.max_in_a_second), (3, 3));
+    assert_eq!(counters.max_concurrent, 3);
+    // On a busy machine they need not come within one second.
+    assert!((1..=3).contains(&counters.max_in_a_second), "{counters:?}");
 }
 
 #[tokio::test]

@@ -73,7 +73,8 @@ async fn a_process_that_stood_still_beyond_its_lease_comes_back_to_a_refusal() {
         workers.iter().any(|worker| worker.info.pid != pid && worker.info.in_hand == 0 && worker.seen_ms_ago < 3_000)
     })
     .await;
-    let said = still.drain();
+    // The other renews its lease meanwhile, on this thread.
+    let said = tokio::task::spawn_blocking(|| still.drain()).await.unwrap();
     assert!(said.contains("settled: 0, refused: 1, released: 0"), "{said}");
     assert_eq!(lease().await.unwrap().state, JobState::Leased, "the other's lease is untouched");
     assert!(store.find(&id(FOLLOW_UP), &[QUEUE]).await.unwrap().is_none(), "its follow-up was not inserted");

@@ -9,7 +9,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use workers::{NewJob, Outcome, Registry, Runtime, Store};
 
-use crate::support::{Letter, OTHER, QUEUE, Tick, due_now, raw};
+use crate::support::{Letter, OTHER, QUEUE, Tick, due_now, secs};
 
 const URL: &str = "ENGINE_TEST_REDIS_URL";
 
@@ -71,19 +71,22 @@ pub(crate) fn signal(pid: u32, name: &str) {
 async fn a_worker_process() {
     let Ok(url) = std::env::var(URL) else { return };
     let store = Store::connect(&url).await.unwrap();
+    // Connecting may take longer than a tick has.
+    let redis = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
     let registry = Registry::new()
         .register::<Tick, _, _>(move |tick, _| {
-            let url = url.clone();
+            let mut redis = redis.clone();
             async move {
                 if tick.0 == POISON {
                     std::process::abort();
                 }
-                raw::<()>(&url, &["INCR", &format!("performed:{}", tick.0)]).await;
+                redis::cmd("INCR").arg(format!("performed:{}", tick.0)).exec_async(&mut redis).await.unwrap();
                 Outcome::done()
             }
         })
         .register::<Letter, _, _>(move |_, _| async move {
-            tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+            // Long enough to be stopped in, and shorter than a lease.
+            tokio::time::sleep(secs(6)).await;
             Outcome::then(vec![NewJob { queue: QUEUE, ..due_now(FOLLOW_UP) }])
         });
     let stop = CancellationToken::new();
