@@ -45,5 +45,5 @@ pub(super) async fn admin(
     catalogue::begin(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
     let router = http::admin(app.clone(), metrics);
-    Ok(Some(tokio::spawn(http::server::serve(listener, router, stop.clone()))))
+    Ok(Some(tokio::spawn(http::server::serve(listener, router, app.config.http.keep_alive, stop.clone()))))
 }

@@ -93,6 +93,8 @@ pub struct DatabaseConfig {
 pub struct HttpConfig {
     pub bind: String,
     pub admin_bind: String,
+    #[serde(with = "duration")]
+    pub keep_alive: Duration,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

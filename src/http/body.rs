@@ -1,16 +1,72 @@
 //! Bodies and paths, checked at the edge; what is wrong with them is answered in our own form.
 
-use axum::{
-    Json,
-    body::Bytes,
-    extract::{FromRequest, FromRequestParts, Path, Request, rejection::BytesRejection},
-    http::{StatusCode, request::Parts},
-    response::IntoResponse,
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
 };
+
+use axum::{
+    BoxError, Json,
+    body::{Bytes, HttpBody},
+    extract::{FromRequest, FromRequestParts, Path, Request, State, rejection::BytesRejection},
+    http::{StatusCode, request::Parts},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use hyper::body::{Frame, SizeHint};
 use jobs::OrderId;
 use serde::de::DeserializeOwned;
+use tokio::time::{Sleep, sleep};
 
 use super::error::ApiError;
+
+/// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
+/// was done.
+pub(super) async fn in_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    let too_slow = Arc::new(AtomicBool::new(false));
+    let request = request.map(|body| {
+        if body.is_end_stream() {
+            return body;
+        }
+        axum::body::Body::new(Timed { body, end: Box::pin(sleep(limit)), too_slow: too_slow.clone() })
+    });
+    let answer = next.run(request).await;
+    if too_slow.load(Ordering::Relaxed) { ApiError::TooSlow.into_response() } else { answer }
+}
+
+/// A body that fails when its time is over.
+struct Timed {
+    body: axum::body::Body,
+    end: Pin<Box<Sleep>>,
+    too_slow: Arc<AtomicBool>,
+}
+
+impl HttpBody for Timed {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(self.end.as_mut().poll(context));
+        self.too_slow.store(true, Ordering::Relaxed);
+        Poll::Ready(Some(Err(ApiError::TooSlow.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// A JSON body of type `T`.
 #[derive(Debug)]

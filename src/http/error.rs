@@ -64,7 +64,7 @@ pub enum ApiError {
     Refused(#[from] Refusal),
     #[error("the order is changing too quickly; ask again")]
     Busy,
-    #[error("the request was not here, or not done, within a minute and a half; send it in one go, or ask again")]
+    #[error("the body did not arrive within 30 s, and nothing was done; send it again, in one go")]
     TooSlow,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),

@@ -31,6 +31,8 @@ pub mod server;
 pub mod view;
 pub mod voice;
 
+use std::time::Duration;
+
 use axum::{
     Router, extract::DefaultBodyLimit, http::header::CONTENT_TYPE, middleware::from_fn_with_state, routing::get,
 };
@@ -40,6 +42,8 @@ use crate::app::App;
 
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
+/// What a body may take once the head is there: nobody keeps a connection by sending a byte now and then.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// What is served where, as OpenAPI 3.1; a test holds it to the routes.
 pub const OPENAPI: &str = include_str!("../../docs/openapi.json");
@@ -60,7 +64,7 @@ pub fn api(app: App) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(from_fn_with_state(server::WHOLE_REQUEST, server::in_time))
+        .layer(from_fn_with_state(BODY_TIME, body::in_time))
         .with_state(app)
 }
 

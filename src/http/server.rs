@@ -3,13 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-    serve::Listener,
-};
+use axum::{Router, serve::Listener};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -19,7 +13,6 @@ use hyper_util::{
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::error::ApiError;
 use crate::app::App;
 
 /// Binds an address from the configuration; `setting` names it in the error.
@@ -29,12 +22,6 @@ pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// What the head of a request may take, from the moment a connection is ready for it: whoever opens connections and says
-/// nothing does not keep them. Longer than load balancers keep theirs idle, or they would send into closed ones.
-const HEAD: Duration = Duration::from_secs(75);
-/// What a request may take, its body included: nobody keeps a connection by sending a byte now and then. Longer than
-/// drivers' apps may wait for an offer.
-pub(super) const WHOLE_REQUEST: Duration = Duration::from_secs(90);
 /// What running requests may take once told to stop; a client that sends no more must not hold up the end.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -49,25 +36,22 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
     };
     tokio::spawn(closing);
     tokio::spawn(app.rules.clone().keep(app.db.clone(), app.config.admission.clone(), stop.clone()));
-    serve(listener, super::api(app), stop).await
+    let keep_alive = app.config.http.keep_alive;
+    serve(listener, super::api(app), keep_alive, stop).await
 }
 
-/// Serves until `stop`, then lets running requests finish.
-pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
-    serve_patiently(listener, router, stop, HEAD).await
-}
-
-/// By hyper itself: `axum::serve` waits for the head of a request for ever.
-async fn serve_patiently(
+/// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
+/// request, and here it has `keep_alive` to come.
+pub async fn serve(
     mut listener: TcpListener,
     router: Router,
+    keep_alive: Duration,
     stop: CancellationToken,
-    head: Duration,
 ) -> anyhow::Result<()> {
     let address: SocketAddr = listener.local_addr()?;
     tracing::debug!(%address, "Listening.");
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head);
+    http.timer(TokioTimer::new()).header_read_timeout(keep_alive);
     let connections = GracefulShutdown::new();
     while let Some((stream, _)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
@@ -85,13 +69,6 @@ async fn serve_patiently(
     Ok(())
 }
 
-/// Middleware: a request that takes longer is answered 408. Dropping it half-way is what a client does who hangs up;
-/// every handler bears it.
-pub(super) async fn in_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    let answer = timeout(limit, next.run(request)).await;
-    answer.unwrap_or_else(|_| ApiError::TooSlow.into_response())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -102,18 +79,18 @@ mod tests {
         net::TcpStream,
     };
 
-    use super::*;
+    use super::{super::body::in_time, *};
 
     const SOON: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(30);
 
-    async fn start(head: Duration) -> (SocketAddr, CancellationToken) {
+    async fn start(keep_alive: Duration) -> (SocketAddr, CancellationToken) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let router = Router::new().route("/", get(async || "hello").post(async |body: String| body));
         let router = router.layer(from_fn_with_state(SOON, in_time));
-        tokio::spawn(serve_patiently(listener, router, stop.clone(), head));
+        tokio::spawn(serve(listener, router, keep_alive, stop.clone()));
         (address, stop)
     }
 

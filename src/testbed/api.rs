@@ -106,7 +106,8 @@ fn is_passing(status: StatusCode, code: &str) -> bool {
         || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
 }
 
-async fn error_code(answer: reqwest::Response) -> String {
+/// Of an answer that says no.
+pub(crate) async fn error_code(answer: reqwest::Response) -> String {
     let body: Value = answer.json().await.unwrap_or_default();
     body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned()
 }

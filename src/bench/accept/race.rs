@@ -8,7 +8,10 @@ use tokio::{sync::Barrier, task::JoinSet};
 use uuid::Uuid;
 
 use super::{stage::Driver, ways::Way};
-use crate::bench::spread::micros;
+use crate::{bench::spread::micros, testbed::api::error_code};
+
+/// How whoever was not the quickest is told.
+const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];
 
 /// What the drivers of one order, or of many, were told.
 #[derive(Debug, Clone, Default)]
@@ -64,8 +67,10 @@ pub(super) async fn run(
         let took = micros(took);
         match answer {
             Ok(answer) if answer.status().is_success() => told.winners_us.push(took),
-            Ok(answer) if answer.status().as_u16() == 409 => told.losers_us.push(took),
-            Ok(answer) => told.others.push(answer.status().to_string()),
+            Ok(answer) => match error_code(answer).await {
+                code if BEATEN.contains(&code.as_str()) => told.losers_us.push(took),
+                other => told.others.push(other),
+            },
             Err(error) => told.others.push(error.without_url().to_string()),
         }
     }

@@ -12,7 +12,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::sleep_until};
 
-use super::stage::{AREAS, Stage, place};
+use super::stage::{AREAS, Stage, Told, place};
 use crate::bench::spread::{Percentiles, micros};
 
 /// Connections that ask for advice.
@@ -59,8 +59,7 @@ pub(super) async fn steady(stage: &Arc<Stage>, time: Duration) -> Steady {
             let mut took = Vec::new();
             while begun.elapsed() < time {
                 let asked = Instant::now();
-                let answer = stage.ask(rng.random_range(0..ASKED_ABOUT)).await;
-                if answer.is_ok_and(|status| matches!(status.as_u16(), 200 | 503)) {
+                if stage.ask(rng.random_range(0..ASKED_ABOUT)).await != Told::Nothing {
                     took.push(micros(asked.elapsed()));
                 }
             }
@@ -86,7 +85,7 @@ pub(super) async fn burst(stage: &Arc<Stage>, requests: u32) -> Burst {
                 // Its time has come, whether a connection is free or not: what it waits for one counts.
                 let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
                 sleep_until(due).await;
-                if stage.ask(n % ASKED_ABOUT).await.is_ok() {
+                if stage.ask(n % ASKED_ABOUT).await != Told::Nothing {
                     took.push(micros(due.elapsed()));
                 }
             }

@@ -12,7 +12,7 @@ use redis::cmd;
 use serde_json::json;
 use tokio::{task::JoinSet, time::sleep};
 
-use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, WITH_BYPASS, place};
+use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, Told, WITH_BYPASS, place};
 use crate::{
     admission::waiting::{self, Suspects},
     orders::{act::act, actions},
@@ -95,13 +95,12 @@ async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, produce
             body["loyalty_level"] = json!("ELITE");
             body["customer_id"] = json!("loyal");
         }
-        let answer = stage.post("/api/v1/orders", &body).send().await;
-        let counter = match answer.map(|answer| answer.status().as_u16()) {
-            Ok(201) => {
+        let counter = match stage.post("/api/v1/orders", &body).await {
+            Told::Room => {
                 own.push(n);
                 &counters.taken
             }
-            Ok(503) => {
+            Told::Full => {
                 // Drivers are found meanwhile: some of them leave, fewer than loyal customers come.
                 if n.is_multiple_of(16)
                     && let Some(n) = own.pop()
@@ -111,7 +110,7 @@ async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, produce
                 }
                 &counters.refused
             }
-            _ => &counters.failed,
+            Told::Nothing => &counters.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

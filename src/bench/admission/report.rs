@@ -28,7 +28,9 @@ pub(super) struct Report {
 impl Report {
     /// Nothing was overshot, nothing left without an answer.
     pub(super) fn is_good(&self) -> bool {
-        self.creations.overshoot() == 0 && self.burst.answered == self.burst.requests as usize
+        self.creations.overshoot() == 0
+            && self.creations.failed == 0
+            && self.burst.answered == self.burst.requests as usize
     }
 
     pub(super) fn text(&self) -> String {

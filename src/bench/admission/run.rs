@@ -10,7 +10,7 @@ use crate::{
     testbed::{print, signals::interrupted},
 };
 
-/// Measures, prints, and answers whether nothing was overshot and every request of the burst answered.
+/// Measures, prints, and answers whether nothing was overshot and every creation and request of the burst answered.
 pub async fn run(options: Options) -> anyhow::Result<bool> {
     let report = tokio::select! {
         report = measure(&options) => report?,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use servers::{Postgres, Redis};
 use tokio::net::TcpListener;
@@ -11,6 +10,7 @@ use workers::Store;
 
 use crate::{
     admission::{
+        answer::THRESHOLD_REACHED,
         limits::Flag,
         table::{self, Author, LimitsChange},
         waiting::{self, Suspects},
@@ -22,6 +22,7 @@ use crate::{
     http::server,
     outbound,
     people::api_keys::{self, Role},
+    testbed::api::error_code,
 };
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
@@ -72,7 +73,7 @@ impl Stage {
     }
 
     /// Is there room in area `n`?
-    pub(super) async fn ask(&self, n: u32) -> reqwest::Result<StatusCode> {
+    pub(super) async fn ask(&self, n: u32) -> Told {
         let (latitude, longitude) = place(n);
         let body = json!({
             "pickup_location": { "latitude": latitude, "longitude": longitude },
@@ -80,15 +81,38 @@ impl Stage {
             "channel": "MYBB",
             "user_id": format!("USR-{n}"),
         });
-        let answer = self.post("/api/v1/dispatcher/availability-check", &body).send().await?;
-        let status = answer.status();
-        answer.bytes().await?;
-        Ok(status)
+        self.post("/api/v1/dispatcher/availability-check", &body).await
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
-        self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body)
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Told {
+        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body);
+        match request.send().await {
+            Ok(answer) if answer.status().is_success() => {
+                if answer.bytes().await.is_ok() {
+                    Told::Room
+                } else {
+                    Told::Nothing
+                }
+            }
+            Ok(answer) => {
+                if error_code(answer).await == THRESHOLD_REACHED {
+                    Told::Full
+                } else {
+                    Told::Nothing
+                }
+            }
+            Err(_) => Told::Nothing,
+        }
     }
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Room,
+    Full,
+    /// No answer, or one that there can be none.
+    Nothing,
 }
 
 async fn make_areas(app: &App) -> anyhow::Result<()> {

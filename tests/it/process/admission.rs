@@ -14,7 +14,7 @@ use dispatchq::{
     history, outbound,
     people::api_keys::{self, Role},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::task::JoinSet;
 
@@ -91,10 +91,16 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
                 }
                 let base = usize::try_from(n).unwrap() % bases.len();
                 let url = format!("{}/api/v1/orders", bases[base]);
-                match client.post(url).bearer_auth(&key).json(&body).send().await.map(|a| a.status().as_u16()) {
-                    Ok(201) => _ = taken.fetch_add(1, Ordering::Relaxed),
-                    Ok(503) => _ = refused.fetch_add(1, Ordering::Relaxed),
-                    Ok(status) => panic!("answered {status}"),
+                let asked = async {
+                    let answer = client.post(url).bearer_auth(&key).json(&body).send().await?;
+                    Ok::<_, reqwest::Error>((answer.status().as_u16(), answer.json::<Value>().await?))
+                };
+                match asked.await {
+                    Ok((201, _)) => _ = taken.fetch_add(1, Ordering::Relaxed),
+                    Ok((_, body)) => {
+                        assert_eq!(body["error_code"], "DISPATCHER_AREA_THRESHOLD_REACHED", "{body}");
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(error) => {
                         assert_eq!(bases.remove(base), killed, "only one is killed: {error}");
                     }

@@ -45,7 +45,7 @@ impl Api {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        tokio::spawn(http::server::serve(listener, http::api(app.clone()), stop.clone()));
+        tokio::spawn(http::server::serve(listener, http::api(app.clone()), app.config.http.keep_alive, stop.clone()));
         Self { base, client: outbound::client(secs(30)).unwrap(), stop }
     }
 

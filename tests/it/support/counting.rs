@@ -26,7 +26,8 @@ impl Counting {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        tokio::spawn(http::server::serve(listener, http::admin(app.clone(), self.handle.clone()), stop.clone()));
+        let router = http::admin(app.clone(), self.handle.clone());
+        tokio::spawn(http::server::serve(listener, router, app.config.http.keep_alive, stop.clone()));
         (address, stop.drop_guard())
     }
 
