@@ -97,10 +97,11 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
                 };
                 match asked.await {
                     Ok((201, _)) => _ = taken.fetch_add(1, Ordering::Relaxed),
-                    Ok((_, body)) => {
-                        assert_eq!(body["error_code"], "DISPATCHER_AREA_THRESHOLD_REACHED", "{body}");
+                    Ok((503, body)) if body["error_code"] == "DISPATCHER_AREA_THRESHOLD_REACHED" => {
                         refused.fetch_add(1, Ordering::Relaxed);
                     }
+                    // A machine that is too busy to say counts for nothing.
+                    Ok((status, body)) => assert_eq!(status, 503, "{body}"),
                     Err(error) => {
                         assert_eq!(bases.remove(base), killed, "only one is killed: {error}");
                     }
