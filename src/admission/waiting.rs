@@ -27,6 +27,10 @@ const MARKER: &str = "waiting:order";
 pub(super) const COUNTS: &str = "waiting:counts";
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
+/// Members put back by one command: after a flush whole areas are missing.
+const AT_ONCE: usize = 1_000;
+/// Copies of limits outlive a reconciler that is away for a while, not the limits.
+const COPIES_KEPT_S: u64 = 3600;
 /// Of the average wait that the latest assignment makes up.
 const WEIGHT: f64 = 0.1;
 
@@ -267,10 +271,10 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
     for (key, wanted) in by_set {
         let there = members.remove(&key).unwrap_or_default();
         let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains(*id)).collect();
-        if !missing.is_empty() {
+        for some in missing.chunks(AT_ONCE) {
             let mut add = cmd("ZADD");
             add.arg(&key).arg("NX");
-            for (id, expiry) in &missing {
+            for (id, expiry) in some {
                 add.arg(**expiry).arg(id.as_str());
             }
             drift.missing += app.store.command::<u64>("mend set", &add).await?;
@@ -312,10 +316,11 @@ pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
         let limits = rules.limits(area, service_type);
         let lifetime = rules.durations(area, service_type).lifetime;
         let lifetime = lifetime.unwrap_or_else(|| app.config.policy(service_type).lifetime);
+        let key = format!("threshold:config:{area}:{service_type}");
         let mut copy = cmd("HSET");
-        copy.arg(format!("threshold:config:{area}:{service_type}"));
-        copy.arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
+        copy.arg(&key).arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
         app.store.command::<i64>("mirror limits", &copy).await?;
+        app.store.command::<i64>("mirror limits", cmd("EXPIRE").arg(&key).arg(COPIES_KEPT_S)).await?;
     }
     Ok(())
 }

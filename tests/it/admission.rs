@@ -490,15 +490,16 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     tokio::spawn(other.rules.clone().keep(other.db.clone(), other.config.admission.clone(), stop.clone()));
     let threshold = || other.rules.get().limits("JKT", "RIDE").max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
-    // The best of three: a busy machine may lose a moment, not every time.
-    let mut quickest = secs(5);
+    // A busy machine may lose a moment once, not every time.
+    let mut took = Vec::new();
     for most in [7, 8, 9] {
         limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;
         let begun = std::time::Instant::now();
         crate::support::eventually("the change is seen", secs(10), || async { threshold() == most }).await;
-        quickest = quickest.min(begun.elapsed());
+        took.push(begun.elapsed());
     }
-    assert!(quickest < secs(1), "{quickest:?}");
+    took.sort();
+    assert!(took[1] < secs(1), "{took:?}");
     stop.cancel();
 }
 
@@ -529,4 +530,33 @@ async fn a_raised_threshold_ends_the_cooldown_of_the_old_one() {
     assert!(create(&t, "ORD-3", None).await.is_some(), "it cools down");
     limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(5), ..LimitsChange::default() }).await;
     assert_eq!(create(&t, "ORD-4", None).await, None);
+}
+
+#[tokio::test]
+async fn limits_are_copied_for_others_and_forgotten_after_a_while() {
+    let t = TestApp::start().await;
+    full_at(&t, 7).await;
+    waiting::mirror_limits(&t.app).await.unwrap();
+    let key = "threshold:config:JKT:RIDE";
+    let copied: Vec<i64> = t.redis(&["HMGET", key, "threshold", "timeout_seconds"]).await;
+    assert_eq!(copied, [7, 1800]);
+    let ttl: i64 = t.redis(&["TTL", key]).await;
+    assert!((1..=3600).contains(&ttl), "{ttl}");
+}
+
+#[tokio::test]
+async fn many_who_wait_are_put_back_whole_after_a_flush() {
+    let t = TestApp::start().await;
+    full_at(&t, 5_000).await;
+    create(&t, "ORD-1", None).await;
+    t.sql(
+        "INSERT INTO orders SELECT (jsonb_populate_record(o, jsonb_build_object('id', 'COPY-' || n))).*
+         FROM orders o, generate_series(1, 1500) n",
+    )
+    .await;
+    let _: () = t.redis(&["FLUSHALL"]).await;
+    let drift = waiting::repair(&t.app, &mut Suspects::default()).await.unwrap();
+    assert_eq!((drift.missing, drift.left_over), (1_501, 0));
+    let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
+    assert_eq!(count, 1_501);
 }

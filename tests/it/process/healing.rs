@@ -66,10 +66,10 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
             "{started} AND at BETWEEN '{killed_at}'::timestamptz + '{from}' AND '{killed_at}'::timestamptz + '{to}'"
         )
     };
-    // 8 s are a lease, of which up to 4 are gone; the promise is 10 s, and the rest is for a machine that has more to do.
-    assert_eq!(fleet.count(&between("0 s", "20 s")).await, 40);
+    // 8 s are a lease, of which up to 4 are gone; the promise is 10 s, and 2 s are for a machine that has more to do.
+    assert_eq!(fleet.count(&between("0 s", "12 s")).await, 40);
     let in_hand = format!("AND order_id IN ({})", in_hand.join(", "));
-    let after_its_lease = fleet.count(&format!("{} {in_hand}", between("4 s", "20 s"))).await;
+    let after_its_lease = fleet.count(&format!("{} {in_hand}", between("4 s", "12 s"))).await;
     assert_eq!(after_its_lease.cast_unsigned(), CONCURRENCY, "those that were in hand wait for their leases");
     let _crowd = Crowd::start(&fleet.app);
     fleet.at_rest(secs(45)).await;

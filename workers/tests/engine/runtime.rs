@@ -91,7 +91,7 @@ async fn an_idle_worker_starts_a_job_due_now_at_once() {
     }
     worker.drain().await;
     waits.sort();
-    assert!(waits[4] < millis(250), "{waits:?}");
+    assert!(waits[4] < millis(50), "{waits:?}");
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_delayed_job_starts_on_time() {
     eventually("started", async || late.lock().unwrap().len() == 5).await;
     let mut late = late.lock().unwrap().clone();
     late.sort_unstable();
-    assert!(late[2] < 250, "ms late: {late:?}");
+    assert!(late[2] < 200, "ms late: {late:?}");
     worker.drain().await;
     assert_eq!(store.lateness().await.unwrap().count, 5, "the drain reports what was seen");
 }
@@ -296,8 +296,7 @@ async fn a_dead_workers_jobs_are_run_by_another_within_ten_seconds() {
     let count = Arc::new(AtomicUsize::new(0));
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]));
     eventually("run again", async || count.load(Ordering::SeqCst) == 5).await;
-    // 8 s are a lease; the promise is 10 s, and the rest is for a machine that has more to do.
-    assert!(died.elapsed() < secs(15), "{:?}", died.elapsed());
+    assert!(died.elapsed() < secs(10), "{:?}", died.elapsed());
     worker.drain().await;
 }
 
