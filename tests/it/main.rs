@@ -8,6 +8,7 @@
 //! * `notifications`: who is told what over which channel, and what happens until somebody acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
+//! * `sound`: faults that once lost, doubled or leaked something stay mended.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
@@ -40,6 +41,7 @@ mod process;
 mod races;
 mod recovery;
 mod reservation;
+mod sound;
 mod sql;
 mod support;
 mod voice;

@@ -1,0 +1,1 @@
+//! What a client was answered is kept, and a short outage of Postgres needs no person.

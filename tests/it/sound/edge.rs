@@ -1,0 +1,1 @@
+//! Floods, slow clients and forged requests cost other clients nothing.

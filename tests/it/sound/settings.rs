@@ -1,0 +1,1 @@
+//! Settings, secrets and the environment fail early and give nothing away.
