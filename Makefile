@@ -1,5 +1,8 @@
-.PHONY: help setup build demo bench test lint check clean
+.PHONY: help setup build demo bench test lint deps check clean
 .DEFAULT_GOAL := help
+
+# Where cargo puts what it builds.
+target := $(or $(CARGO_TARGET_DIR),$(CARGO_BUILD_TARGET_DIR),target)
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -8,24 +11,28 @@ setup: ## Install what is missing: redis-server, Postgres, promtool, cargo-nexte
 	@scripts/setup
 
 build: ## Build target/release/dispatchq
-	cargo build --release -p dispatchq
+	cargo build --locked --release -p dispatchq
 
 demo: setup build ## Replay a built-in sample of orders, print what happened, end
-	target/release/dispatchq replay --sample
+	$(target)/release/dispatchq replay --sample
 
 bench: setup build ## Measure the queue beside stock apalis-redis; the last line is one JSON object
-	cargo build --release -p bench-peers
-	@target/release/dispatchq bench queue --json --peer target/release/bench-peers
+	cargo build --locked --release -p bench-peers
+	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers
 
 test: setup ## Run every test, on private Redis and Postgres servers
-	cargo nextest run --workspace
-	cargo test --doc --workspace
+	cargo nextest run --locked --workspace
+	cargo test --locked --doc --workspace
 
 lint: ## Check formatting and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
-check: lint test ## All that a change must pass
+deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none unused
+	@scripts/setup --checks
+	@scripts/check-deps
+
+check: lint deps test ## All that a change must pass
 
 clean: ## Remove what was built; data that `dev` keeps in .dispatchq stays
 	cargo clean

@@ -17,7 +17,7 @@
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
-//! * `cli`: what the command line prints.
+//! * `cli`: what the command line prints. `language`: the words of all texts. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
 mod admission;
@@ -27,6 +27,7 @@ mod cli;
 mod decisions;
 mod drivers;
 mod http;
+mod language;
 mod layering;
 mod lifecycle;
 mod metrics;
