@@ -22,6 +22,8 @@ pub struct Proxy {
 /// What passes. Connections are numbered from 1 in the order in which they are made.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
+    /// The port that new connections lead to.
+    to: u16,
     frozen: bool,
     made: u64,
     /// Nothing passes ever again on this one and those before it.
@@ -35,10 +37,11 @@ impl Proxy {
     pub async fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        let flow = watch::Sender::new(Flow::default());
+        let flow = watch::Sender::new(Flow { to, ..Flow::default() });
         let state = flow.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let to = state.borrow().to;
                 let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).await else { continue };
                 // What is written passes at once, as without a way between.
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -69,6 +72,11 @@ impl Proxy {
     /// From now on everything takes so much longer, each way.
     pub fn delay(&self, delay: Duration) {
         self.flow.send_modify(|flow| flow.delay = delay);
+    }
+
+    /// New connections lead to this port, as after a failover. Those there are stay with the server they have.
+    pub fn redirect(&self, to: u16) {
+        self.flow.send_modify(|flow| flow.to = to);
     }
 
     /// The other end moved away without a word: nothing passes on connections there are, new ones are well.

@@ -30,7 +30,13 @@ pub struct Redis(Server<Setup>);
 impl Redis {
     /// Starts on a free port with throw-away data.
     pub async fn start() -> Result<Redis, ServerError> {
-        let kind = Setup { program: programs::redis_server()? };
+        Redis::start_with_env(&[]).await
+    }
+
+    /// As [`Redis::start`], with these variables in its environment: a library to be loaded first, for example.
+    pub async fn start_with_env(env: &[(&str, &str)]) -> Result<Redis, ServerError> {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let kind = Setup { program: programs::redis_server()?, env };
         let home = Home::throw_away(&env::temp_dir(), "dispatchq-redis-")?;
         Redis::start_with(kind, home, None).await
     }
@@ -38,7 +44,7 @@ impl Redis {
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
     /// at a time: a second is refused with [`ServerError::InUse`].
     pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<Redis, ServerError> {
-        let kind = Setup { program: programs::redis_server()? };
+        let kind = Setup { program: programs::redis_server()?, env: Vec::new() };
         Redis::start_with(kind, Home::kept(dir)?, port).await
     }
 
@@ -96,6 +102,8 @@ impl Redis {
 #[derive(Debug)]
 struct Setup {
     program: PathBuf,
+    /// Variables added to its environment.
+    env: Vec<(String, String)>,
 }
 
 impl Kind for Setup {
@@ -106,6 +114,7 @@ impl Kind for Setup {
     fn command(&self, home: &Home, port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .args(["--port", &port.to_string()])
             .args(["--bind", "127.0.0.1"])
             .arg("--dir")

@@ -13,11 +13,13 @@
 //! * [`soak`]: the same worker for half an hour: does anything grow?
 //! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
+//! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
 pub mod accept;
 pub mod admission;
+pub mod chaos;
 mod child;
 mod herd;
 mod idle;

@@ -8,6 +8,9 @@ use crate::{
     telemetry,
 };
 
+/// Where servers are killed, the pool has much to say.
+const FILTER: &str = "warn,sqlx_core::pool=error";
+
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Measure the queue on this machine, with a Redis of its own: throughput, lateness, memory, idle cost
@@ -22,6 +25,8 @@ pub(super) enum Command {
     Nearby(bench::nearby::Options),
     /// Ask whether there is room, create orders where there is little, and answer a burst of 77,000 requests
     Admission(bench::admission::Options),
+    /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
+    Chaos(bench::chaos::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -30,7 +35,7 @@ pub(super) enum Command {
 
 impl Command {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..Config::defaults().log })?;
+        telemetry::init_logs(&LogConfig { filter: FILTER.to_owned(), ..Config::defaults().log })?;
         let good = match self {
             Self::Queue(options) => bench::run(options).await?,
             Self::Soak(options) => bench::soak::run(options).await?,
@@ -41,6 +46,7 @@ impl Command {
                 true
             }
             Self::Admission(options) => bench::admission::run(options).await?,
+            Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

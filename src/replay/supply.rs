@@ -82,7 +82,9 @@ impl Bound {
     pub(super) fn settings(&self, options: &Options) -> Settings {
         let mut settings = Settings {
             speed: options.speed(),
+            serves: 1,
             workers: options.workers.get(),
+            for_faults: false,
             offers: None,
             alerts: None,
             partner: None,

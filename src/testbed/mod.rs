@@ -29,4 +29,4 @@ mod watchdog;
 pub(crate) use settings::Settings;
 #[cfg(test)]
 pub(crate) use testbed::Pids;
-pub(crate) use testbed::{Kept, Testbed};
+pub(crate) use testbed::{Kept, Testbed, Ways};

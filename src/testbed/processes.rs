@@ -13,13 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::{
     process::{Child, Command},
     time::timeout,
 };
 
-use super::watchdog::Watchdog;
+use super::{settings, watchdog::Watchdog};
 
 /// How long a process may take to end after SIGTERM; more than a worker's drain.
 const END_WAIT: Duration = Duration::from_secs(30);
@@ -28,15 +28,17 @@ const YOUNG: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const TAIL_LINES: usize = 15;
 
-/// One `serve` and some `work`. Dropping it kills them.
+/// Some `serve` and some `work`. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct Processes {
     program: PathBuf,
     dir: PathBuf,
     config: PathBuf,
-    serve: Process,
+    /// In the order of their addresses.
+    serves: Vec<Process>,
     /// The longest running first.
     workers: VecDeque<Process>,
+    workers_show_metrics: bool,
     /// Workers started so far, for their names.
     started: usize,
     kills: u64,
@@ -47,6 +49,8 @@ pub(crate) struct Processes {
 struct Process {
     name: String,
     pid: u32,
+    /// Where `serve` answers; where `work` shows its metrics, if it does.
+    address: String,
     child: Child,
     started_at: Instant,
     /// When it was told to end.
@@ -54,22 +58,32 @@ struct Process {
 }
 
 impl Processes {
-    /// Starts them; logs go to `dir`, which is removed if we are killed.
-    pub(crate) fn start(dir: &Path, config: &Path, workers: usize) -> anyhow::Result<Self> {
+    /// Starts a `serve` at each of these addresses, and the workers; logs go to `dir`, which is removed if we are killed.
+    pub(crate) fn start(
+        dir: &Path,
+        config: &Path,
+        addresses: &[String],
+        workers: usize,
+        workers_show_metrics: bool,
+    ) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find the dispatchq binary that is running")?;
-        let mut watchdog = Watchdog::start(dir).context("cannot start /bin/sh")?;
-        let serve = spawn(&program, dir, config, "serve", "serve")?;
-        watchdog.watch(serve.pid);
+        let watchdog = Watchdog::start(dir).context("cannot start /bin/sh")?;
         let mut processes = Self {
             program,
             dir: dir.to_owned(),
             config: config.to_owned(),
-            serve,
+            serves: Vec::new(),
             workers: VecDeque::new(),
+            workers_show_metrics,
             started: 0,
             kills: 0,
             watchdog,
         };
+        for (index, address) in addresses.iter().enumerate() {
+            let name = if index == 0 { "serve".to_owned() } else { format!("serve-{}", index + 1) };
+            let serve = processes.spawn("serve", name, address.clone())?;
+            processes.serves.push(serve);
+        }
         for _ in 0..workers {
             processes.start_worker()?;
         }
@@ -78,15 +92,28 @@ impl Processes {
 
     fn start_worker(&mut self) -> anyhow::Result<()> {
         self.started += 1;
-        let worker = spawn(&self.program, &self.dir, &self.config, "work", &format!("work-{}", self.started))?;
-        self.watchdog.watch(worker.pid);
+        let address =
+            if self.workers_show_metrics { format!("127.0.0.1:{}", settings::free_port()) } else { String::new() };
+        let worker = self.spawn("work", format!("work-{}", self.started), address)?;
         self.workers.push_back(worker);
+        Ok(())
+    }
+
+    /// Starts a `serve` at the address of one that has ended.
+    fn start_serve_again(&mut self, index: usize) -> anyhow::Result<()> {
+        let (name, address) = (format!("{}+", self.serves[index].name), self.serves[index].address.clone());
+        self.serves[index] = self.spawn("serve", name, address)?;
         Ok(())
     }
 
     /// Kills the longest running worker as a crash would (SIGKILL), and starts another.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<()> {
-        if let Some(mut worker) = self.workers.pop_front() {
+        self.kill_worker(0).await
+    }
+
+    /// Kills a worker as a crash would (SIGKILL), and starts another.
+    pub(crate) async fn kill_worker(&mut self, index: usize) -> anyhow::Result<()> {
+        if let Some(mut worker) = self.workers.remove(index) {
             worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
             self.watchdog.forget(worker.pid);
             self.kills += 1;
@@ -94,36 +121,73 @@ impl Processes {
         self.start_worker()
     }
 
-    /// Of `serve`.
+    /// Kills a `serve` as a crash would (SIGKILL), and starts another at its address.
+    pub(crate) async fn kill_serve(&mut self, index: usize) -> anyhow::Result<()> {
+        let serve = self.serves.get_mut(index).context("no such serve")?;
+        serve.child.kill().await.with_context(|| format!("cannot kill {}", serve.name))?;
+        self.watchdog.forget(serve.pid);
+        self.kills += 1;
+        self.start_serve_again(index)
+    }
+
+    /// Stops a worker where it is (SIGSTOP), or lets it go on (SIGCONT).
+    pub(crate) async fn freeze_worker(&self, index: usize, frozen: bool) {
+        if let Some(worker) = self.workers.get(index) {
+            worker.signal(if frozen { "STOP" } else { "CONT" }).await;
+        }
+    }
+
+    /// Stops a `serve` where it is (SIGSTOP), or lets it go on (SIGCONT).
+    pub(crate) async fn freeze_serve(&self, index: usize, frozen: bool) {
+        if let Some(serve) = self.serves.get(index) {
+            serve.signal(if frozen { "STOP" } else { "CONT" }).await;
+        }
+    }
+
+    /// Of the first `serve`.
     pub(crate) fn serve_pid(&self) -> u32 {
-        self.serve.pid
+        self.serves.first().map_or(0, |serve| serve.pid)
     }
 
     pub(crate) fn worker_pids(&self) -> impl Iterator<Item = u32> {
         self.workers.iter().map(|worker| worker.pid)
     }
 
+    /// Names of the workers, and where each shows its metrics.
+    pub(crate) fn worker_metrics(&self) -> Vec<(String, String)> {
+        self.workers.iter().map(|worker| (worker.name.clone(), worker.address.clone())).collect()
+    }
+
     pub(crate) fn kills(&self) -> u64 {
         self.kills
     }
 
-    /// Replaces workers that ended by themselves, which none should; returns a line for each. Nothing goes on without
-    /// `serve`: its end is an error.
+    /// Replaces processes that ended by themselves, which none should; returns a line for each.
     pub(crate) fn replace_ended(&mut self) -> anyhow::Result<Vec<String>> {
-        if let Some(status) = self.serve.ended() {
-            bail!("serve ended ({status}); {}", self.log_tail("serve"));
-        }
+        Ok(self.replace_those_that_ended()?.into_iter().map(|(line, _)| line).collect())
+    }
+
+    /// As [`replace_ended`](Self::replace_ended), and how long each of them had run.
+    pub(crate) fn replace_those_that_ended(&mut self) -> anyhow::Result<Vec<(String, Duration)>> {
         let mut ended = Vec::new();
+        for index in 0..self.serves.len() {
+            let serve = &mut self.serves[index];
+            if let Some(status) = serve.ended() {
+                let (name, ran) = (serve.name.clone(), serve.started_at.elapsed());
+                self.watchdog.forget(serve.pid);
+                ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(&name)), ran));
+                self.start_serve_again(index)?;
+            }
+        }
         for index in (0..self.workers.len()).rev() {
             if let Some(status) = self.workers[index].ended()
                 && let Some(worker) = self.workers.remove(index)
             {
                 self.watchdog.forget(worker.pid);
-                ended.push(format!("{} ended by itself ({status}); {}", worker.name, self.log_tail(&worker.name)));
+                let (name, ran) = (&worker.name, worker.started_at.elapsed());
+                ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(name)), ran));
+                self.start_worker()?;
             }
-        }
-        for _ in &ended {
-            self.start_worker()?;
         }
         Ok(ended)
     }
@@ -131,11 +195,11 @@ impl Processes {
     /// Ends all in good order (SIGTERM), workers first; returns a line for each that would not.
     pub(crate) async fn stop(mut self) -> Vec<String> {
         let mut all: Vec<Process> = self.workers.drain(..).collect();
-        all.push(self.serve);
+        all.append(&mut self.serves);
         let mut problems = Vec::new();
         for process in &mut all {
             process.was_young = process.started_at.elapsed() < YOUNG;
-            process.terminate().await;
+            process.signal("TERM").await;
         }
         for mut process in all {
             match timeout(END_WAIT, process.child.wait()).await {
@@ -161,6 +225,37 @@ impl Processes {
         let lines: Vec<&str> = text.lines().collect();
         format!("its log ({}) ends:\n{}", path.display(), lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
     }
+
+    /// `command` is `serve` or `work`.
+    fn spawn(&mut self, command: &str, name: String, address: String) -> anyhow::Result<Process> {
+        let path = log_path(&self.dir, &name);
+        let log = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut process = Command::new(&self.program);
+        process
+            .arg(command)
+            .arg("--config")
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .kill_on_drop(true);
+        // The run is its own world: settings of another installation, or a proxy, would lead out of it.
+        for (variable, _) in env::vars_os() {
+            let text = variable.to_string_lossy().to_ascii_uppercase();
+            if text.starts_with("DISPATCHQ_") || text.ends_with("_PROXY") || text == "RUST_LOG" {
+                process.env_remove(variable);
+            }
+        }
+        let setting = if command == "serve" { "DISPATCHQ_HTTP__BIND" } else { "DISPATCHQ_WORKER__ADMIN_BIND" };
+        if !address.is_empty() {
+            process.env(setting, &address);
+        }
+        let child = process.spawn().with_context(|| format!("cannot start {} {command}", self.program.display()))?;
+        let pid = child.id().with_context(|| format!("{command} has no pid"))?;
+        self.watchdog.watch(pid);
+        Ok(Process { name, pid, address, child, started_at: Instant::now(), was_young: false })
+    }
 }
 
 impl Process {
@@ -169,41 +264,16 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The standard library sends no signal but SIGKILL; the shell's `kill` does.
-    async fn terminate(&self) {
-        let sent =
-            Command::new("/bin/sh").args(["-c", "kill -TERM \"$1\"", "kill", &self.pid.to_string()]).status().await;
+    /// The standard library sends no signal but SIGKILL; the shell's `kill` does. `name` as in `TERM`.
+    async fn signal(&self, name: &str) {
+        let script = format!("kill -{name} \"$1\"");
+        let sent = Command::new("/bin/sh").args(["-c", &script, "kill", &self.pid.to_string()]).status().await;
         if let Err(error) = sent {
-            tracing::warn!(process = self.name, %error, "A process could not be told to end.");
+            tracing::warn!(process = self.name, %error, "A process could not be sent SIG{name}.");
         }
     }
 }
 
 fn log_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.log"))
-}
-
-fn spawn(program: &Path, dir: &Path, config: &Path, command: &str, name: &str) -> anyhow::Result<Process> {
-    let path = log_path(dir, name);
-    let log = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut process = Command::new(program);
-    process
-        .arg(command)
-        .arg("--config")
-        .arg(config)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .process_group(0)
-        .kill_on_drop(true);
-    // The run is its own world: settings of another installation, or a proxy, would lead out of it.
-    for (variable, _) in env::vars_os() {
-        let text = variable.to_string_lossy().to_ascii_uppercase();
-        if text.starts_with("DISPATCHQ_") || text.ends_with("_PROXY") || text == "RUST_LOG" {
-            process.env_remove(variable);
-        }
-    }
-    let child = process.spawn().with_context(|| format!("cannot start {} {command}", program.display()))?;
-    let pid = child.id().with_context(|| format!("{command} has no pid"))?;
-    Ok(Process { name: name.to_owned(), pid, child, started_at: Instant::now(), was_young: false })
 }

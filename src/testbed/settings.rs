@@ -23,8 +23,11 @@ const CONNECTIONS: usize = 160;
 pub(crate) struct Settings {
     /// Divides the order's own durations.
     pub(crate) speed: f64,
-    /// Worker processes.
+    /// Processes that serve the API, and worker processes.
+    pub(crate) serves: usize,
     pub(crate) workers: usize,
+    /// Processes reach Redis and Postgres by ways that can be slow or stuck, and every worker shows its metrics.
+    pub(crate) for_faults: bool,
     /// Where messages go instead of to the log: to drivers, and to support and dispatchers.
     pub(crate) offers: Option<Webhook>,
     pub(crate) alerts: Option<Webhook>,
@@ -52,7 +55,7 @@ impl Settings {
         let mut config = Config::defaults();
         redis.clone_into(&mut config.redis.url);
         postgres.clone_into(&mut config.database.url);
-        let share = CONNECTIONS / (self.workers + 2);
+        let share = CONNECTIONS / (self.workers + self.serves + 1);
         config.database.max_connections = u32::try_from(share).unwrap_or(2).clamp(2, config.database.max_connections);
         config.http.bind = format!("127.0.0.1:{}", free_port());
         config.http.admin_bind = String::new();
@@ -120,8 +123,8 @@ pub(crate) fn toml(config: &Config) -> anyhow::Result<String> {
     Ok(format!("# Written by dispatchq for one run.\n{}", toml::to_string(config)?))
 }
 
-/// A port for `serve`. Below the ports that systems hand to outgoing connections, of which a testbed has many.
-fn free_port() -> u16 {
+/// A port for a process of the run. Below the ports that systems hand to outgoing connections, of which a testbed has many.
+pub(super) fn free_port() -> u16 {
     const FIRST: u16 = 10_240;
     const LAST: u16 = 32_767;
     loop {
@@ -143,7 +146,15 @@ mod tests {
         let offers = Webhook { name: "drivers", url: "http://127.0.0.1:1/offers".to_owned() };
         let alerts = Webhook { name: "desk", url: "http://127.0.0.1:1/alerts".to_owned() };
         let partner = ServedBy { name: "sim", service_type: "TAXI", config: PartnerConfig::at("http://127.0.0.1:4") };
-        let settings = Settings { speed, workers, offers: Some(offers), alerts: Some(alerts), partner: Some(partner) };
+        let settings = Settings {
+            speed,
+            serves: 1,
+            workers,
+            for_faults: false,
+            offers: Some(offers),
+            alerts: Some(alerts),
+            partner: Some(partner),
+        };
         settings.config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
     }
 

@@ -54,7 +54,9 @@ async fn measure(options: &Options) -> anyhow::Result<Report> {
     let desk = Desk::open().await?;
     let settings = Settings {
         speed: options.speed,
+        serves: 1,
         workers: options.workers.get(),
+        for_faults: false,
         offers: None,
         alerts: Some(Webhook { name: desk::CHANNEL, url: desk.url() }),
         partner: Some(served),

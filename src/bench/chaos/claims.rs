@@ -1,0 +1,57 @@
+//! What clients were told, and how requests fared.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+/// Everything that clients hold the system to. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ledger(Arc<Mutex<Claims>>);
+
+/// Answers that promise something. A std mutex: it is never held across an await.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Claims {
+    /// 201: the order exists. Key of the request and the order it named.
+    pub(super) created: Vec<(String, String)>,
+    /// 200 on accept: this driver had that order by this offer.
+    pub(super) accepted: Vec<(String, Uuid, String)>,
+    /// 200 on these actions of drivers: order and driver.
+    pub(super) picked_up: Vec<(String, String)>,
+    pub(super) completed: Vec<(String, String)>,
+    pub(super) given_back: Vec<(String, String)>,
+    /// 200 on cancel.
+    pub(super) cancelled: Vec<String>,
+    /// 200 on a payment event that says PAID.
+    pub(super) paid: Vec<String>,
+    /// 200 on a callback: its event id.
+    pub(super) called_back: Vec<String>,
+    /// By what was asked.
+    pub(super) requests: BTreeMap<&'static str, Requests>,
+    /// Refusals by what was asked and the error code.
+    pub(super) refusals: BTreeMap<String, u64>,
+    /// Requests whose client hung up, by what was asked.
+    pub(super) hang_ups: BTreeMap<&'static str, u64>,
+    /// Answers that no fault excuses.
+    pub(super) wrong: Vec<String>,
+}
+
+/// How requests of one kind ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Requests {
+    pub(super) done: u64,
+    pub(super) refused: u64,
+    /// Sent again, for there was no answer or "not now".
+    pub(super) retries: u64,
+    /// Given up.
+    pub(super) unanswered: u64,
+}
+
+impl Ledger {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Claims> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

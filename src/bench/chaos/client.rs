@@ -1,0 +1,148 @@
+//! Requests of clients who want an answer: sent again, to any of the API processes, until there is one.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context;
+use rand::random;
+use reqwest::{Method, StatusCode, header::RETRY_AFTER};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::claims::Ledger;
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A client that has no answer for so long gives up, which no fault excuses.
+const GIVE_UP: Duration = Duration::from_secs(120);
+
+/// How a request ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    /// 2xx, with the body.
+    Done(Value),
+    /// A considered no.
+    Refused,
+    /// No answer in all that time.
+    Nothing,
+}
+
+/// One request, which may be sent any number of times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request<'a> {
+    /// What is asked, for counts: `create`, `accept`.
+    pub(super) what: &'static str,
+    /// After `/api/v1`.
+    pub(super) path: &'a str,
+    /// The caller's bearer key.
+    pub(super) key: &'a str,
+    pub(super) idempotency_key: Option<&'a str>,
+    pub(super) body: &'a Value,
+}
+
+/// A client of all API processes. Cheap to clone; clones share connections and the turn.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    bases: Arc<[String]>,
+    turn: Arc<AtomicUsize>,
+    ledger: Ledger,
+}
+
+impl Client {
+    /// `bases` as in `http://127.0.0.1:8080`.
+    pub(super) fn new(bases: &[String], ledger: Ledger) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(TIMEOUT)
+            .pool_max_idle_per_host(64)
+            .build()
+            .context("cannot make an HTTP client")?;
+        Ok(Self { http, bases: bases.into(), turn: Arc::default(), ledger })
+    }
+
+    /// The API process whose turn it is.
+    pub(super) fn next_base(&self) -> &str {
+        &self.bases[self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()]
+    }
+
+    pub(super) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// Sends a request until it is answered.
+    pub(super) async fn ask(&self, request: Request<'_>) -> Answer {
+        let begin = Instant::now();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut last = match self.send(request).await {
+                Ok(answer) if answer.status().is_success() => match answer.json().await {
+                    Ok(body) => {
+                        self.ledger.lock().requests.entry(request.what).or_default().done += 1;
+                        return Answer::Done(body);
+                    }
+                    // Cut off in its middle.
+                    Err(error) => error.without_url().to_string(),
+                },
+                Ok(answer) => match self.consider(request, answer).await {
+                    Ok(answer) => return answer,
+                    Err(last) => last,
+                },
+                Err(error) => error.without_url().to_string(),
+            };
+            if begin.elapsed() > GIVE_UP {
+                last.truncate(200);
+                let mut claims = self.ledger.lock();
+                claims.requests.entry(request.what).or_default().unanswered += 1;
+                claims
+                    .wrong
+                    .push(format!("{} {}: no answer within {GIVE_UP:?}; last: {last}", request.what, request.path));
+                return Answer::Nothing;
+            }
+            self.ledger.lock().requests.entry(request.what).or_default().retries += 1;
+            sleep(pause.mul_f64(0.5 + random::<f64>() / 2.0)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn send(&self, request: Request<'_>) -> Result<reqwest::Response, reqwest::Error> {
+        let url = format!("{}/api/v1{}", self.next_base(), request.path);
+        let mut send = self.http.request(Method::POST, url).bearer_auth(request.key).json(request.body);
+        if let Some(key) = request.idempotency_key {
+            send = send.header("Idempotency-Key", key);
+        }
+        send.send().await
+    }
+
+    /// `Err`: nothing was decided, and it is worth another try.
+    async fn consider(&self, request: Request<'_>, answer: reqwest::Response) -> Result<Answer, String> {
+        let status = answer.status();
+        let told_to_wait = answer.headers().contains_key(RETRY_AFTER);
+        let body: Value = answer.json().await.unwrap_or_default();
+        let code = body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned();
+        if told_to_wait || is_passing(status, &code) {
+            return Err(format!("{status} {code}"));
+        }
+        let mut claims = self.ledger.lock();
+        claims.requests.entry(request.what).or_default().refused += 1;
+        *claims.refusals.entry(format!("{} {} {code}", request.what, status.as_u16())).or_default() += 1;
+        // The key is good, and so are path and body.
+        if matches!(status.as_u16(), 400 | 401 | 403 | 405 | 413 | 415 | 422) {
+            claims.wrong.push(format!("{} {}: answered {status} {code}", request.what, request.path));
+        }
+        Ok(Answer::Refused)
+    }
+}
+
+/// Returns whether nothing was decided.
+fn is_passing(status: StatusCode, code: &str) -> bool {
+    status.is_server_error()
+        || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+        || matches!(code, "RESERVATION_IN_PROGRESS" | "IDEMPOTENCY_KEY_IN_USE")
+}

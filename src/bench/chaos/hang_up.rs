@@ -1,0 +1,33 @@
+//! Clients who send a request and hang up 0 to 8 ms later, without waiting for the answer.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
+
+/// The longest a client waits before it hangs up.
+pub(super) const LONGEST: Duration = Duration::from_millis(8);
+/// Connecting and sending may take so long; a process that stands still does not matter here.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is nobody's business.
+pub(super) async fn post(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
+    let address = base.trim_start_matches("http://");
+    let body = body.to_string();
+    let mut head = format!(
+        "POST /api/v1{path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let request = format!("{head}\r\n{body}");
+    let sent = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        stream.write_all(request.as_bytes()).await?;
+        tokio::time::sleep(pause).await;
+        std::io::Result::Ok(())
+    };
+    let _ = timeout(PATIENCE, sent).await;
+}

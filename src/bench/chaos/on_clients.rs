@@ -1,0 +1,44 @@
+//! Clients who mean no good.
+
+use std::time::Duration;
+
+use rand::random;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::stage::Stage;
+
+/// So many ask at the same time, each again as soon as it is answered.
+const CLIENTS: usize = 100;
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Wrong keys, some of the form of a key and some not, and the public question whether a process is ready.
+pub(super) async fn flood_with_keys(stage: &mut Stage, length: Duration) -> anyhow::Result<()> {
+    let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+    let end = Instant::now() + length;
+    let mut clients = JoinSet::new();
+    for n in 0..CLIENTS {
+        let (http, base) = (http.clone(), stage.testbed.bases[n % stage.testbed.bases.len()].clone());
+        clients.spawn(async move {
+            let mut let_in = 0_u32;
+            while Instant::now() < end {
+                let asked = match n % 4 {
+                    0 => http.get(format!("{base}/readyz")),
+                    1 => http.post(format!("{base}/api/v1/orders")).bearer_auth("not a key").body("{}"),
+                    _ => {
+                        let key = format!("dq_{}", hex::encode(random::<[u8; 32]>()));
+                        http.get(format!("{base}/api/v1/orders/none")).bearer_auth(key)
+                    }
+                };
+                let answer = asked.send().await;
+                let_in += u32::from(n % 4 != 0 && answer.is_ok_and(|answer| answer.status().is_success()));
+            }
+            let_in
+        });
+    }
+    let waited = stage.wait(length).await;
+    let let_in: u32 = clients.join_all().await.into_iter().sum();
+    if let_in > 0 {
+        stage.problems.push(format!("{let_in} requests with wrong keys were let in"));
+    }
+    waited
+}

@@ -1,0 +1,98 @@
+//! Faults of Redis. They go past the proxy of the processes.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context, ensure};
+use redis::{aio::MultiplexedConnection, cmd};
+use servers::Redis;
+use tokio::{
+    process::Command,
+    time::{Instant, sleep},
+};
+
+use super::{inflict, stage::Stage};
+use crate::testbed::Testbed;
+
+const CLOCK: &str = include_str!("clock.c");
+/// How far a new primary's clock is off the old one's.
+const STEP_SECS: i64 = 40;
+const SYNC_WAIT: Duration = Duration::from_secs(10);
+
+async fn connect(redis: &Redis) -> anyhow::Result<MultiplexedConnection> {
+    let client = redis::Client::open(redis.url())?;
+    client.get_multiplexed_async_connection().await.context("cannot reach Redis to make it fail")
+}
+
+pub(super) async fn flush(testbed: &Testbed) -> anyhow::Result<()> {
+    let mut connection = connect(&testbed.redis).await?;
+    Ok(cmd("FLUSHALL").exec_async(&mut connection).await?)
+}
+
+/// Ends every connection but this one.
+pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
+    let mut connection = connect(&testbed.redis).await?;
+    let killed: i64 =
+        cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut connection).await?;
+    tracing::debug!(killed, "Redis ended connections.");
+    Ok(())
+}
+
+/// Full: nothing that needs memory is written.
+pub(super) async fn set_full(testbed: &Testbed, full: bool) -> anyhow::Result<()> {
+    let mut connection = connect(&testbed.redis).await?;
+    let limit = if full { "1" } else { "0" };
+    Ok(cmd("CONFIG").arg(&["SET", "maxmemory", limit]).exec_async(&mut connection).await?)
+}
+
+/// A replica on a host with another clock takes over, with all the data.
+pub(super) async fn fail_over_to_another_clock(stage: &mut Stage, dice: u64) -> anyhow::Result<()> {
+    let library = clock_library(&stage.testbed).await?;
+    let ahead = dice.is_multiple_of(2);
+    let offset = stage.clock_offset_secs + if ahead { STEP_SECS } else { -STEP_SECS };
+    let text = offset.to_string();
+    let settings = [("LD_PRELOAD", library.to_str().unwrap_or_default()), ("CHAOS_CLOCK_OFFSET_SECS", text.as_str())];
+    let replica = Redis::start_with_env(&settings).await?;
+    let mut connection = connect(&replica).await?;
+    let port = stage.testbed.redis.port().to_string();
+    cmd("REPLICAOF").arg(&["127.0.0.1", &port]).exec_async(&mut connection).await?;
+    wait_for_sync(&mut connection).await?;
+    stage.testbed.redis.kill().await;
+    cmd("REPLICAOF").arg(&["NO", "ONE"]).exec_async(&mut connection).await?;
+    let ways = inflict::ways(&stage.testbed)?;
+    ways.redis.redirect(replica.port());
+    ways.own_redis.redirect(replica.port());
+    stage.testbed.redis = replica;
+    stage.clock_offset_secs = offset;
+    Ok(())
+}
+
+async fn wait_for_sync(replica: &mut MultiplexedConnection) -> anyhow::Result<()> {
+    let deadline = Instant::now() + SYNC_WAIT;
+    loop {
+        let info: String = cmd("INFO").arg("replication").query_async(replica).await?;
+        if info.contains("master_link_status:up") && info.contains("master_sync_in_progress:0") {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "the replica was not in sync within {SYNC_WAIT:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A library that moves the clock of the server it is loaded into; made once, with the C compiler that links Rust programs.
+async fn clock_library(testbed: &Testbed) -> anyhow::Result<PathBuf> {
+    let (source, library) = (testbed.dir.path().join("clock.c"), testbed.dir.path().join("clock.so"));
+    if library.exists() {
+        return Ok(library);
+    }
+    std::fs::write(&source, CLOCK)?;
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .args([&library, &source])
+        .arg("-ldl")
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .context("cannot move a clock without a C compiler (cc)")?;
+    ensure!(made.status.success(), "cc: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(library)
+}

@@ -1,0 +1,85 @@
+//! What `dispatchq bench chaos` is told.
+
+use std::num::NonZeroU32;
+
+use clap::Args;
+
+use super::fault::Fault;
+
+/// Shorter runs leave no time between two faults in which lateness could be judged.
+const JUDGED_FROM_MINUTES: f64 = 2.0;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_long_help = "\
+One fault is made at a time, in an order that the seed decides; a time to recover follows each. Durations of orders are \
+divided by 60: an order's half hour is 30 s, an offer stands for 2 s. Leases, HTTP timeouts and repairs keep their length.\n\n\
+After the last fault the run waits until every order is final or held and every message is delivered. Then it compares what \
+clients were told with the tables, checks the history, and compares what receivers got with what counts as delivered. It \
+exits with 1 if anything differs. A release build that runs for 2 minutes or more also fails if lateness p99 over any 5 s \
+window is 100 ms or more from 10 s after a fault on, or if timers are missing then.\n\n\
+Example:\n  dispatchq bench chaos --minutes 8 --seed 7 --json > chaos.json")]
+pub struct Options {
+    /// How long orders are created and faults are made
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = minutes)]
+    pub minutes: f64,
+
+    /// Orders created per second
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub rate: NonZeroU32,
+
+    /// Decides which faults are made when, and what clients want
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Faults to be made, with commas between them [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub faults: Vec<Fault>,
+
+    /// Print one JSON object; the tables go to stderr
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Options {
+    pub(super) fn faults(&self) -> &[Fault] {
+        if self.faults.is_empty() { &Fault::ALL } else { &self.faults }
+    }
+
+    /// Returns whether each fault is followed by time enough to judge how soon all is as before.
+    pub(super) fn leaves_time_to_recover(&self) -> bool {
+        self.minutes >= JUDGED_FROM_MINUTES
+    }
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    const MOST: f64 = 24.0 * 60.0;
+    text.parse()
+        .ok()
+        .filter(|n| (0.2..=MOST).contains(n))
+        .ok_or_else(|| format!("expected a number from 0.2 to {MOST}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn faults_are_a_list_and_all_of_them_unless_told_otherwise() {
+        let parse = |args: &str| Cli::try_parse_from(["chaos"].into_iter().chain(args.split_whitespace()));
+        assert_eq!(parse("").unwrap().options.faults(), Fault::ALL);
+        let some = parse("--faults flush,half-open --minutes 1").unwrap().options;
+        assert_eq!(some.faults(), [Fault::Flush, Fault::HalfOpen]);
+        assert!(!some.leaves_time_to_recover());
+        for bad in ["--faults odd", "--minutes 0", "--rate 0"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Producers: they create orders, say that they are paid, and cancel some.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use rand::{Rng, RngExt};
+use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    client::{Answer, Request},
+    crowd::{Crowd, millis},
+};
+use crate::testbed::partner;
+
+/// Served by own drivers: asked one by one, and three at once.
+pub(super) const ONE_BY_ONE: &str = "RIDE";
+pub(super) const BROADCAST: &str = "DELIVERY";
+/// Where everybody is.
+pub(super) const PICKUP: (f64, f64) = (-6.2088, 106.8456);
+
+/// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for.
+pub(super) async fn create_orders(crowd: Crowd, rate: NonZeroU32, length: Duration) {
+    let start = Instant::now();
+    let pause = Duration::from_secs(1) / rate.get();
+    let mut lives = JoinSet::new();
+    let mut n = 0_u32;
+    while pause * n < length {
+        tokio::time::sleep_until(start + pause * n).await;
+        let crowd = crowd.clone();
+        lives.spawn(async move { care_for_order(&crowd, n).await });
+        while lives.try_join_next().is_some() {}
+        n += 1;
+    }
+    lives.join_all().await;
+}
+
+/// Creates order `n` and does with it what its producer wants. One in four requests loses its client on the way; half of
+/// those clients ask again and want to know.
+async fn care_for_order(crowd: &Crowd, n: u32) {
+    let mut rng = crowd.chance(&["order", &n.to_string()]);
+    let Some(order) = create(crowd, n, &mut rng).await else { return };
+    if rng.random_bool(0.5) {
+        crowd.sleep(millis(&mut rng, 0, 8_000)).await;
+        pay(crowd, &order, &mut rng).await;
+    }
+    if rng.random_bool(0.25) {
+        crowd.sleep(millis(&mut rng, 0, 6_000)).await;
+        cancel(crowd, &order, &mut rng).await;
+    }
+}
+
+/// Returns the order's id, if the producer knows it.
+async fn create(crowd: &Crowd, n: u32, rng: &mut impl Rng) -> Option<String> {
+    let key = format!("chaos-{}-{n}", crowd.seed);
+    let service_type = match rng.random_range(0..10) {
+        0..4 => ONE_BY_ONE,
+        4..6 => BROADCAST,
+        _ => partner::SERVICE_TYPE,
+    };
+    let mut body = json!({
+        "service_type": service_type,
+        "pickup": { "latitude": PICKUP.0, "longitude": PICKUP.1 },
+        "payment_status": if rng.random_bool(0.7) { "UNPAID" } else { "PAID" },
+        "amount_minor": 4_500_000,
+        "currency": "IDR",
+        // So that two orders of one key would be seen.
+        "customer_id": key,
+    });
+    // Some producers give their orders ids of their own.
+    if rng.random() {
+        body["order_id"] = json!(format!("order-{key}"));
+    }
+    let request =
+        Request { what: "create", path: "/orders", key: &crowd.key, idempotency_key: Some(&key), body: &body };
+    if lose_some(crowd, request, rng).await {
+        return None;
+    }
+    let Answer::Done(answer) = crowd.ask(request).await else { return None };
+    let order = answer["order_id"].as_str().unwrap_or_default().to_owned();
+    crowd.ledger.lock().created.push((key, order.clone()));
+    Some(order)
+}
+
+async fn pay(crowd: &Crowd, order: &str, rng: &mut impl Rng) {
+    let path = format!("/orders/{order}/payment");
+    let body = json!({ "event_id": format!("{order}-paid"), "payment_status": "PAID" });
+    let key = format!("{order}-payment");
+    let idempotency_key = rng.random::<bool>().then_some(key.as_str());
+    let request = Request { what: "payment", path: &path, key: &crowd.key, idempotency_key, body: &body };
+    if lose_some(crowd, request, rng).await {
+        return;
+    }
+    if let Answer::Done(_) = crowd.ask(request).await {
+        crowd.ledger.lock().paid.push(order.to_owned());
+    }
+}
+
+async fn cancel(crowd: &Crowd, order: &str, rng: &mut impl Rng) {
+    let path = format!("/orders/{order}/cancel");
+    let body = json!({ "reason": "changed my mind" });
+    let key = format!("{order}-cancel");
+    let idempotency_key = rng.random::<bool>().then_some(key.as_str());
+    let request = Request { what: "cancel", path: &path, key: &crowd.key, idempotency_key, body: &body };
+    if lose_some(crowd, request, rng).await {
+        return;
+    }
+    if let Answer::Done(_) = crowd.ask(request).await {
+        crowd.ledger.lock().cancelled.push(order.to_owned());
+    }
+}
+
+/// Hangs up on one request in four. Returns whether the client is content with that and does not ask again.
+async fn lose_some(crowd: &Crowd, request: Request<'_>, rng: &mut impl Rng) -> bool {
+    if !rng.random_bool(0.25) {
+        return false;
+    }
+    crowd.ask_and_hang_up(request).await;
+    rng.random()
+}

@@ -1,0 +1,96 @@
+//! Webhook receivers of offers and alerts: they count what arrives, and can be told to hang.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use anyhow::Context;
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    routing::post,
+};
+use serde::Deserialize;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+
+use crate::testbed::settings::Webhook;
+
+/// Channels that lead here.
+pub(super) const OFFERS: &str = "drivers";
+pub(super) const ALERTS: &str = "desk";
+
+/// Dropping it closes it.
+#[derive(Debug)]
+pub(super) struct Receivers {
+    address: SocketAddr,
+    desk: Desk,
+    server: JoinHandle<()>,
+}
+
+/// A std mutex: it is never held across an await.
+#[derive(Debug, Clone)]
+struct Desk {
+    /// Message ids by channel.
+    seen: Arc<Mutex<HashMap<String, HashSet<String>>>>,
+    hangs: watch::Sender<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    id: String,
+}
+
+impl Receivers {
+    pub(super) async fn open() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for messages on 127.0.0.1")?;
+        let address = listener.local_addr()?;
+        let desk = Desk { seen: Arc::default(), hangs: watch::Sender::new(false) };
+        let router = Router::new().route("/{channel}", post(receive)).with_state(desk.clone());
+        let server = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "The receiver of messages ended.");
+            }
+        });
+        Ok(Self { address, desk, server })
+    }
+
+    /// How dispatchq is told of a channel.
+    pub(super) fn webhook(&self, channel: &'static str) -> Webhook {
+        Webhook { name: channel, url: format!("http://{}/{channel}", self.address) }
+    }
+
+    /// From now on messages are accepted and not answered; `false` answers those that wait.
+    pub(super) fn hang(&self, hangs: bool) {
+        self.desk.hangs.send_replace(hangs);
+    }
+
+    /// Ids of the messages that arrived over a channel.
+    pub(super) fn received(&self, channel: &str) -> HashSet<String> {
+        self.desk.lock().get(channel).cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for Receivers {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn receive(State(desk): State<Desk>, Path(channel): Path<String>, Json(message): Json<Message>) -> StatusCode {
+    let mut hangs = desk.hangs.subscribe();
+    // One that hangs has not taken it.
+    if hangs.wait_for(|hangs| !hangs).await.is_err() {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    desk.lock().entry(channel).or_default().insert(message.id);
+    StatusCode::NO_CONTENT
+}

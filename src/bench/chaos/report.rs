@@ -1,0 +1,162 @@
+//! What came of it, for people or as one JSON object.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use serde::Serialize;
+
+use super::{claims::Requests, recovery::Recovery};
+use crate::{
+    bench::machine::{Machine, Versions},
+    testbed::figures::Lateness,
+};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) seed: u64,
+    pub(super) minutes: f64,
+    /// Orders created per second.
+    pub(super) rate: u32,
+    pub(super) speed: f64,
+    pub(super) serves: usize,
+    pub(super) workers: usize,
+    /// From the first order to rest.
+    pub(super) wall_seconds: f64,
+    pub(super) orders: u64,
+    pub(super) requests: BTreeMap<&'static str, Requests>,
+    pub(super) refusals: BTreeMap<String, u64>,
+    pub(super) hangups: BTreeMap<&'static str, u64>,
+    pub(super) faults: BTreeMap<String, OfFault>,
+    /// Processes killed.
+    pub(super) kills: u64,
+    /// Processes that could not start during a fault, and were started again.
+    pub(super) false_starts: u64,
+    pub(super) outcomes: BTreeMap<String, u64>,
+    pub(super) held: u64,
+    pub(super) bookings: BTreeMap<String, u64>,
+    /// Messages delivered, by kind.
+    pub(super) messages: BTreeMap<String, i64>,
+    /// Of all jobs since Redis was last flushed.
+    pub(super) lateness_ms: Lateness,
+    pub(super) repairs: i64,
+    pub(super) machine: Machine,
+    pub(super) versions: Versions,
+    pub(super) violations: Vec<String>,
+    /// Logs of the processes, where they were kept because something is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logs: Option<PathBuf>,
+}
+
+/// How often a fault was made, and the worst recovery of all times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct OfFault {
+    pub(super) count: u32,
+    #[serde(flatten)]
+    pub(super) recovery: Recovery,
+}
+
+impl OfFault {
+    pub(super) fn first(recovery: Recovery) -> Self {
+        Self { count: 1, recovery }
+    }
+
+    pub(super) fn add(&mut self, recovery: Recovery) {
+        self.count += 1;
+        self.recovery = self.recovery.worse(recovery);
+    }
+}
+
+impl Report {
+    /// No violation.
+    pub(super) fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Tables for people.
+    pub(super) fn text(&self) -> String {
+        let parts = [
+            format!(
+                "{} orders at {} per second for {} min, seed {}, speed {}, {} serve and {} work: {:.0} s to rest\n{}\n{}",
+                self.orders,
+                self.rate,
+                self.minutes,
+                self.seed,
+                self.speed,
+                self.serves,
+                self.workers,
+                self.wall_seconds,
+                self.machine.text(),
+                self.versions.text(),
+            ),
+            self.fault_table(),
+            self.request_table(),
+            counts("outcome", "orders", &self.outcomes),
+            counts("messages delivered", "", &self.messages),
+            self.verdict(),
+        ];
+        parts.join("\n")
+    }
+
+    fn fault_table(&self) -> String {
+        let mut table =
+            head(&["fault", "times", "lateness p99 < 100 ms after", "timers back after", "p99 from 10 s on"]);
+        let figure = |figure: Option<f64>, unit: &str| figure.map_or("-".to_owned(), |f| format!("{f:.1} {unit}"));
+        for (name, of) in &self.faults {
+            let Recovery { lateness_s, timers_s, worst_p99_ms } = of.recovery;
+            table.add_row(cells(&[
+                name,
+                &of.count.to_string(),
+                &figure(lateness_s, "s"),
+                &figure(timers_s, "s"),
+                &figure(worst_p99_ms, "ms"),
+            ]));
+        }
+        table.to_string()
+    }
+
+    fn request_table(&self) -> String {
+        let mut table = head(&["request", "done", "refused", "sent again", "unanswered", "hung up on"]);
+        let empty = Requests::default();
+        let names = self.requests.keys().chain(self.hangups.keys()).collect::<std::collections::BTreeSet<_>>();
+        for name in names {
+            let Requests { done, refused, retries, unanswered } = self.requests.get(name).unwrap_or(&empty);
+            let hung_up = self.hangups.get(name).copied().unwrap_or_default();
+            let numbers = [*done, *refused, *retries, *unanswered, hung_up].map(|number| number.to_string());
+            let mut row = vec![*name];
+            row.extend(numbers.iter().map(String::as_str));
+            table.add_row(cells(&row));
+        }
+        table.to_string()
+    }
+
+    fn verdict(&self) -> String {
+        if self.is_clean() {
+            return "At rest; what clients were told is in the tables, and the history is clean.".to_owned();
+        }
+        let mut lines = vec![format!("{} violations:", self.violations.len())];
+        lines.extend(self.violations.iter().map(|violation| format!("  {violation}")));
+        lines.extend(self.logs.as_ref().map(|dir| format!("logs of the processes: {}", dir.display())));
+        lines.join("\n")
+    }
+}
+
+fn counts<N: ToString>(name: &str, unit: &str, counts: &BTreeMap<String, N>) -> String {
+    let mut table = head(&[name, unit]);
+    for (key, count) in counts {
+        table.add_row(cells(&[key, &count.to_string()]));
+    }
+    table.to_string()
+}
+
+fn head(names: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header(cells(names));
+    table
+}
+
+/// The first to the left, numbers to the right.
+fn cells(values: &[&str]) -> Vec<Cell> {
+    let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
+    values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()
+}

@@ -1,0 +1,56 @@
+//! The installation that is put under faults, and time that passes there.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{receivers::Receivers, watch::Watch};
+use crate::testbed::Testbed;
+
+/// How often is looked for processes that ended by themselves.
+const LOOK: Duration = Duration::from_millis(250);
+/// A process that cannot reach its servers ends within this time of its start, for its supervisor to start it again.
+const STARTING: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) testbed: Testbed,
+    pub(super) receivers: Receivers,
+    pub(super) watch: Watch,
+    /// Processes that ended by themselves, and faults that could not be made or ended.
+    pub(super) problems: Vec<String>,
+    /// Processes that could not start during a fault, and were started again.
+    pub(super) false_starts: u64,
+    /// How far the clock of Redis is off by now.
+    pub(super) clock_offset_secs: i64,
+}
+
+impl Stage {
+    /// Lets time pass. Processes that end by themselves are replaced, and reported.
+    pub(super) async fn wait(&mut self, time: Duration) -> anyhow::Result<()> {
+        self.wait_until(Instant::now() + time).await
+    }
+
+    pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
+        loop {
+            self.look()?;
+            let now = Instant::now();
+            if now >= end {
+                return Ok(());
+            }
+            sleep(LOOK.min(end - now)).await;
+        }
+    }
+
+    fn look(&mut self) -> anyhow::Result<()> {
+        for (line, ran) in self.testbed.processes.replace_those_that_ended()? {
+            if ran > STARTING {
+                self.problems.push(line);
+            } else {
+                self.false_starts += 1;
+            }
+        }
+        self.watch.follow(self.testbed.processes.worker_metrics());
+        Ok(())
+    }
+}

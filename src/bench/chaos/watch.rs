@@ -1,0 +1,157 @@
+//! Lateness of jobs, by the histograms that workers show: read once a second, compared between any two moments.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+const EVERY: Duration = Duration::from_secs(1);
+/// A scrape asks both servers how things stand, for 3 s at most.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const METRIC: &str = "dispatchq_job_lateness_seconds_bucket{";
+
+/// Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Names of workers, and where they show their metrics.
+    workers: Vec<(String, String)>,
+    /// Workers that are being asked.
+    asked: HashSet<String>,
+    /// By worker, in the order of time.
+    samples: BTreeMap<String, Vec<Sample>>,
+}
+
+#[derive(Debug, Clone)]
+struct Sample {
+    at: Instant,
+    /// Upper bounds in seconds, and jobs so far that were not later.
+    buckets: Vec<(f64, f64)>,
+}
+
+impl Watch {
+    /// These workers are there now.
+    pub(super) fn follow(&self, workers: Vec<(String, String)>) {
+        self.lock().workers = workers;
+    }
+
+    /// Asks all workers once a second, for ever.
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let workers = self.lock().workers.clone();
+            for (name, address) in workers {
+                if !self.lock().asked.insert(name.clone()) {
+                    continue;
+                }
+                let (watch, http) = (self.clone(), http.clone());
+                tokio::spawn(async move {
+                    let text = match http.get(format!("http://{address}/metrics")).send().await {
+                        Ok(answer) => answer.text().await.unwrap_or_default(),
+                        Err(_) => String::new(),
+                    };
+                    let (at, buckets) = (Instant::now(), buckets_of(&text));
+                    let mut seen = watch.lock();
+                    seen.asked.remove(&name);
+                    if !buckets.is_empty() {
+                        seen.samples.entry(name).or_default().push(Sample { at, buckets });
+                    }
+                });
+            }
+        }
+    }
+
+    /// The 99th percentile in milliseconds over the jobs begun between two moments; `None` without jobs.
+    pub(super) fn p99_ms(&self, from: Instant, to: Instant) -> Option<f64> {
+        let seen = self.lock();
+        let mut sum: Vec<(f64, f64)> = Vec::new();
+        for samples in seen.samples.values() {
+            let last = |at: Instant| samples.iter().rfind(|sample| sample.at <= at);
+            let Some(end) = last(to) else { continue };
+            let begin = last(from);
+            for (n, (bound, count)) in end.buckets.iter().enumerate() {
+                let before = begin.and_then(|sample| sample.buckets.get(n)).map_or(0.0, |bucket| bucket.1);
+                if sum.len() <= n {
+                    sum.push((*bound, 0.0));
+                }
+                sum[n].1 += count - before;
+            }
+        }
+        percentile_s(&sum, 0.99).map(|seconds| seconds * 1000.0)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bounds and counts of the histogram, the smallest bound first.
+fn buckets_of(text: &str) -> Vec<(f64, f64)> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(METRIC));
+    lines
+        .filter_map(|line| {
+            let (labels, count) = line.rsplit_once(' ')?;
+            let bound = labels.split("le=\"").nth(1)?.split('"').next()?;
+            let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+            Some((bound, count.parse().ok()?))
+        })
+        .collect()
+}
+
+/// By straight lines within a bucket, as Prometheus does; of those beyond the last bound that bound.
+fn percentile_s(buckets: &[(f64, f64)], part: f64) -> Option<f64> {
+    let total = buckets.last()?.1;
+    if total <= 0.0 {
+        return None;
+    }
+    let rank = total * part;
+    let (mut lower, mut below) = (0.0, 0.0);
+    for (bound, count) in buckets {
+        if *count >= rank {
+            let share = if *count > below { (rank - below) / (count - below) } else { 1.0 };
+            return Some(if bound.is_finite() { lower + (bound - lower) * share } else { lower });
+        }
+        (lower, below) = (*bound, *count);
+    }
+    Some(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_read_and_percentiles_lie_within_them() {
+        let text = "# TYPE x histogram\n\
+                    dispatchq_job_lateness_seconds_bucket{le=\"0.1\"} 98\n\
+                    dispatchq_job_lateness_seconds_bucket{le=\"0.25\"} 100\n\
+                    dispatchq_job_lateness_seconds_bucket{le=\"+Inf\"} 100\n\
+                    dispatchq_job_lateness_seconds_sum 3\n";
+        let buckets = buckets_of(text);
+        assert_eq!(buckets, [(0.1, 98.0), (0.25, 100.0), (f64::INFINITY, 100.0)]);
+        let p99 = percentile_s(&buckets, 0.99).unwrap();
+        assert!((0.1..0.25).contains(&p99), "{p99}");
+        assert!(percentile_s(&buckets, 0.5).unwrap() < 0.1);
+        assert_eq!(percentile_s(&[(0.1, 0.0)], 0.99), None);
+    }
+
+    #[tokio::test]
+    async fn windows_count_what_came_between_and_a_new_worker_from_its_beginning() {
+        let (watch, begin) = (Watch::default(), Instant::now());
+        let at = |s| begin + Duration::from_secs(s);
+        let sample = |s, quick, all| Sample { at: at(s), buckets: vec![(0.1, quick), (1.0, all)] };
+        watch.lock().samples.insert("old".to_owned(), vec![sample(0, 0.0, 100.0), sample(5, 50.0, 150.0)]);
+        assert!(watch.p99_ms(at(0), at(5)).unwrap() <= 100.0);
+        watch.lock().samples.insert("new".to_owned(), vec![sample(4, 0.0, 50.0)]);
+        assert!(watch.p99_ms(at(0), at(5)).unwrap() > 100.0);
+        assert_eq!(watch.p99_ms(at(6), at(9)), None);
+    }
+}
