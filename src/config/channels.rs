@@ -50,6 +50,13 @@ pub struct WebhookConfig {
     pub secret_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<PathBuf>,
+    /// The secret before it, while the receiver changes over: messages are signed with both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_previous: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_previous_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_previous_file: Option<PathBuf>,
 }
 
 /// Slack incoming webhook; its URL is a secret.
@@ -121,6 +128,13 @@ pub struct VoiceConfig {
     pub token_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// The token before it, while the provider changes over: callbacks signed with either are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_previous: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_previous_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_previous_file: Option<PathBuf>,
     /// Whose number the driver sees, as in E.164.
     pub from: String,
     /// Where the provider reaches our API.
@@ -137,6 +151,9 @@ impl Default for VoiceConfig {
             token: None,
             token_env: None,
             token_file: None,
+            token_previous: None,
+            token_previous_env: None,
+            token_previous_file: None,
             from: String::new(),
             callback_url: String::new(),
             language: "en-US".to_owned(),
@@ -195,10 +212,13 @@ impl ChannelConfig {
     fn build(&self, name: &str) -> anyhow::Result<Channel> {
         Ok(match self {
             Self::Log {} => Channel::Log,
-            Self::Webhook(c) => Channel::Webhook(Webhook::new(
-                setting!(c, url, url_env, url_file).url()?,
-                setting!(c, secret, secret_env, secret_file).read()?,
-            )?),
+            Self::Webhook(c) => {
+                let secret = setting!(c, secret, secret_env, secret_file).read()?;
+                let previous = setting!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
+                ensure!(secret.is_some() || previous.is_none(), "secret_previous goes with a secret");
+                let secrets = secret.into_iter().chain(previous).collect();
+                Channel::Webhook(Webhook::new(setting!(c, url, url_env, url_file).url()?, secrets)?)
+            }
             Self::Slack(c) => Channel::Slack(Slack::new(setting!(c, url, url_env, url_file).url()?)),
             Self::Email(c) => {
                 ensure!(!c.host.is_empty(), "host is missing");
@@ -221,7 +241,9 @@ impl ChannelConfig {
                 let token = setting!(c, token, token_env, token_file).read()?.context("token is missing")?;
                 ensure!(is_phone(&c.from), "from must be a phone number such as +15550100000");
                 let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
-                Channel::Voice(Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?)
+                let previous = setting!(c, token_previous, token_previous_env, token_previous_file).read()?;
+                let voice = Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
+                Channel::Voice(voice.with_previous_token(previous))
             }
         })
     }
@@ -245,6 +267,7 @@ impl ChannelConfig {
             Self::Webhook(c) => {
                 origin(&mut c.url);
                 hide(&mut c.secret);
+                hide(&mut c.secret_previous);
             }
             Self::Slack(c) => origin(&mut c.url),
             Self::Email(c) => hide(&mut c.password),
@@ -252,7 +275,10 @@ impl ChannelConfig {
                 origin(&mut c.url);
                 hide(&mut c.token);
             }
-            Self::Voice(c) => hide(&mut c.token),
+            Self::Voice(c) => {
+                hide(&mut c.token);
+                hide(&mut c.token_previous);
+            }
         }
     }
 }

@@ -23,7 +23,10 @@ pub struct Voice {
     name: String,
     calls: Url,
     account: String,
+    /// What calls are made with, and callbacks signed with.
     token: String,
+    /// The one before it, while they change over: the provider may still sign with it.
+    token_previous: Option<String>,
     from: String,
     /// Where the outside reaches our API.
     callback: Url,
@@ -64,10 +67,17 @@ impl Voice {
             calls,
             account: account.to_owned(),
             token,
+            token_previous: None,
             from: from.to_owned(),
             callback,
             language: language.to_owned(),
         })
+    }
+
+    /// Also takes callbacks signed with the token before this one.
+    #[must_use]
+    pub fn with_previous_token(self, token_previous: Option<String>) -> Self {
+        Self { token_previous, ..self }
     }
 
     pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
@@ -138,8 +148,11 @@ impl Voice {
     /// Source: Twilio, "Validating Signatures from Twilio".
     pub fn verifies(&self, event: Event, message: Uuid, fields: &[(String, String)], signature: &str) -> bool {
         let Ok(signature) = STANDARD.decode(signature) else { return false };
-        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.token.as_bytes());
-        hmac::verify(&key, self.signed(event, message, fields).as_bytes(), &signature).is_ok()
+        let signed = self.signed(event, message, fields);
+        std::iter::once(&self.token).chain(&self.token_previous).any(|token| {
+            let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, token.as_bytes());
+            hmac::verify(&key, signed.as_bytes(), &signature).is_ok()
+        })
     }
 
     fn signed(&self, event: Event, message: Uuid, fields: &[(String, String)]) -> String {
@@ -218,6 +231,16 @@ mod tests {
         assert!(!voice().verifies(Event::Answer, Uuid::max(), &fields, &signature));
         assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields[..1], &signature));
         assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields, "no base64!"));
+    }
+
+    #[test]
+    fn callbacks_signed_with_the_token_before_are_taken_while_they_change_over() {
+        let signed_before = voice().sign(Event::Answer, Uuid::nil(), &[]);
+        let changed = Voice { token: "67890".to_owned(), ..voice() };
+        assert!(!changed.verifies(Event::Answer, Uuid::nil(), &[], &signed_before));
+        let changing = changed.with_previous_token(Some("12345".to_owned()));
+        assert!(changing.verifies(Event::Answer, Uuid::nil(), &[], &signed_before));
+        assert!(changing.verifies(Event::Answer, Uuid::nil(), &[], &changing.sign(Event::Answer, Uuid::nil(), &[])));
     }
 
     #[test]

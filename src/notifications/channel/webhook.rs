@@ -1,5 +1,5 @@
 //! A POST of `{"id", "type", "data"}`, with the headers of Standard Webhooks: `webhook-id`, `webhook-timestamp` and, if a
-//! secret is configured, `webhook-signature`.
+//! secret is configured, `webhook-signature`: one for each secret, separated by spaces.
 
 use std::fmt;
 
@@ -17,20 +17,22 @@ const MIN_SECRET_CHARS: usize = 32;
 #[derive(Clone)]
 pub struct Webhook {
     url: Url,
-    secret: Option<String>,
+    /// What messages are signed with; while the receiver changes over, also the secret before it.
+    secrets: Vec<String>,
 }
 
 impl Webhook {
-    /// `secret` as Standard Webhooks writes them: base64, perhaps after `whsec_`.
-    pub fn new(url: Url, secret: Option<String>) -> anyhow::Result<Self> {
-        if let Some(secret) = &secret {
+    /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
+    /// and its receiver accepts any.
+    pub fn new(url: Url, secrets: Vec<String>) -> anyhow::Result<Self> {
+        for secret in &secrets {
             let text = secret.trim_start_matches("whsec_");
             anyhow::ensure!(text.len() >= MIN_SECRET_CHARS, "secret is shorter than 24 bytes in base64");
             let key = standardwebhooks::Webhook::new(secret);
             // Its error would show a piece of the secret.
             key.ok().context("secret is not base64, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
         }
-        Ok(Self { url, secret })
+        Ok(Self { url, secrets })
     }
 
     pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
@@ -43,11 +45,14 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json")
             .header(HEADER_WEBHOOK_ID, &id)
             .header(HEADER_WEBHOOK_TIMESTAMP, timestamp);
-        if let Some(secret) = &self.secret {
-            let signature = standardwebhooks::Webhook::new(secret)
-                .and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
+        if !self.secrets.is_empty() {
+            let signatures = self.secrets.iter().map(|secret| {
+                standardwebhooks::Webhook::new(secret).and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
+            });
+            let signatures: Vec<String> = signatures
+                .collect::<Result<_, _>>()
                 .map_err(|e| DeliveryError::Refused(format!("the message could not be signed: {e}")))?;
-            request = request.header(HEADER_WEBHOOK_SIGNATURE, signature);
+            request = request.header(HEADER_WEBHOOK_SIGNATURE, signatures.join(" "));
         }
         post::send(request.body(body)).await
     }
@@ -55,6 +60,6 @@ impl Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({}{})", host(&self.url), if self.secret.is_some() { ", signed" } else { "" })
+        write!(f, "Webhook({}{})", host(&self.url), if self.secrets.is_empty() { "" } else { ", signed" })
     }
 }
