@@ -7,6 +7,7 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
 
 use crate::{
     config::Config,
+    notifications::routes::LOG,
     orders::Status,
     partner::client::{Call, CallError},
 };
@@ -21,6 +22,7 @@ const COUNTERS: Words = &[
     ("dispatchq_bypasses_total", "Orders taken past the threshold, by loyalty"),
     ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
+    ("dispatchq_messages_parked_total", "Messages put off because their channel had no place for them"),
     ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when somebody was quicker"),
     ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
@@ -51,6 +53,8 @@ const COUNTERS: Words = &[
 const GAUGES: Words = &[
     ("dispatcher_threshold_utilization_ratio", "Waiting orders by threshold, of the area's fullest service type"),
     ("dispatcher_waiting_orders_total", "Orders that look for a driver in an area"),
+    ("dispatchq_alerts_given_up", "Open alerts that are not told again because the job that would do it is dead"),
+    ("dispatchq_alerts_open", "Alerts that wait to be acknowledged"),
     ("dispatchq_dependency_up", "1 when this process reaches the server, 0 when not"),
     ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
     ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
@@ -102,6 +106,9 @@ pub fn begin(config: &Config) {
     }
     for result in ["won", "own", "lost", "unknown"] {
         zero(counter!("dispatchq_reservations_total", "result" => result));
+    }
+    for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
+        zero(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
     config.service_types.keys().for_each(|service| begin_service_type(service));
     config.partners.keys().for_each(|partner| begin_partner(partner));

@@ -406,9 +406,8 @@ impl Config {
     /// The channels messages travel by.
     pub fn channels(&self) -> anyhow::Result<Channels> {
         let by_name = channels::build(&self.channels)?;
-        // Some of what a worker can do at once is left for the other channels.
         let notify = self.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
-        Ok(Channels::new(by_name, (notify * 3).div_ceil(4), self.notifications.escalate.after)?)
+        Ok(Channels::new(by_name, notify, self.notifications.escalate.after)?)
     }
 
     /// The configuration without its secrets, for people's eyes.

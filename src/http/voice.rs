@@ -104,7 +104,11 @@ async fn status(
 ) -> Result<Response, ApiError> {
     let called = called(&app, Event::Status, &channel, about, &headers, &bytes).await?;
     let status = called.field("CallStatus");
-    if let Some(call) = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1)
+    let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
+    if let Some(call) = ended {
+        outbox::mark_unreachable(&app.db, call.outbox_id).await?;
+    }
+    if let Some(call) = ended
         // Who has the offer on another way may still answer.
         && outbox::undelivered_offer(&app.db, call.outbox_id).await?.is_some()
     {

@@ -25,7 +25,6 @@ use crate::{app::App, compensation::compensate, db};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Until the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
-const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
 /// that failed runs again and comes here again.
@@ -61,9 +60,12 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
     if !job.content.told {
         let payload = &job.content.message;
         let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload, phone: None };
-        match app.channels.deliver(&job.channel, &parcel).await {
+        let place = match app.channels.enter(&job.channel) {
+            Ok(place) => place,
+            Err(delay) => return Outcome::Snooze { delay },
+        };
+        match app.channels.deliver(place, &job.channel, &parcel).await {
             Ok(()) => job.content.told = true,
-            Err(DeliveryError::Busy) => return Outcome::Snooze { delay: BUSY_PAUSE },
             Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
             Err(error) => return Outcome::Retry(error.to_string()),
         }

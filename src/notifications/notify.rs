@@ -1,17 +1,19 @@
 //! `notify:{order}:{outbox id}`: delivers one message over one channel.
 //!
-//! The row decides: it holds the tries and when the next is due. At least once: if the process dies after the receiver
-//! answered and before the row says so, the message is sent again under the same id.
+//! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
+//! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
+//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again after
+//! that backoff, under the same id. A message whose channel has no place for it is parked: its row says when it comes back.
 
 use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::Notify;
 use rand::random;
-use workers::{Job, Outcome, RetryPolicy, retry::jittered};
+use workers::{Job, Outcome, RetryPolicy};
 
 use super::{
-    channel::{DeliveryError, Parcel},
+    channel::{DeliveryError, Parcel, Place},
     messages,
     outbox::{self, Delivery, OutboxRow},
 };
@@ -36,38 +38,65 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
 /// is being deployed answers 404 for a moment. 410 ends it at once.
 const REFUSED_TRIES: u32 = 5;
-/// Until the channel may be free for one more message.
-const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// Times a run looks again because another run was quicker.
+const MAX_LOOKS: usize = 3;
 
 pub async fn perform(app: App, job: Notify) -> Outcome {
-    let row = match outbox::load(&app.db, job.outbox_id).await {
-        Ok(Some(row)) if row.state == "pending" => row,
-        Ok(_) => return Outcome::done(),
-        Err(e) => return step::database_failed(&e),
-    };
-    if row.now < row.next_attempt_at {
-        return Outcome::Snooze { delay: timers::until(row.next_attempt_at, row.now) };
+    try_perform(&app, &job).await.unwrap_or_else(|error| step::database_failed(&error))
+}
+
+async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
+    for _ in 0..MAX_LOOKS {
+        let Some(waiting) = outbox::load_waiting(&app.db, job.outbox_id).await? else { return Ok(Outcome::done()) };
+        if waiting.now < waiting.next_attempt_at {
+            return Ok(Outcome::Snooze { delay: timers::until(waiting.next_attempt_at, waiting.now) });
+        }
+        if waiting.is_worthless {
+            // A driver is not asked by an offer that has lapsed or was taken back meanwhile.
+            outbox::expire(&app.db, job.outbox_id).await?;
+            return Ok(Outcome::done());
+        }
+        match app.channels.enter(&waiting.channel) {
+            Err(pause) => {
+                if let Some(at) = outbox::park(&app.db, job.outbox_id, pause).await? {
+                    return Ok(Outcome::Snooze { delay: timers::until(at, waiting.now) });
+                }
+            }
+            Ok(place) => {
+                if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, random()).await? {
+                    return deliver(app, job, &row, place).await;
+                }
+            }
+        }
     }
-    let Some(delivery) = deliver(&app, &row).await else {
-        return Outcome::Snooze { delay: jittered(BUSY_PAUSE, 0.5, random()) };
+    Ok(Outcome::Snooze { delay: BACKOFF.initial })
+}
+
+/// Makes the try that was claimed.
+async fn deliver(app: &App, job: &Notify, row: &OutboxRow, place: Place) -> Result<Outcome, sqlx::Error> {
+    let parcel = Parcel {
+        id: row.message_id,
+        order_id: &row.order_id,
+        kind: &row.kind,
+        payload: &row.payload,
+        phone: row.phone.as_deref(),
+    };
+    let delivery = match app.channels.deliver(place, &row.channel, &parcel).await {
+        Ok(()) => Delivery::Delivered,
+        Err(error) => after_failure(row, &error),
     };
     crash::point("notify", "sent");
     if let Delivery::Unreachable(error) = &delivery {
         // The offer first: a row that is recorded is not looked at again.
-        let taken_back = unreachable(&app, &job, &row, error).await;
-        if !matches!(taken_back, Outcome::Done { .. }) {
-            return taken_back;
+        let withdrawn = withdraw_unreachable(app, job, row, error).await?;
+        if matches!(withdrawn, Outcome::Done { .. }) {
+            outbox::record(&app.db, row, &delivery).await?;
         }
-        return match outbox::record(&app.db, &row, &delivery).await {
-            Ok(()) => taken_back,
-            Err(e) => step::database_failed(&e),
-        };
+        return Ok(withdrawn);
     }
-    if let Err(e) = outbox::record(&app.db, &row, &delivery).await {
-        return step::database_failed(&e);
-    }
-    match delivery {
-        Delivery::Delivered | Delivery::Expired | Delivery::Unreachable(_) => Outcome::done(),
+    outbox::record(&app.db, row, &delivery).await?;
+    Ok(match delivery {
+        Delivery::Delivered | Delivery::Expired(_) | Delivery::Unreachable(_) => Outcome::done(),
         Delivery::Again(at, error) => {
             tracing::warn!(
                 order.id = row.order_id,
@@ -79,16 +108,13 @@ pub async fn perform(app: App, job: Notify) -> Outcome {
             Outcome::Snooze { delay: timers::until(at, row.now) }
         }
         Delivery::Dead(error) => Outcome::Dead(error),
-    }
+    })
 }
 
-/// An offer that cannot be delivered is taken back now, unless another channel has it, or may yet deliver it.
-async fn unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> Outcome {
-    let offer = match outbox::undelivered_offer(&app.db, row.id).await {
-        Ok(Some(offer)) => offer,
-        Ok(None) => return Outcome::done(),
-        Err(e) => return step::database_failed(&e),
-    };
+/// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
+async fn withdraw_unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> Result<Outcome, sqlx::Error> {
+    outbox::mark_unreachable(&app.db, row.id).await?;
+    let Some(offer) = outbox::undelivered_offer(&app.db, row.id).await? else { return Ok(Outcome::done()) };
     tracing::warn!(
         order.id = row.order_id,
         channel = row.channel,
@@ -96,41 +122,20 @@ async fn unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> O
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    step::learnt(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await
+    Ok(step::learnt(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
-/// One try. `None`: not even tried, for the channel is busy.
-async fn deliver(app: &App, row: &OutboxRow) -> Option<Delivery> {
-    let is_offer = row.kind == messages::OFFER;
-    // Nobody is asked by an offer that has lapsed or was taken back meanwhile.
-    if is_offer && (row.now >= row.expires_at || row.offer_is_live == Some(false)) {
-        return Some(Delivery::Expired);
-    }
-    let parcel = Parcel {
-        id: row.message_id,
-        order_id: &row.order_id,
-        kind: &row.kind,
-        payload: &row.payload,
-        phone: row.phone.as_deref(),
-    };
-    Some(match app.channels.deliver(&row.channel, &parcel).await {
-        Ok(()) => Delivery::Delivered,
-        Err(DeliveryError::Busy) => return None,
-        Err(error) => after_failure(row, &error, random()),
-    })
-}
-
-/// Where a message goes that did not arrive. `random` lies in 0..1.
-fn after_failure(row: &OutboxRow, error: &DeliveryError, random: f64) -> Delivery {
-    let tries = row.attempts.unsigned_abs() + 1;
+/// Where a message goes whose claimed try failed.
+fn after_failure(row: &OutboxRow, error: &DeliveryError) -> Delivery {
+    let tries = row.attempts.unsigned_abs();
     let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
     let asked = match error {
         DeliveryError::Again { pause, .. } => pause.unwrap_or_default().min(LONGEST_PAUSE),
         _ => Duration::ZERO,
     };
-    let pause = BACKOFF.backoff(tries_in_a_row, random).max(asked);
+    let asked = row.now + TimeDelta::from_std(asked).unwrap_or(TimeDelta::hours(1));
     // Whole milliseconds, as the row keeps them: row and job name the same moment.
-    let next = (row.now + TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1))).trunc_subsecs(3);
+    let next = row.next_attempt_at.max(asked).trunc_subsecs(3);
     let is_final = match error {
         DeliveryError::Gone(_) => true,
         DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,
@@ -141,7 +146,7 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError, random: f64) -> Deliver
         match next {
             _ if is_final => Delivery::Unreachable(error.to_string()),
             next if next < row.expires_at => Delivery::Again(next, error.to_string()),
-            _ => Delivery::Expired,
+            _ => Delivery::Expired(error.to_string()),
         }
     } else if is_final || next >= row.expires_at {
         Delivery::Dead(format!("given up after {tries} tries: {error}"))
@@ -156,8 +161,10 @@ mod tests {
 
     use super::*;
 
-    fn row(kind: &str, attempts: i32) -> OutboxRow {
+    /// A message whose try after `tries` others is claimed.
+    fn row(kind: &str, tries: u32) -> OutboxRow {
         let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
+        let pause = BACKOFF.backoff(tries + 1, 0.5);
         OutboxRow {
             id: 1,
             message_id: uuid::Uuid::nil(),
@@ -166,9 +173,9 @@ mod tests {
             channel: "hook".to_owned(),
             payload: serde_json::json!({}),
             state: "pending".to_owned(),
-            attempts,
+            attempts: i32::try_from(tries).unwrap() + 1,
             backoff_from: 0,
-            next_attempt_at: now,
+            next_attempt_at: now + pause,
             expires_at: now + messages::PATIENCE,
             offer_is_live: None,
             phone: None,
@@ -177,7 +184,7 @@ mod tests {
     }
 
     fn wait(row: &OutboxRow, error: &DeliveryError) -> Option<i64> {
-        match after_failure(row, error, 0.5) {
+        match after_failure(row, error) {
             Delivery::Again(at, _) => Some((at - row.now).num_seconds()),
             _ => None,
         }
@@ -204,7 +211,7 @@ mod tests {
         let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
         assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
         // Sent again by hand, it is given the same patience as at first.
-        let replayed = OutboxRow { backoff_from: 5, ..row(messages::MANUAL_REFUND_REQUIRED, 5) };
+        let replayed = OutboxRow { backoff_from: 5, attempts: 6, ..row(messages::MANUAL_REFUND_REQUIRED, 0) };
         assert_eq!(wait(&replayed, &refused), Some(1));
     }
 
@@ -215,8 +222,8 @@ mod tests {
         offer.expires_at = offer.now + TimeDelta::seconds(700);
         assert_eq!(wait(&offer, &away), Some(512));
         let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
-        assert_eq!(after_failure(&offer, &refused, 0.5), Delivery::Unreachable(refused.to_string()));
+        assert_eq!(after_failure(&offer, &refused), Delivery::Unreachable(refused.to_string()));
         offer.expires_at = offer.now + TimeDelta::seconds(100);
-        assert_eq!(after_failure(&offer, &away, 0.5), Delivery::Expired);
+        assert_eq!(after_failure(&offer, &away), Delivery::Expired(away.to_string()));
     }
 }

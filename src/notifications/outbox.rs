@@ -1,9 +1,12 @@
 //! Messages as rows: one for each message and channel, written in the transaction of the transition that causes them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
+use workers::{RetryPolicy, retry::jittered};
 
 use super::{Audience, Message, Routes, alerts, messages};
 use crate::orders::{PendingAlert, PendingMessage};
@@ -177,37 +180,135 @@ pub enum Delivery {
     Delivered,
     /// Tried in vain; again at this time.
     Again(DateTime<Utc>, String),
-    /// No longer worth sending.
-    Expired,
+    /// An offer that would lapse before its next try.
+    Expired(String),
     /// An offer whose receiver does not want it.
     Unreachable(String),
     /// Given up.
     Dead(String),
 }
 
-/// Records a try, if the row is still as it was read: a doubled job changes nothing.
+/// What the delivery log says of a try until its end is recorded.
+const UNRECORDED: &str = "no answer was recorded";
+
+/// A message whose job has come.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Waiting {
+    pub channel: String,
+    pub next_attempt_at: DateTime<Utc>,
+    /// An offer that has lapsed or was taken back.
+    pub is_worthless: bool,
+    pub now: DateTime<Utc>,
+}
+
+/// Returns a message that still waits for its delivery.
+pub async fn load_waiting(db: &PgPool, id: i64) -> Result<Option<Waiting>, sqlx::Error> {
+    sqlx::query_as(
+        "-- load waiting message
+         SELECT channel, next_attempt_at, dispatchq_now() AS now,
+                kind = 'OFFER' AND (expires_at <= dispatchq_now() OR NOT EXISTS (
+                    SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered')) AS is_worthless
+         FROM outbox m WHERE id = $1 AND state = 'pending'",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Claims the next try of a due message before anything is sent: counts it, and moves the message to its next try by
+/// `backoff`. So a database that cannot be written sends nothing, and one that cannot record the end leaves the backoff.
+/// `None`: another run was quicker. `random` lies in 0..1.
+pub async fn claim_try(
+    db: &PgPool,
+    id: i64,
+    backoff: &RetryPolicy,
+    random: f64,
+) -> Result<Option<OutboxRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- claim try
+         WITH claimed AS (
+             UPDATE outbox SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + $6 * interval '1 second'
+                    * least($4, $2 * power($3, least(attempts - backoff_from, 30)))
+             WHERE id = $1 AND state = 'pending' AND next_attempt_at <= dispatchq_now()
+             RETURNING *),
+         log AS (
+             INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
+             SELECT id, attempts, dispatchq_now(), $5 FROM claimed)
+         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
+                expires_at, NULL::boolean AS offer_is_live,
+                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone,
+                dispatchq_now() AS now
+         FROM claimed m",
+    )
+    .bind(id)
+    .bind(backoff.initial.as_secs_f64())
+    .bind(backoff.multiplier)
+    .bind(backoff.max.as_secs_f64())
+    .bind(UNRECORDED)
+    .bind(jittered(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
+    .fetch_optional(db)
+    .await
+}
+
+/// Has a due message wait for so long, because its channel has no place for it. Returns when it comes back.
+pub async fn park(db: &PgPool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- park message
+         UPDATE outbox SET next_attempt_at = dispatchq_now() + $2 * interval '1 second'
+         WHERE id = $1 AND state = 'pending' AND next_attempt_at <= dispatchq_now() RETURNING next_attempt_at",
+    )
+    .bind(id)
+    .bind(pause.as_secs_f64())
+    .fetch_optional(db)
+    .await
+}
+
+/// Ends a message that is no longer worth sending.
+pub async fn expire(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- expire message
+         UPDATE outbox SET state = 'expired' WHERE id = $1 AND state = 'pending'",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Records the end of a claimed try, if no other try was claimed since.
 pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result<(), sqlx::Error> {
     let (state, next, error) = match delivery {
         Delivery::Delivered => ("delivered", row.next_attempt_at, None),
         Delivery::Again(at, error) => ("pending", *at, Some(error)),
-        Delivery::Expired => ("expired", row.next_attempt_at, None),
-        Delivery::Unreachable(error) => ("expired", row.next_attempt_at, Some(error)),
+        Delivery::Expired(error) | Delivery::Unreachable(error) => ("expired", row.next_attempt_at, Some(error)),
         Delivery::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
     };
     sqlx::query(
         "-- record delivery
          WITH updated AS (
-             UPDATE outbox SET state = $3, attempts = attempts + 1, next_attempt_at = $4, last_error = $5,
+             UPDATE outbox SET state = $3, next_attempt_at = $4, last_error = $5,
                     delivered_at = CASE WHEN $3 = 'delivered' THEN dispatchq_now() END
              WHERE id = $1 AND attempts = $2 AND state = 'pending' RETURNING id, attempts)
-         INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
-         SELECT id, attempts, dispatchq_now(), $5 FROM updated",
+         UPDATE outbox_attempts a SET error = $5 FROM updated u WHERE a.outbox_id = u.id AND a.attempt_no = u.attempts",
     )
     .bind(row.id)
     .bind(row.attempts)
     .bind(state)
     .bind(next)
     .bind(error)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Marks an offer's message whose receiver does not want it. Of two channels that fail at the same moment the later to be
+/// marked finds the other marked, whichever records its end first.
+pub async fn mark_unreachable(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- mark unreachable
+         UPDATE outbox SET unreachable = true WHERE id = $1",
+    )
+    .bind(id)
     .execute(db)
     .await?;
     Ok(())
@@ -220,6 +321,7 @@ pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error
         "-- revive message
          WITH revived AS (
              UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now(),
+                    unreachable = false,
                     expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
                                       ELSE greatest(expires_at, dispatchq_now() + $3 * interval '1 second') END
              WHERE id = $1 AND state IN ('dead', 'pending') RETURNING id)
@@ -234,6 +336,8 @@ pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error
 }
 
 /// The offer a message was about, unless it was or may yet be delivered over another channel.
+///
+/// Ask after [`mark_unreachable`], in a statement of its own: it must see what the other channel has marked meanwhile.
 pub async fn undelivered_offer(db: &PgPool, id: i64) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "-- undelivered offer
@@ -241,7 +345,8 @@ pub async fn undelivered_offer(db: &PgPool, id: i64) -> Result<Option<Uuid>, sql
          WHERE m.id = $1 AND m.kind = 'OFFER'
            AND NOT EXISTS (SELECT 1 FROM outbox other
                            WHERE other.order_id = m.order_id AND other.kind = m.kind AND other.dedupe_key = m.dedupe_key
-                             AND other.id <> m.id AND other.state IN ('pending', 'delivered'))",
+                             AND other.id <> m.id AND NOT other.unreachable
+                             AND other.state IN ('pending', 'delivered'))",
     )
     .bind(id)
     .fetch_optional(db)

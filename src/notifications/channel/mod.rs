@@ -6,25 +6,30 @@
 //! * [`ticket`]: a POST that opens a ticket.
 //! * [`voice`]: a phone call that asks for a key.
 //! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
+//! * `lanes`: how many messages of one channel are on their way at the same time, and when the others come back.
 
 pub mod email;
+mod lanes;
 pub mod post;
 pub mod slack;
 pub mod ticket;
 pub mod voice;
 pub mod webhook;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
+use metrics::counter;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use self::lanes::Lanes;
 use super::{
     routes::LOG,
     text::{self, Text},
 };
 use crate::outbound;
+
+pub use self::lanes::Place;
 
 /// How one channel delivers.
 #[derive(Debug, Clone)]
@@ -56,9 +61,6 @@ pub struct Parcel<'a> {
 pub enum DeliveryError {
     #[error("no channel '{0}' is configured; add it under [channels] in config.toml")]
     NoSuchChannel(String),
-    /// Nothing was tried.
-    #[error("this channel is sending as much as it may")]
-    Busy,
     /// May go better later, but not before the pause the receiver asked for.
     #[error("{error}")]
     Again { error: String, pause: Option<Duration> },
@@ -74,7 +76,8 @@ pub enum DeliveryError {
 #[derive(Clone)]
 pub struct Channels {
     client: reqwest::Client,
-    by_name: BTreeMap<String, (Channel, Arc<Semaphore>)>,
+    by_name: BTreeMap<String, Channel>,
+    lanes: Lanes,
     sla: Duration,
 }
 
@@ -88,19 +91,33 @@ impl Channels {
     /// A receiver slower than this has not received.
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// `at_once`: messages of one channel on their way at the same time. `sla`: what alerts say of their time.
+    /// `at_once`: messages of all channels on their way at the same time. `sla`: what alerts say of their time.
     pub fn new(mut by_name: BTreeMap<String, Channel>, at_once: usize, sla: Duration) -> Result<Self, reqwest::Error> {
         by_name.entry(LOG.to_owned()).or_insert(Channel::Log);
-        let by_name =
-            by_name.into_iter().map(|(name, c)| (name, (c, Arc::new(Semaphore::new(at_once.max(1)))))).collect();
-        Ok(Self { client: outbound::client(Self::TIMEOUT)?, by_name, sla })
+        Ok(Self { client: outbound::client(Self::TIMEOUT)?, by_name, lanes: Lanes::new(at_once), sla })
     }
 
-    /// Delivers one message over one channel.
-    pub async fn deliver(&self, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
-        let (channel, permits) = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
-        // A receiver that hangs must not hold all that a worker can do at once.
-        let _permit = permits.try_acquire().map_err(|_| DeliveryError::Busy)?;
+    /// Gives a message a place on this channel, or tells how long it should wait. A receiver that hangs must not hold all
+    /// that a worker can do at once.
+    pub fn enter(&self, name: &str) -> Result<Place, Duration> {
+        let place = self.lanes.enter(name);
+        if place.is_err() {
+            counter!("dispatchq_messages_parked_total", "channel" => name.to_owned()).increment(1);
+        }
+        place
+    }
+
+    /// Delivers one message over one channel, on whose lane it has a place.
+    pub async fn deliver(&self, mut place: Place, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+        let delivered = self.send(name, parcel).await;
+        if matches!(delivered, Err(DeliveryError::Again { .. })) {
+            place.record_failure();
+        }
+        delivered
+    }
+
+    async fn send(&self, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+        let channel = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
         match channel {
             Channel::Log => {
                 tracing::info!(
@@ -122,7 +139,7 @@ impl Channels {
     /// The voice channel of this name.
     pub fn voice(&self, name: &str) -> Option<&voice::Voice> {
         match self.by_name.get(name) {
-            Some((Channel::Voice(voice), _)) => Some(voice),
+            Some(Channel::Voice(voice)) => Some(voice),
             _ => None,
         }
     }

@@ -206,6 +206,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "area_id" => ["", "JKT-PUSAT"].contains(&value.as_str()),
                 "service_type" => ["RIDE", "RENT", "DELIVERY", "TAXI"].contains(&value.as_str()),
                 "partner" => value == "bbd",
+                "channel" => value == "log",
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
                 "status" => value.parse::<dispatchq::orders::Status>().is_ok(),

@@ -14,7 +14,7 @@ use axum::{
 };
 use dispatchq::config::{ChannelConfig, Config};
 use serde_json::Value;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 /// A message as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +39,8 @@ struct Inner {
 pub(crate) struct Receiver {
     base: String,
     inner: Arc<Mutex<Inner>>,
+    /// True while answers are held back.
+    held: watch::Sender<bool>,
     server: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
@@ -47,9 +49,10 @@ impl Receiver {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(receive).with_state(inner.clone());
+        let (held, holding) = watch::channel(false);
+        let router = Router::new().fallback(receive).with_state((inner.clone(), holding));
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { base, inner, server }
+        Self { base, inner, held, server }
     }
 
     /// Makes it the channel `hook` of drivers and support.
@@ -74,6 +77,16 @@ impl Receiver {
         format!("{}{path}", self.base)
     }
 
+    /// Takes messages and answers none of them.
+    pub(crate) fn hold(&self) {
+        self.held.send_replace(true);
+    }
+
+    /// Answers all that were held, and all that come.
+    pub(crate) fn release(&self) {
+        self.held.send_replace(false);
+    }
+
     /// Takes every message again.
     pub(crate) fn recover(&self) {
         self.inner.lock().unwrap().failures.clear();
@@ -90,7 +103,19 @@ impl Drop for Receiver {
     }
 }
 
-async fn receive(State(inner): State<Arc<Mutex<Inner>>>, uri: Uri, headers: HeaderMap, bytes: Bytes) -> Response {
+type Shared = (Arc<Mutex<Inner>>, watch::Receiver<bool>);
+
+async fn receive(State((inner, mut holding)): State<Shared>, uri: Uri, headers: HeaderMap, bytes: Bytes) -> Response {
+    let (status, retry_after) = record(&inner, &uri, headers, bytes);
+    let _ = holding.wait_for(|held| !held).await;
+    match retry_after {
+        Some(pause) => (status, [(RETRY_AFTER, pause)]).into_response(),
+        None => status.into_response(),
+    }
+}
+
+/// Keeps a message, and says what it is answered.
+fn record(inner: &Mutex<Inner>, uri: &Uri, headers: HeaderMap, bytes: Bytes) -> (StatusCode, Option<String>) {
     let mut inner = inner.lock().unwrap();
     let (status, retry_after) = inner.failures.pop_front().unwrap_or((StatusCode::NO_CONTENT, None));
     let id = headers.get("webhook-id").map(|id| id.to_str().unwrap().to_owned()).unwrap_or_default();
@@ -98,8 +123,5 @@ async fn receive(State(inner): State<Arc<Mutex<Inner>>>, uri: Uri, headers: Head
     let body = serde_json::from_slice(&bytes).unwrap_or_default();
     let path = uri.path().to_owned();
     inner.received.push(Received { id, body, bytes, headers, path, answer: status.as_u16() });
-    match retry_after {
-        Some(pause) => (status, [(RETRY_AFTER, pause)]).into_response(),
-        None => status.into_response(),
-    }
+    (status, retry_after)
 }
