@@ -10,6 +10,7 @@
 //! | [`poll`] | jobid-poll-queue | `poll:{order}:{k}` | when a partner is to be asked for the job id |
 //! | [`callback`] | jobid-poll-queue | `callback:{order}:{inbox id}` | when a partner's callback waits to be acted on |
 //! | [`lifetime`] | lifetime-cancel-queue | `lifetime:{order}` | when the order's lifetime has passed |
+//! | [`trip`] | lifetime-cancel-queue | `trip:{order}` | when a trip's next step is overdue |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
 //! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
@@ -35,6 +36,7 @@ pub mod queues;
 pub mod remind;
 pub mod tick;
 pub mod timeout;
+pub mod trip;
 
 pub use alarm::Alarm;
 pub use callback::Callback;
@@ -49,5 +51,6 @@ pub use poll::Poll;
 pub use remind::Remind;
 pub use tick::Tick;
 pub use timeout::Timeout;
+pub use trip::Trip;
 /// What enqueueing takes, so that a producer depends on this crate alone.
 pub use workers::{Job, JobId, NewJob, RedisConfig, Store, StoreError, store::Enqueued};

@@ -11,7 +11,7 @@ use std::{
 
 use jobs::{
     Alarm, Callback, CancelBooking, Compensate, Dispatch, Enqueued, Escalate, Job, JobId, Lifetime, NewJob, Notify,
-    OrderId, Poll, Remind, Store, Tick, Timeout, alarm::Content, queues,
+    OrderId, Poll, Remind, Store, Tick, Timeout, Trip, alarm::Content, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,7 @@ fn all() -> Vec<(String, NewJob)> {
         contract(Poll { order: order(), number: 7 }),
         contract(Callback { order: order(), inbox_id: 17 }),
         contract(Lifetime { order: order() }),
+        contract(Trip { order: order() }),
         contract(Compensate { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
         contract(Notify { order: order(), outbox_id: 41 }),

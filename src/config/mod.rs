@@ -127,6 +127,10 @@ pub struct DispatchConfig {
     pub live_offer_m: f64,
     pub exhausted: Exhausted,
     pub pending_keeps_lifetime: bool,
+    #[serde(with = "duration")]
+    pub pickup_within: Duration,
+    #[serde(with = "duration")]
+    pub completion_within: Duration,
 }
 
 /// What a service type does otherwise than `[dispatch]`.
@@ -157,6 +161,10 @@ pub struct DispatchOverrides {
     pub exhausted: Option<Exhausted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_keeps_lifetime: Option<bool>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub pickup_within: Option<Duration>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    pub completion_within: Option<Duration>,
     /// Who finds the driver; without it the own fleet does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
@@ -298,7 +306,8 @@ impl Config {
             ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
             ensure!((1..=500).contains(&policy.ask_at_once), "{at}: ask_at_once must be 1 to 500");
             ensure!((1..=100).contains(&policy.offers_per_driver), "{at}: offers_per_driver must be 1 to 100");
-            ensure!(policy.cool_down <= LONGEST, "{at}: no duration may be longer than 365 days");
+            let others = [policy.cool_down, policy.pickup_within, policy.completion_within];
+            ensure!(others.iter().all(|d| *d <= LONGEST), "{at}: no duration may be longer than 365 days");
             let weights = [policy.weights.idle_minute_m, policy.weights.live_offer_m];
             ensure!(
                 weights.iter().all(|w| w.is_finite() && *w >= 0.0),
@@ -400,6 +409,8 @@ impl Config {
             },
             exhausted: own.exhausted.unwrap_or(base.exhausted),
             pending_keeps_lifetime: own.pending_keeps_lifetime.unwrap_or(base.pending_keeps_lifetime),
+            pickup_within: own.pickup_within.unwrap_or(base.pickup_within),
+            completion_within: own.completion_within.unwrap_or(base.completion_within),
         }
     }
 

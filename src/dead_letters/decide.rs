@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use jobs::{Alarm, Notify, OrderId};
+use jobs::{Alarm, Escalate, Notify, OrderId, Remind};
 use workers::{Job, JobId, store::DeadEntry};
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::App,
-    notifications::outbox,
+    notifications::{alerts, outbox},
     orders::{
         Decision, Snapshot,
         store::{self, ChangeError, Changed},
@@ -49,6 +49,10 @@ pub(super) enum Subject {
         order: OrderId,
         outbox_id: i64,
     },
+    Alert {
+        order: OrderId,
+        alert_id: i64,
+    },
     /// Periodic work, what asks its row itself, or nothing we know.
     Other,
 }
@@ -61,6 +65,14 @@ pub(super) fn subject(job: &JobId) -> Subject {
     if job.kind() == Notify::KIND {
         return Notify::decode(job, None)
             .map_or(Subject::Other, |Notify { order, outbox_id }| Subject::Message { order, outbox_id });
+    }
+    if job.kind() == Escalate::KIND {
+        return Escalate::decode(job, None)
+            .map_or(Subject::Other, |Escalate { order, alert_id }| Subject::Alert { order, alert_id });
+    }
+    if job.kind() == Remind::KIND {
+        return Remind::decode(job, None)
+            .map_or(Subject::Other, |Remind { order, alert_id }| Subject::Alert { order, alert_id });
     }
     timers::order_of(job).map_or(Subject::Other, Subject::Timer)
 }
@@ -88,6 +100,10 @@ pub async fn preview(app: &App, job: &JobId) -> anyhow::Result<Answer> {
             let row = outbox::load(&app.db, outbox_id).await?;
             (judge::message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
         }
+        Subject::Alert { alert_id, .. } => {
+            let row = alerts::load(&app.db, alert_id).await?;
+            (judge::alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
+        }
     };
     Ok(match verdict {
         _ if !is_dead && !given_up => Answer::NotDead,
@@ -107,6 +123,7 @@ pub async fn requeue(app: &App, job: &JobId, by: &Decider) -> anyhow::Result<Ans
     match subject(job) {
         Subject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
         Subject::Message { order, outbox_id } => requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await,
+        Subject::Alert { order, alert_id } => requeue_alert(app, &order, alert_id, job, dead.as_ref(), by).await,
         Subject::Other => {
             let Some(dead) = &dead else { return Ok(Answer::NotDead) };
             note_down(app, dead, How::Requeued, by).await?;
@@ -174,9 +191,44 @@ async fn requeue_message(
         return Ok(Answer::Refused(refused));
     }
     outbox::revive(&app.db, outbox_id, &by.who).await?;
+    run_again(app, order, job, dead, by).await?;
+    let now = store::now(&app.db).await?;
+    app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
+    Ok(Answer::Done)
+}
+
+async fn requeue_alert(
+    app: &App,
+    order: &OrderId,
+    alert_id: i64,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &Decider,
+) -> anyhow::Result<Answer> {
+    let row = alerts::load(&app.db, alert_id).await?;
+    if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
+        return Ok(Answer::NotDead);
+    }
+    if let Verdict::Refused(refused) = judge::alert(row.as_ref()) {
+        return Ok(Answer::Refused(refused));
+    }
+    alerts::resume(&app.db, alert_id).await?;
+    run_again(app, order, job, dead, by).await?;
+    app.store.enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
+    Ok(Answer::Done)
+}
+
+/// Writes the decision into the order's history, and has the dead job run again.
+async fn run_again(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    dead: Option<&DeadEntry>,
+    by: &Decider,
+) -> anyhow::Result<()> {
     let noted = store::change(app, order, |s| judge::requeue(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
-        // A message about an order that never was has no history to write into.
+        // What is about an order that never was has no history to write into.
         Ok(_) | Err(ChangeError::NotFound) => {}
         Err(error) => return Err(error.into()),
     }
@@ -184,9 +236,7 @@ async fn requeue_message(
         note_down(app, dead, How::Requeued, by).await?;
         app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     }
-    let now = store::now(&app.db).await?;
-    app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
-    Ok(Answer::Done)
+    Ok(())
 }
 
 /// Forgets a dead job.

@@ -52,7 +52,8 @@ pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
         Explained { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
-    if let Subject::Timer(order) | Subject::Message { order, .. } = decide::subject(job) {
+    if let Subject::Timer(order) | Subject::Message { order, .. } | Subject::Alert { order, .. } = decide::subject(job)
+    {
         let now = store::now(&app.db).await?;
         let order_row = store::load(&app.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(judge::hold_cause) == Some(job.as_str()) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use workers::{Job, JobId};
 
 use crate::{
-    notifications::{messages::OFFER, outbox::OutboxRow},
+    notifications::{alerts::Alert, messages::OFFER, outbox::OutboxRow},
     orders::{Change, Order, Reason, Snapshot, Status, timers},
 };
 
@@ -48,6 +48,12 @@ pub enum Refused {
     NoMessage,
     #[error("its message is {state}: nothing is left to send; discard it")]
     MessageDone { state: String },
+    #[error("its alert is gone; discard it")]
+    NoAlert,
+    #[error("its alert is acknowledged and is not told again; discard it")]
+    AlertAcknowledged,
+    #[error("its alert was told as often as it is to be told; discard it")]
+    AlertToldOften,
     #[error("its message is an offer that no driver can answer any more; discard it")]
     OfferGone,
 }
@@ -111,6 +117,16 @@ pub fn message(row: Option<&OutboxRow>) -> Verdict {
         Verdict::Refused(Refused::OfferGone)
     } else {
         Verdict::Wanted
+    }
+}
+
+/// May this alert be told again after all? `None`: there is no such alert.
+pub fn alert(row: Option<&Alert>) -> Verdict {
+    match row {
+        None => Verdict::Refused(Refused::NoAlert),
+        Some(row) if row.acked_at.is_some() => Verdict::Refused(Refused::AlertAcknowledged),
+        Some(row) if row.next_escalation_at.is_none() => Verdict::Refused(Refused::AlertToldOften),
+        Some(_) => Verdict::Wanted,
     }
 }
 

@@ -5,7 +5,7 @@
 //! * [`ranking`]: who is asked first, and why. Pure.
 //! * [`policy`]: the durations and choices of a service type.
 //! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
-//! * [`dispatch`], [`timeout`], [`lifetime`]: the three jobs, each a few lines around a decision.
+//! * [`dispatch`], [`timeout`], [`lifetime`], [`trip`]: the four jobs, each a few lines around a decision.
 
 pub mod candidates;
 pub mod decide;
@@ -16,3 +16,4 @@ pub mod nearby;
 pub mod policy;
 pub mod ranking;
 pub mod timeout;
+pub mod trip;

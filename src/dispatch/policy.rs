@@ -37,6 +37,10 @@ pub struct DispatchPolicy {
     pub exhausted: Exhausted,
     /// Does the lifetime end an order that waits for a dispatcher?
     pub pending_keeps_lifetime: bool,
+    /// From a driver to the pickup; after it support is told. Zero: never.
+    pub pickup_within: Duration,
+    /// From the pickup to the trip's end; after it support is told. Zero: never.
+    pub completion_within: Duration,
 }
 
 impl DispatchPolicy {
@@ -66,6 +70,8 @@ pub(crate) fn fixture() -> DispatchPolicy {
         weights: Weights { idle_minute_m: 0.0, live_offer_m: 500.0 },
         exhausted: Exhausted::Research,
         pending_keeps_lifetime: true,
+        pickup_within: Duration::from_secs(12 * 3600),
+        completion_within: Duration::from_secs(6 * 3600),
     }
 }
 

@@ -31,7 +31,16 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
     }
-    tokio::join!(queues(&app), workers(&app), breakers(&app), orders(&app), refunds(&app), outbox(&app), areas(&app));
+    tokio::join!(
+        queues(&app),
+        workers(&app),
+        breakers(&app),
+        orders(&app),
+        refunds(&app),
+        outbox(&app),
+        alerts(&app),
+        areas(&app)
+    );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
@@ -162,6 +171,17 @@ async fn outbox(app: &App) {
     )
     .fetch_one(&app.db);
     gauge!("dispatchq_outbox_oldest_seconds").set(in_time(oldest).await.unwrap_or(f64::NAN));
+}
+
+async fn alerts(app: &App) {
+    let open = sqlx::query_as::<_, (i64, i64)>(
+        "-- count open alerts
+         SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
+    )
+    .fetch_one(&app.db);
+    let open = in_time(open).await;
+    gauge!("dispatchq_alerts_open").set(number(open.map(|(all, _)| all.cast_unsigned())));
+    gauge!("dispatchq_alerts_given_up").set(number(open.map(|(_, given_up)| given_up.cast_unsigned())));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]

@@ -16,7 +16,7 @@ use super::{
     messages::{self, Repeated},
     outbox,
 };
-use crate::orders::{PendingAlert, PendingMessage, timers};
+use crate::orders::{PendingAlert, PendingMessage, Settlement, timers};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -27,6 +27,8 @@ pub struct Alert {
     pub raised_at: DateTime<Utc>,
     pub escalations: i32,
     pub next_escalation_at: Option<DateTime<Utc>>,
+    /// When the job that tells it again was found dead: it is due, and waits for that job to be requeued.
+    pub gave_up_at: Option<DateTime<Utc>>,
     pub acked_at: Option<DateTime<Utc>>,
     pub acked_by: Option<String>,
     pub ack_note: Option<String>,
@@ -63,27 +65,27 @@ pub(super) async fn raise(
     }))
 }
 
-/// The matter of these alerts of an order is settled by a change of it.
+/// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
 pub async fn settle(
     tx: &mut PgConnection,
     order: &OrderId,
-    kinds: &[&str],
+    settlement: &Settlement,
     actor: &str,
-    note: &str,
-) -> Result<(), sqlx::Error> {
+) -> Result<Vec<i64>, sqlx::Error> {
     // The time of this statement, not of the decision: it may have escalated in between.
-    sqlx::query(
+    sqlx::query_scalar(
         "-- settle alerts
          UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
-         WHERE order_id = $1 AND kind = ANY($2) AND acked_at IS NULL",
+         WHERE order_id = $1 AND kind = $2 AND ($5::text IS NULL OR payload->>'reason' = $5) AND acked_at IS NULL
+         RETURNING id",
     )
     .bind(order.as_str())
-    .bind(kinds)
+    .bind(settlement.kind)
     .bind(actor)
-    .bind(note)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .bind(&settlement.note)
+    .bind(&settlement.reason)
+    .fetch_all(tx)
+    .await
 }
 
 /// Which alerts somebody acknowledges.
@@ -180,6 +182,29 @@ pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<
     tx.commit().await
 }
 
+/// Returns an alert, if there is one of this id.
+pub async fn load(db: &PgPool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
+    sqlx::query_as(
+        "-- load alert
+         SELECT * FROM alerts WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Has an alert told again whose job had died, once that job runs again.
+pub async fn resume(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- resume alert
+         UPDATE alerts SET gave_up_at = NULL WHERE id = $1 AND gave_up_at IS NOT NULL",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
 /// The row, locked, if it is to be told again now.
 async fn due(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
@@ -194,7 +219,7 @@ async fn due(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<U
 }
 
 /// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
-pub(super) async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
+pub async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
     use sqlx::{Row, types::Json};
     let row = sqlx::query(
         "-- messages and alerts that wait
@@ -202,7 +227,7 @@ pub(super) async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<New
                 (SELECT coalesce(json_agg(m), '[]') FROM (SELECT id, next_attempt_at FROM outbox
                  WHERE order_id = $1 AND state = 'pending' ORDER BY id) m) AS messages,
                 (SELECT coalesce(json_agg(a), '[]') FROM (SELECT id, kind, next_escalation_at FROM alerts
-                 WHERE order_id = $1 AND next_escalation_at IS NOT NULL ORDER BY id) a) AS alerts",
+                 WHERE order_id = $1 AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL ORDER BY id) a) AS alerts",
     )
     .bind(order.as_str())
     .fetch_one(db)

@@ -66,6 +66,7 @@ pub const REMINDER: &str = "REMINDER";
 pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
 pub const UNEXPECTED_STATE: &str = "UNEXPECTED_STATE";
 pub const TIMER_DEAD: &str = "TIMER_DEAD";
+pub const STALE_TRIP: &str = "STALE_TRIP";
 pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
 pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
 pub const STATUS_UPDATE_FAILED: &str = "STATUS_UPDATE_FAILED";
@@ -204,9 +205,22 @@ pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message
     support(UNEXPECTED_STATE, order, each_time(order), why, now)
 }
 
+/// To support: what the producer says of the money of a cancelled order is a word the rules do not know. Told once of an
+/// order, however many such words follow: the desk looks at the payment and not at the word.
+pub fn unknown_payment(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    support(UNEXPECTED_STATE, order, "payment".to_owned(), why, now)
+}
+
 /// To support: a timer of this order died, so nothing moves it on any more.
 pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
     support(TIMER_DEAD, order, each_time(order), why, now)
+}
+
+/// To support: the driver has not picked up, or not completed the trip, in time.
+pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let mut message = support(STALE_TRIP, order, each_time(order), why, now);
+    message.payload["driver_id"] = json!(order.driver_id);
+    message
 }
 
 /// To support: an order that was to be compensated is not in the database.
@@ -364,6 +378,7 @@ mod tests {
             refund_required(&s.order, "", s.now),
             unexpected_state(&s.order, "", s.now),
             timer_dead(&s.order, "", s.now),
+            stale_trip(&s.order, "", s.now),
             dispatch_failed(&s.order, s.now),
             order_missing(&s.order.id, s.now),
             status_update_failed(&s.order.id, "", s.now),

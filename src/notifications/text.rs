@@ -54,6 +54,7 @@ fn heading(kind: &str, payload: &Value) -> String {
         MANUAL_REFUND_REQUIRED => "🚨 Manual Refund Required",
         UNEXPECTED_STATE => "🚨 Unexpected State",
         TIMER_DEAD => "🚨 Order Stuck",
+        STALE_TRIP => "🚨 Trip Overdue",
         FAILED_TO_GET_ORDER => "🚨 Failed To Get Order",
         STATUS_UPDATE_FAILED => "🚨 Status Update Failed",
         PARTNER_REFUSES_KEY => "🚨 Partner Refuses Our Key",
@@ -89,6 +90,10 @@ fn actions(kind: &str) -> &'static [&'static str] {
             "Assign a driver, redispatch or cancel the order",
             "Report the reason to the engineers",
         ],
+        STALE_TRIP => &[
+            "Ask the driver how the trip stands",
+            "Have it completed, take the order back (dispatchq order release), or cancel it",
+        ],
         FAILED_TO_GET_ORDER => {
             &["Find out what became of the order and whether it was paid", "Report it to the engineers"]
         }
@@ -112,6 +117,7 @@ fn alert(payload: &Value, actions: &[&str], sla: Duration) -> String {
         ("Partner", "partner"),
         ("Attempts", "attempts"),
         ("Lifetime Ends", "lifetime_deadline"),
+        ("Driver", "driver_id"),
         ("Status", "status"),
         ("Reason", "reason"),
         ("Error", "error"),

@@ -70,14 +70,19 @@ async fn revive(app: &App, snapshot: &Snapshot) {
 }
 
 /// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the reconciler
-/// puts the jobs in within seconds.
+/// puts the jobs in within seconds. A Redis that hangs keeps its caller waiting no longer than `app.patience`; the call goes
+/// on behind its back.
 pub async fn enqueue(app: &App, snapshot: &Snapshot) {
     let jobs = timers::derived_jobs(snapshot);
     if jobs.is_empty() {
         return;
     }
     crash::point("request", "enqueues");
-    if let Err(error) = app.store.enqueue(&jobs).await {
-        tracing::warn!(order.id = %snapshot.order.id, %error, "The timers of an order could not be enqueued; the reconciler will.");
-    }
+    let (store, order) = (app.store.clone(), snapshot.order.id.clone());
+    let enqueued = tokio::spawn(async move {
+        if let Err(error) = store.enqueue(&jobs).await {
+            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; the reconciler will.");
+        }
+    });
+    let _ = tokio::time::timeout(app.patience, enqueued).await;
 }

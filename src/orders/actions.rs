@@ -114,7 +114,7 @@ fn tell_of_payment(change: &mut Change, cancelled: &str) {
         PaymentStatus::Unpaid | PaymentStatus::Pending => return,
         PaymentStatus::Other(word) => {
             let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
-            messages::unexpected_state(order, &why, change.at)
+            messages::unknown_payment(order, &why, change.at)
         }
     };
     change.tell(message);
@@ -214,7 +214,7 @@ pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) ->
         {
             let why = format!("cancelled, and its payment is {status} now, which the rules do not know");
             change.note(Reason::PaymentChanged, Some(status.to_string()));
-            change.tell(messages::unexpected_state(&change.order, &why, s.now));
+            change.tell(messages::unknown_payment(&change.order, &why, s.now));
         }
         Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
             change.note(Reason::PaidAfterCancel, Some(status.to_string()));

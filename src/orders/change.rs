@@ -42,6 +42,16 @@ pub struct OfferEnd {
     pub why: Option<String>,
 }
 
+/// Alerts whose matter a change settles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    pub kind: &'static str,
+    /// Only those raised for this reason; `None`: all of this kind.
+    pub reason: Option<String>,
+    /// What their acknowledgement says.
+    pub note: String,
+}
+
 /// Everything one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -63,8 +73,8 @@ pub struct Change {
     /// What the producer said of the money: event id and status.
     pub payment_event: Option<(String, PaymentStatus)>,
     pub messages: Vec<Message>,
-    /// Kinds of alerts whose matter this settles, and why: those of them that are open are acknowledged.
-    pub settles: Vec<(&'static str, String)>,
+    /// Alerts whose matter this settles: those of them that are open are acknowledged.
+    pub settles: Vec<Settlement>,
 }
 
 impl Change {
@@ -116,6 +126,10 @@ impl Change {
         }
         for kind in settled_by(from, to) {
             self.settle(kind, format!("the order became {to}"));
+        }
+        // Without a deadline support was told that the trip is stale.
+        if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {
+            self.settle(messages::STALE_TRIP, format!("the order became {to}"));
         }
         if !to.is_searching() && !to.occupies_driver() {
             self.order.next_poll_at = None;
@@ -211,7 +225,7 @@ impl Change {
 
     /// Acknowledges the open alerts of this kind.
     pub fn settle(&mut self, kind: &'static str, note: String) {
-        self.settles.push((kind, note));
+        self.settles.push(Settlement { kind, reason: None, note });
     }
 
     /// Stops the order's timers until a person has decided. Whoever was asked is asked no more.
@@ -228,13 +242,16 @@ impl Change {
         self.note(Reason::HeldForReview, Some(why));
     }
 
+    /// Ends the review, and acknowledges the alert that was raised for it: an alert says the reason of its review. What
+    /// else the desk was told of the order stays open.
     pub fn release_hold(&mut self) {
-        if self.order.held_for_review {
-            self.settle(messages::UNEXPECTED_STATE, "the review ended".to_owned());
-            self.settle(messages::TIMER_DEAD, "the review ended".to_owned());
+        let held_reason = self.order.held_reason.take();
+        if std::mem::take(&mut self.order.held_for_review) {
+            for kind in [messages::UNEXPECTED_STATE, messages::TIMER_DEAD] {
+                let note = "the review ended".to_owned();
+                self.settles.push(Settlement { kind, reason: held_reason.clone(), note });
+            }
         }
-        self.order.held_for_review = false;
-        self.order.held_reason = None;
     }
 }
 

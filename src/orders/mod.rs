@@ -6,6 +6,7 @@
 //! * [`order`]: the row, and the snapshot every decision is made on.
 //! * [`booking`]: what we asked of a partner.
 //! * [`timers`]: the jobs an order must have, derived from its row. Pure.
+//! * [`trip`]: trips that do not go on. Pure.
 //! * [`change`]: what a decision wants done, as a value. Pure.
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch. Pure.
 //! * [`reason`]: the words of the history.
@@ -30,9 +31,10 @@ pub mod state;
 pub mod status;
 pub mod store;
 pub mod timers;
+pub mod trip;
 
 pub use booking::{Booking, BookingState};
-pub use change::{Change, Decision, Refusal};
+pub use change::{Change, Decision, Refusal, Settlement};
 pub use order::{Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
 pub use reason::Reason;

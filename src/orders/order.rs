@@ -44,6 +44,8 @@ pub struct Order {
     pub next_poll_at: Option<DateTime<Utc>>,
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_waived: bool,
+    /// With a driver: when the next step of the trip is overdue. `None` once support was told, or when none is configured.
+    pub trip_deadline: Option<DateTime<Utc>>,
     pub held_for_review: bool,
     pub held_reason: Option<String>,
     /// Raised by every change; a change names the version it was decided on.
@@ -79,6 +81,7 @@ impl Order {
             next_poll_at: None,
             lifetime_deadline: now + TimeDelta::minutes(30),
             lifetime_waived: false,
+            trip_deadline: None,
             held_for_review: false,
             held_reason: None,
             version: 0,

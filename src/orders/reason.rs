@@ -71,6 +71,8 @@ pub enum Reason {
     Redispatched,
     PickedUp,
     Completed,
+    /// The trip's next step is overdue; support was told.
+    TripStale,
     CancelledByUser,
     /// No driver within the lifetime.
     LifetimeTimeout,
@@ -139,6 +141,7 @@ impl Reason {
             Self::Redispatched => "REDISPATCHED",
             Self::PickedUp => "PICKED_UP",
             Self::Completed => "COMPLETED",
+            Self::TripStale => "TRIP_STALE",
             Self::CancelledByUser => "CANCELLED_BY_USER",
             Self::LifetimeTimeout => "LIFETIME_TIMEOUT",
             Self::CompensatedUnpaid => "COMPENSATED_UNPAID",

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
-    Refusal, Snapshot, Status, change::Event, metrics, state,
+    Refusal, Snapshot, Status, change::Event, metrics, state, trip,
 };
 use crate::{
     admission::waiting,
@@ -21,6 +21,9 @@ use crate::{
     notifications::{Routes, alerts, messages, outbox},
 };
 
+/// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
+/// changes nothing unless it supersedes the order's payment status.
+const MAX_PAYMENT_EVENTS: usize = 100;
 /// Attempts at a change before its maker waits for its turn.
 const MAX_CONFLICTS: usize = 4;
 
@@ -94,7 +97,7 @@ async fn load_with(
          SELECT o.id, o.service_type, o.area_id, o.customer_id, o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency,
                 o.payment_status, o.status, o.partner, o.job_id, o.driver_id, o.former_drivers, o.attempt_no, o.round,
                 o.attempt_deadline, o.next_attempt_at, o.poll_no, o.next_poll_at, o.lifetime_deadline, o.lifetime_waived,
-                o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
+                o.trip_deadline, o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
                 dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(json_build_object(
                             'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
@@ -111,7 +114,7 @@ async fn load_with(
                 (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
                                                             'next_escalation_at', a.next_escalation_at)
                                           ORDER BY a.id), '[]')
-                 FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL) AS alerts,
+                 FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL AND a.gave_up_at IS NULL) AS alerts,
                 (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
                                           ORDER BY i.id), '[]')
                  FROM inbox i WHERE i.order_id = o.id AND i.state = 'pending') AS callbacks,
@@ -204,7 +207,15 @@ pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snaps
     apply_on(app, &mut *app.db.acquire().await?, before, change).await
 }
 
-async fn apply_on(app: &App, db: &mut PgConnection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+async fn apply_on(
+    app: &App,
+    db: &mut PgConnection,
+    before: &Snapshot,
+    mut change: Change,
+) -> Result<Snapshot, ApplyError> {
+    if change.order.status.occupies_driver() && change.order.status != before.order.status {
+        change.order.trip_deadline = trip::deadline(&app.policy(&change.order), change.order.status, change.at);
+    }
     let ends_compensation = before.order.status == Status::Compensating && change.order.status.is_closed();
     let written = write(db, &app.config.notifications, before, change).await;
     if ends_compensation {
@@ -246,7 +257,7 @@ async fn write(
     let offered = insert_offers(&mut tx, &change).await?;
     write_ranking(&mut tx, &change).await?;
     let matched = match_callbacks(&mut tx, &change, &newly_known).await?;
-    write_payment_event(&mut tx, &change).await?;
+    write_payment_event(&mut tx, before, &change).await?;
     if driver_is_free {
         sqlx::query(
             "-- free driver
@@ -258,9 +269,9 @@ async fn write(
         .await?;
     }
     let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
-    for (kind, note) in &change.settles {
-        alerts::settle(&mut tx, &change.order.id, &[kind], &change.actor, note).await?;
-        alerts.retain(|a| a.kind != *kind);
+    for settlement in &change.settles {
+        let settled = alerts::settle(&mut tx, &change.order.id, settlement, &change.actor).await?;
+        alerts.retain(|a| !settled.contains(&a.id));
     }
     let mut to_tell = change.messages.clone();
     to_tell.extend(offered.iter().map(|(offer, distance_m)| messages::offer(&change.order, offer, *distance_m)));
@@ -327,7 +338,7 @@ async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyE
              UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
                     next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
                     updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
-                    former_drivers = $18, version = version + 1
+                    former_drivers = $18, trip_deadline = $28, version = version + 1
              WHERE id = $1 AND version = $2
                AND ($19::bigint IS NULL OR EXISTS (SELECT 1 FROM inbox WHERE id = $19 AND state = 'pending'))
              RETURNING id),
@@ -378,6 +389,7 @@ async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyE
     .bind(events(|e| e.reason.as_str()))
     .bind(attempts)
     .bind(details)
+    .bind(order.trip_deadline)
     .fetch_one(tx)
     .await
     .map_err(driver_busy)?;
@@ -538,8 +550,9 @@ async fn match_callbacks(
     Ok(matched)
 }
 
-/// What the producer said of the money, so that the same event changes nothing twice.
-async fn write_payment_event(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+/// What the producer said of the money, so that the same event changes nothing twice. The latest [`MAX_PAYMENT_EVENTS`] are
+/// kept, and the first that said that money came.
+async fn write_payment_event(tx: &mut PgConnection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
     let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
     let inserted = sqlx::query(
         "-- insert payment event
@@ -550,7 +563,26 @@ async fn write_payment_event(tx: &mut PgConnection, change: &Change) -> Result<(
     .bind(event_id)
     .bind(status.as_str())
     .bind(change.at)
-    .execute(tx)
+    .execute(&mut *tx)
     .await?;
-    if inserted.rows_affected() == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
+    if inserted.rows_affected() == 0 {
+        return Err(ApplyError::Conflict);
+    }
+    if before.payments.len() >= MAX_PAYMENT_EVENTS {
+        sqlx::query(
+            "-- drop old payment events
+             DELETE FROM payment_events WHERE order_id = $1
+                AND event_id IN (SELECT event_id FROM payment_events WHERE order_id = $1
+                                 ORDER BY received_at DESC, event_id = $3 DESC OFFSET $2)
+                AND event_id IS DISTINCT FROM (SELECT event_id FROM payment_events
+                                               WHERE order_id = $1 AND payment_status IN ('PAID', 'SETTLEMENT')
+                                               ORDER BY received_at LIMIT 1)",
+        )
+        .bind(change.order.id.as_str())
+        .bind(i64::try_from(MAX_PAYMENT_EVENTS).unwrap_or(i64::MAX))
+        .bind(event_id)
+        .execute(tx)
+        .await?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use jobs::{
     Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Poll, Remind, Tick, Timeout,
+    Trip,
 };
 use workers::{Job, JobId, NewJob};
 
@@ -69,6 +70,10 @@ pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
     }
     if order.status.is_searching() && !order.lifetime_waived {
         timers.push(Timer::new(&Lifetime { order: id() }, order.lifetime_deadline, now));
+    }
+    // A trip that goes well needs no timer: one is derived once the deadline has passed, and the reconciler puts it in.
+    if let Some(due) = order.trip_deadline.filter(|due| *due <= now && order.status.occupies_driver()) {
+        timers.push(Timer::new(&Trip { order: id() }, due, now));
     }
     if order.status == Status::Compensating {
         timers.push(Timer::new(&Compensate { order: id() }, order.updated_at, now));

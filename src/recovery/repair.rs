@@ -26,6 +26,9 @@ const OVERDUE: Duration = Duration::from_secs(3);
 /// An order this long past its lifetime is ended here, without a job.
 const FAR_OVERDUE: Duration = Duration::from_secs(60);
 
+/// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
+const MATCHED_WITHIN: Duration = Duration::from_secs(600);
+
 /// What a run found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -122,6 +125,7 @@ enum Scope {
 async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
     let mut report = Report::default();
     enqueue_schedules(app).await?;
+    match_late_callbacks(app, scope).await?;
     let mut pages = Pages::new(scope);
     while let Some(page) = pages.next(app).await? {
         report.looked_at += page.rows;
@@ -150,6 +154,22 @@ fn or_next(done: anyhow::Result<bool>, about: &impl fmt::Display) -> anyhow::Res
         }
         done => done,
     }
+}
+
+/// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
+/// the answer to its booking is being written sees no booking, and the answer sees no callback.
+async fn match_late_callbacks(app: &App, scope: Scope) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- match late callbacks
+         UPDATE inbox i SET state = 'pending', order_id = b.order_id
+         FROM bookings b
+         WHERE i.state = 'unmatched' AND b.partner = i.partner AND b.booking_id = i.booking_id
+           AND ($1::float8 IS NULL OR i.received_at > (SELECT dispatchq_now()) - $1 * interval '1 second')",
+    )
+    .bind((scope == Scope::Overdue).then_some(MATCHED_WITHIN.as_secs_f64()))
+    .execute(&app.db)
+    .await?;
+    Ok(())
 }
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
@@ -208,8 +228,8 @@ impl Pages {
                 "-- orders to reconcile
                  SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status,
                         status, partner, job_id, driver_id, former_drivers, attempt_no, round, attempt_deadline,
-                        next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived, held_for_review,
-                        held_reason, version, created_at, updated_at, closed_at, dispatchq_now() AS now
+                        next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived, trip_deadline,
+                        held_for_review, held_reason, version, created_at, updated_at, closed_at, dispatchq_now() AS now
                  FROM orders
                  WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
                    AND ($2::float8 IS NULL
@@ -219,7 +239,7 @@ impl Pages {
                                       CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
                                 < dispatchq_now() - $2 * interval '1 second')
                         OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                            AND next_poll_at < dispatchq_now() - $2 * interval '1 second'))
+                            AND least(next_poll_at, trip_deadline) < dispatchq_now() - $2 * interval '1 second'))
                  ORDER BY id LIMIT $3",
             )
             .bind(after)
@@ -295,7 +315,7 @@ impl Pages {
         let rows: Vec<AlertRow> = sqlx::query_as(
             "-- alerts to reconcile
              SELECT id, kind, next_escalation_at, order_id, dispatchq_now() AS now FROM alerts
-             WHERE acked_at IS NULL AND next_escalation_at IS NOT NULL AND id > $1
+             WHERE acked_at IS NULL AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL AND id > $1
                AND ($2::float8 IS NULL OR next_escalation_at < dispatchq_now() - $2 * interval '1 second')
              ORDER BY id LIMIT $3",
         )
@@ -407,7 +427,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     follow_up(app, held).await
 }
 
-/// A message or alert whose job is dead will not be told by itself any more: its row says so.
+/// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
 async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
     let number = job.key().rsplit(':').next().unwrap_or_default();
     let Ok(id) = number.parse::<i64>() else { return Ok(()) };
@@ -418,7 +438,7 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
         ),
         Escalate::KIND | Remind::KIND => sqlx::query(
             "-- give up escalation
-             UPDATE alerts SET next_escalation_at = NULL WHERE id = $1",
+             UPDATE alerts SET gave_up_at = dispatchq_now() WHERE id = $1 AND gave_up_at IS NULL",
         ),
         _ => return Ok(()),
     };

@@ -39,7 +39,12 @@ async fn try_accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Resul
     crash::point("accept", "entered");
     let taken = take().await;
     match &taken {
-        Ok(_) => withdraw_others(app, id, driver).await,
+        Ok(_) => {
+            // The driver hears at once; other orders may keep this waiting.
+            let (others, id, driver) = (app.clone(), id.clone(), driver.to_owned());
+            let withdrawn = tokio::spawn(async move { withdraw_others(&others, &id, &driver).await });
+            let _ = tokio::time::timeout(app.patience, withdrawn).await;
+        }
         Err(error) => {
             gate::leave(app, id, driver).await;
             if matches!(error, ChangeError::Refused(Refusal::DriverBusy)) {

@@ -17,6 +17,7 @@ pub fn registry(app: &App) -> Registry {
     let registry = on(registry, app, partner::poll::perform);
     let registry = on(registry, app, partner::callback::perform);
     let registry = on(registry, app, dispatch::lifetime::perform);
+    let registry = on(registry, app, dispatch::trip::perform);
     let registry = on(registry, app, compensation::compensate::perform);
     let registry = on(registry, app, partner::cancel_booking::perform);
     let registry = on(registry, app, notifications::notify::perform);

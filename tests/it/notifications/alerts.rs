@@ -163,7 +163,7 @@ async fn an_escalation_whose_job_is_lost_is_put_back_and_one_whose_job_is_dead_i
     t.settle(&escalate, workers::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
     reconciler::once(&t.app).await.unwrap().unwrap();
-    assert_eq!(t.count("SELECT count(*) FROM alerts WHERE next_escalation_at IS NULL AND acked_at IS NULL").await, 1);
+    assert_eq!(t.count("SELECT count(*) FROM alerts WHERE gave_up_at IS NOT NULL AND acked_at IS NULL").await, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 0);
     // The message of the same number is another thing.
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);

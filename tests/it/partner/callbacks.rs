@@ -4,6 +4,7 @@ use chrono::Utc;
 use dispatchq::{
     orders::{BookingState, Status},
     partner_sim::{Knobs, values::Rate},
+    recovery::reconciler,
 };
 use serde_json::{Value, json};
 
@@ -115,6 +116,26 @@ async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
     assert_eq!(p.texts("SELECT state FROM inbox ORDER BY id").await, ["processed", "unmatched"]);
     p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn f19d_a_callback_stored_while_its_booking_is_written_is_found_by_the_reconciler() {
+    let p = Partnership::start(silent()).await;
+    p.lose_answers(Rate::ALWAYS);
+    p.taxi("ORD-1", "PAID").await;
+    p.run_due().await;
+    let booking_id = p.sim.report().open.remove(0);
+    let said = json!({ "booking_id": booking_id, "job_id": "J-1", "reference": null });
+    assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", said).await, "unmatched");
+    // The transaction that learnt the booking's id looked for callbacks before this one was committed.
+    p.sql(&format!("UPDATE bookings SET state = 'booked', booking_id = '{booking_id}', next_try_at = NULL")).await;
+    assert_eq!(p.texts("SELECT state FROM inbox").await, ["unmatched"]);
+
+    p.advance(secs(4)).await;
+    reconciler::once(&p.app).await.unwrap().expect("no other process reconciles");
+    p.run_due().await;
+    assert_eq!(p.texts("SELECT state FROM inbox").await, ["processed"]);
+    assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
 }
 
 /// The simulated partner at its worst: each callback is preceded by a forgery and by one about nothing, comes twice, and

@@ -1,0 +1,23 @@
+//! Tells support of an order whose driver has not picked up, or not completed the trip, in time (12 hours each by default).
+
+use workers::{DecodeError, Job, JobId};
+
+use crate::{OrderId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trip {
+    pub order: OrderId,
+}
+
+impl Job for Trip {
+    const KIND: &'static str = "trip";
+    const QUEUE: &'static str = queues::LIFETIME_CANCEL;
+
+    fn id(&self) -> JobId {
+        self.order.job(Self::KIND)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        Ok(Self { order: OrderId::of_job(id)? })
+    }
+}

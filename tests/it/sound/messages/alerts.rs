@@ -1,0 +1,207 @@
+//! What a desk is told, how often, and what is acknowledged by itself.
+
+use std::time::Duration;
+
+use dispatchq::{
+    dead_letters::{
+        decide::{self, Answer, Decider},
+        judge::Refused,
+    },
+    notifications::{
+        alerts::{self, Filter, Which},
+        messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
+    },
+    orders::{Change, Decision, Snapshot, Status, actions},
+    recovery::reconciler,
+};
+use workers::{JobId, Outcome};
+
+use crate::support::{Counting, Scrape, TestApp, secs};
+
+const HOUR: u64 = 3600;
+
+/// The reasons of open alerts of this kind.
+async fn open(t: &TestApp, kind: &str) -> Vec<String> {
+    let filter = Filter { open: true, kind: Some(kind.to_owned()), limit: 10, ..Filter::default() };
+    let open = alerts::list(&t.app.db, &filter).await.unwrap();
+    open.into_iter().map(|alert| alert.payload["reason"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+async fn reconcile(t: &TestApp) {
+    t.advance(secs(4)).await;
+    reconciler::once(&t.app).await.unwrap().expect("no other process reconciles");
+}
+
+/// A refund that is due, whose first escalation is dead.
+async fn escalation_dead() -> TestApp {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_for(secs(1810)).await;
+    t.advance(secs(24 * HOUR)).await;
+    for leased in t.take().await {
+        let outcome = if leased.delivery.id.kind() == "escalate" {
+            Outcome::Dead("a bug".to_owned())
+        } else {
+            t.perform(&leased).await
+        };
+        t.settle(&leased, outcome).await;
+    }
+    reconcile(&t).await;
+    t
+}
+
+#[tokio::test]
+async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requeued() {
+    let counting = Counting::start();
+    let t = escalation_dead().await;
+    let (address, _shown) = counting.shown(&t.app).await;
+    let given_up = async || {
+        let scrape =
+            Scrape::of(&reqwest::get(format!("http://{address}/metrics")).await.unwrap().text().await.unwrap());
+        scrape.value("dispatchq_alerts_given_up")
+    };
+    assert_eq!(given_up().await, 1.0);
+    let alert = alerts::load(&t.app.db, 1).await.unwrap().unwrap();
+    assert!(alert.gave_up_at.is_some() && alert.next_escalation_at.is_some(), "{alert:?}");
+    t.run_for(secs(24 * HOUR)).await;
+    assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 0, "its job is dead");
+    t.assert_sound().await;
+
+    let job = JobId::parse("escalate:ORD-1:1").unwrap();
+    let by = Decider { who: "operator:test".to_owned(), why: None };
+    assert_eq!(decide::preview(&t.app, &job).await.unwrap(), Answer::Done);
+    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Done);
+    t.run_due().await;
+    assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
+    t.run_for(secs(4 * HOUR)).await;
+    assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 2, "and so on");
+    assert_eq!(given_up().await, 0.0);
+    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::NotDead);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn f13_an_escalation_is_requeued_also_when_its_dead_job_is_gone_and_not_after_the_alert_was_acknowledged() {
+    let t = escalation_dead().await;
+    let job = JobId::parse("escalate:ORD-1:1").unwrap();
+    let by = Decider { who: "operator:test".to_owned(), why: None };
+    alerts::acknowledge(&t.app.db, &Which::One(1), "operator:test", "done").await.unwrap();
+    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Refused(Refused::AlertAcknowledged));
+
+    let t = escalation_dead().await;
+    t.app.store.discard(&[&job], &jobs::queues::ALL).await.unwrap();
+    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Done);
+    t.run_due().await;
+    assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
+    t.assert_sound().await;
+}
+
+/// An order with driver D1.
+async fn assigned(within: Duration) -> TestApp {
+    let t = TestApp::with(|config| {
+        config.dispatch.pickup_within = within;
+        config.dispatch.completion_within = within;
+    })
+    .await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.run_due().await;
+    t
+}
+
+#[tokio::test]
+async fn f14_support_is_told_once_of_a_driver_who_vanished_and_the_trip_may_go_on() {
+    let t = assigned(secs(12 * HOUR)).await;
+    t.run_for(secs(12 * HOUR - 10)).await;
+    reconcile(&t).await;
+    assert!(!t.timers().await.contains_key("trip:ORD-1"), "a trip that goes well needs no timer");
+    t.advance(secs(10)).await;
+    reconcile(&t).await;
+    let ran = t.run_due().await;
+    assert!(ran.iter().any(|r| r.id == "trip:ORD-1"), "{ran:?}");
+    assert_eq!(open(&t, STALE_TRIP).await, ["not picked up in time by D1"]);
+    t.run_for(secs(HOUR)).await;
+    reconcile(&t).await;
+    t.run_due().await;
+    assert_eq!(t.messages_of("ORD-1", STALE_TRIP).await, 1);
+    assert_eq!(t.status("ORD-1").await, Status::DriverAssigned);
+    t.assert_sound().await;
+
+    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
+    assert!(open(&t, STALE_TRIP).await.is_empty(), "the driver is back");
+    t.advance(secs(12 * HOUR)).await;
+    reconcile(&t).await;
+    t.run_due().await;
+    assert_eq!(open(&t, STALE_TRIP).await, ["not completed in time by D1"]);
+    t.act("ORD-1", |s| actions::complete(s, "D1")).await.unwrap();
+    assert!(open(&t, STALE_TRIP).await.is_empty());
+    assert_eq!(t.snapshot("ORD-1").await.order.trip_deadline, None);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn f14_a_trip_may_take_for_ever_where_that_is_configured() {
+    let t = assigned(secs(0)).await;
+    t.advance(secs(365 * 24 * HOUR)).await;
+    reconcile(&t).await;
+    t.run_due().await;
+    assert_eq!(t.messages_of("ORD-1", STALE_TRIP).await, 0);
+    t.carry_out("ORD-1", "D1").await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    let told = |why: &'static str| {
+        move |s: &Snapshot| {
+            let mut change = Change::of(s, "system");
+            change.tell(messages::unexpected_state(&s.order, why, s.now));
+            Decision::from(change)
+        }
+    };
+    t.act("ORD-1", told("the partner will not cancel a booking")).await.unwrap();
+    t.act("ORD-1", |s| {
+        let mut change = Change::of(s, "system");
+        change.hold(s, "its payment is odd");
+        change.tell(messages::unexpected_state(&change.order, "its payment is odd", s.now));
+        change.into()
+    })
+    .await
+    .unwrap();
+    assert_eq!(open(&t, UNEXPECTED_STATE).await.len(), 2);
+    let after = t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    assert_eq!(open(&t, UNEXPECTED_STATE).await, ["the partner will not cancel a booking"]);
+    assert_eq!(after.snapshot().alerts.len(), 1, "and it escalates still");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn f19j_payment_events_of_an_order_are_bounded_and_unknown_words_are_one_matter() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.cancel("ORD-1").await.unwrap();
+    let pay = async |event: &str, status: &str| {
+        let status = status.to_owned().try_into().unwrap();
+        t.act("ORD-1", |s| actions::pay(s, "producer:test", event, &status)).await.unwrap();
+    };
+    for word in ["DISPUTED", "FROZEN", "LOST"] {
+        pay(&format!("odd-{word}"), word).await;
+    }
+    assert_eq!(open(&t, UNEXPECTED_STATE).await.len(), 1);
+    pay("money", "PAID").await;
+    assert_eq!(open(&t, MANUAL_REFUND_REQUIRED).await.len(), 1);
+    for n in 0..150 {
+        pay(&format!("late-{n}"), "PENDING").await;
+    }
+    assert_eq!(t.count("SELECT count(*) FROM payment_events").await, 101, "the latest, and the one that brought money");
+    assert_eq!(t.texts("SELECT event_id FROM payment_events WHERE payment_status = 'PAID'").await, ["money"]);
+    assert_eq!(t.count("SELECT count(*) FROM payment_events WHERE event_id = 'late-149'").await, 1);
+    // An event that was dropped comes again: it changes nothing.
+    pay("odd-LOST", "PENDING").await;
+    assert_eq!(t.texts("SELECT payment_status FROM orders").await, ["PAID"]);
+    t.assert_sound().await;
+}

@@ -1,0 +1,38 @@
+//! What a driver is answered while servers or other orders keep the rest waiting.
+
+use std::sync::Arc;
+
+use dispatchq::{app::App, orders::Status, reservation};
+
+use crate::support::{TestApp, eventually, id, millis, secs};
+
+#[tokio::test]
+async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_being_withdrawn() {
+    let t = TestApp::with(|config| config.dispatch.offers_per_driver = 2).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    t.run_due().await;
+    let (first, second) = (t.live_offer("ORD-1").await, t.live_offer("ORD-2").await);
+
+    // The other order cannot be changed meanwhile.
+    let mut other = t.app.db.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
+    let app = Arc::new(App { patience: millis(1), ..t.app.clone() });
+    reservation::accept(&app, &id("ORD-1"), "D1", first.id).await.unwrap();
+    // The answer is here, and the withdrawal of the other offer is yet to come.
+    eventually("the other offer is being withdrawn", secs(5), || async {
+        t.count(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'",
+        )
+        .await
+            == 1
+    })
+    .await;
+    other.commit().await.unwrap();
+    assert_eq!(t.status("ORD-1").await, Status::DriverAssigned);
+    eventually("the other offer is withdrawn", secs(10), || async {
+        t.live_offers("ORD-2").await.iter().all(|offer| offer.id != second.id)
+    })
+    .await;
+}
