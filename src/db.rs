@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sqlx::{
-    Connection, PgPool,
+    Connection, Executor, PgConnection, PgPool, Row,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -15,9 +15,8 @@ static MIGRATOR: Migrator = sqlx::migrate!();
 
 /// A process that cannot have a connection within this time is better off trying again later.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection handed back must answer within this time, or it is given up. sqlx asks, too, but waits for ever: after a
-/// network that swallowed everything, connections that nobody waits for any more would fill the pool until TCP gives up,
-/// a quarter of an hour later.
+/// A connection handed back must answer within this time, or it is closed. sqlx sets no limit: after a network that
+/// swallowed everything, such connections would fill the pool until TCP gives up, a quarter of an hour later.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
 /// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
@@ -65,11 +64,23 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
         })
         .after_release(|connection, _| {
             Box::pin(async move {
-                let answer = tokio::time::timeout(RELEASE_TIMEOUT, connection.ping()).await;
-                answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
+                let answer = tokio::time::timeout(RELEASE_TIMEOUT, end_transaction(connection)).await;
+                answer.unwrap_or(Err(sqlx::Error::PoolTimedOut))
             })
         })
         .connect_lazy_with(options))
+}
+
+/// Takes a connection that was handed back out of any transaction. Returns whether the pool may keep it.
+///
+/// A `begin()` dropped between its BEGIN and the answer leaves the connection inside a transaction that sqlx does not know of:
+/// the next statement on it would be answered, and rolled back later. Statements of a dropped future still run, and come
+/// first. A ROLLBACK alone would warn each time, in the server's log, too; with a BEGIN before it only a transaction left open
+/// is warned of. A connection that began while the server took no writes may refuse them for as long as it lives: it goes.
+async fn end_transaction(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let rows = connection.fetch_all("BEGIN; SHOW transaction_read_only; ROLLBACK").await?;
+    let read_only: Option<String> = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(read_only.as_deref() == Some("off"))
 }
 
 /// What the schema of a database is to this binary.

@@ -66,6 +66,8 @@ pub enum ApiError {
     Busy,
     #[error("the body did not arrive within 30 s, and nothing was done; send it again, in one go")]
     TooSlow,
+    #[error("the request failed by a fault of ours; the log has the details")]
+    Panicked,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
 }
@@ -90,6 +92,7 @@ impl ApiError {
             Self::NoRoom(answer, _) => StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
             Self::Refused(refusal) => refusal_status(refusal),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Busy | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -123,6 +126,7 @@ impl ApiError {
             Self::Refused(refusal) => refusal.code(),
             Self::Busy => "BUSY",
             Self::TooSlow => "TOO_SLOW",
+            Self::Panicked => "INTERNAL",
             Self::Database(_) => "UNAVAILABLE",
         }
     }

@@ -7,6 +7,7 @@
 //! * [`callbacks`]: what partners call.
 //! * [`voice`]: what a provider of phone calls calls back.
 //! * [`auth`]: bearer keys and roles.
+//! * [`finish`]: a request that may change something runs to its end.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
 //! * [`view`]: an order as JSON.
 //! * [`error`]: every error as `{error_code, message}` with its status.
@@ -23,6 +24,7 @@ pub mod callbacks;
 pub mod dispatcher;
 pub mod drivers;
 pub mod error;
+mod finish;
 pub mod health;
 pub mod idempotency;
 pub mod metrics;

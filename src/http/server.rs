@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
-use axum::{Router, serve::Listener};
+use axum::{Router, middleware::from_fn_with_state, serve::Listener};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -11,8 +11,9 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{net::TcpListener, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::finish;
 use crate::app::App;
 
 /// Binds an address from the configuration; `setting` names it in the error.
@@ -42,6 +43,8 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
 
 /// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
 /// request, and here it has `keep_alive` to come.
+///
+/// Requests whose client has hung up count as running, too: see [`finish`].
 pub async fn serve(
     mut listener: TcpListener,
     router: Router,
@@ -53,6 +56,8 @@ pub async fn serve(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(keep_alive);
     let connections = GracefulShutdown::new();
+    let requests = TaskTracker::new();
+    let router = router.layer(from_fn_with_state(requests.clone(), finish::run_to_end));
     while let Some((stream, _)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let connection = connections.watch(connection);
@@ -63,7 +68,12 @@ pub async fn serve(
         });
     }
     drop(listener);
-    if timeout(GRACE, connections.shutdown()).await.is_err() {
+    let finished = async {
+        connections.shutdown().await;
+        requests.close();
+        requests.wait().await;
+    };
+    if timeout(GRACE, finished).await.is_err() {
         tracing::warn!("Requests that did not finish in time are cut off.");
     }
     Ok(())
@@ -71,12 +81,13 @@ pub async fn serve(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::{sync::Arc, time::Instant};
 
-    use axum::{middleware::from_fn_with_state, routing::get};
+    use axum::routing::{get, post};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
+        sync::Semaphore,
     };
 
     use super::{super::body::in_time, *};
@@ -135,5 +146,46 @@ mod tests {
         assert!(rest(&mut stream).await.ends_with("hello"));
         assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+
+    #[tokio::test]
+    async fn f01_a_request_whose_client_hung_up_runs_to_its_end_and_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begun, released, done) =
+            (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let handler = {
+            let (begun, released, done) = (begun.clone(), released.clone(), done.clone());
+            async move || {
+                begun.add_permits(1);
+                released.acquire().await.unwrap().forget();
+                done.add_permits(1);
+            }
+        };
+        let router = Router::new().route("/", post(handler));
+        let stop = CancellationToken::new();
+        let mut server = tokio::spawn(serve(listener, router, LONG, stop.clone()));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        begun.acquire().await.unwrap().forget();
+        drop(stream);
+        stop.cancel();
+        // The connection is gone, the request is not: the server stays.
+        assert!(timeout(SOON, &mut server).await.is_err(), "the server ended before its request");
+        released.add_permits(1);
+        server.await.unwrap().unwrap();
+        assert_eq!(done.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn f01_a_handler_that_panics_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", post(async || -> () { panic!("as this test wants it") }));
+        tokio::spawn(serve(listener, router, SOON, CancellationToken::new()));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        let said = rest(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{said}");
     }
 }

@@ -152,7 +152,7 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Resu
         return Err(CreateError::Exists(id));
     }
     let place = place::take(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
-    // Given back unless the row is written, also when the caller hangs up.
+    // Given back unless the row is written.
     let held = place.held(app, seeker);
     crash::point("create", "place taken");
     let mut tx = app.db.begin().await?;

@@ -22,13 +22,6 @@ use crate::{
 
 /// Driver `driver` takes order `id` by answering `offer`. Repeating it is harmless.
 pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-    let (app, id, driver) = (app.clone(), id.clone(), driver.to_owned());
-    // To its end, also if the driver hangs up: whoever has passed the gate must give it back.
-    let accepting = tokio::spawn(async move { try_accept(&app, &id, &driver, offer).await });
-    accepting.await.unwrap_or(Err(ChangeError::Busy))
-}
-
-async fn try_accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
     let take = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer));
     if !is_live(app, id, driver, offer).await? {
         return take().await;

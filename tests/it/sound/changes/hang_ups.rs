@@ -1,0 +1,270 @@
+//! Clients that hang up: what others were answered is kept, and no connection is left inside a transaction.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+use chrono::Utc;
+use dispatchq::{db, outbound, people::api_keys::Role};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
+use standardwebhooks::Webhook;
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Mutex, task::JoinSet};
+
+use crate::support::{Api, TestApp, eventually, millis, secs};
+
+const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
+
+/// A request as it goes over the wire.
+fn request(path: &str, headers: &str, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: dispatchq\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    )
+}
+
+fn bearer(key: &str) -> String {
+    format!("Authorization: Bearer {key}\r\n")
+}
+
+fn address(api: &Api) -> String {
+    api.url("").trim_start_matches("http://").to_owned()
+}
+
+/// Rows that are committed after a `begin()` was dropped between its BEGIN and the answer, twenty times on one connection.
+async fn kept_after_dropped_begins(t: &TestApp, pool: &PgPool) -> i64 {
+    sqlx::query("CREATE TABLE probe (n integer)").execute(pool).await.unwrap();
+    for n in 0..20 {
+        let mut connection = pool.acquire().await.unwrap();
+        {
+            let mut begin = pin!(connection.begin());
+            let answered = poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await;
+            assert!(!answered, "BEGIN was answered at once");
+        }
+        drop(connection);
+        sqlx::query("INSERT INTO probe VALUES ($1)").bind(n).execute(pool).await.unwrap();
+    }
+    // Another session sees what is committed, and nothing else.
+    t.count("SELECT count(*) FROM probe").await
+}
+
+#[tokio::test]
+async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
+    let t = TestApp::start().await;
+    let mut config = t.app.config.database.clone();
+    config.max_connections = 1;
+    let ours = db::connect(&config).await.unwrap();
+    assert_eq!(kept_after_dropped_begins(&t, &ours).await, 20);
+    assert_no_open_transaction(&t).await;
+
+    // The same with nothing of ours shows what the pool is guarded against.
+    t.sql("DROP TABLE probe").await;
+    let plain = PgPoolOptions::new().max_connections(1).connect(&t.postgres.url()).await.unwrap();
+    let kept = kept_after_dropped_begins(&t, &plain).await;
+    assert!(kept < 20, "sqlx ends such transactions by itself now: db::end_transaction may go");
+}
+
+/// As when a job is given up at its deadline: the statement goes on, its transaction must not.
+#[tokio::test]
+async fn f01_a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
+    let t = TestApp::start().await;
+    let mut config = t.app.config.database.clone();
+    config.max_connections = 1;
+    let pool = db::connect(&config).await.unwrap();
+    sqlx::query("CREATE TABLE probe (n integer)").execute(&pool).await.unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *tx).await.unwrap();
+    let slow = sqlx::query("SELECT pg_sleep(0.2)").execute(&mut *tx);
+    assert!(tokio::time::timeout(millis(20), slow).await.is_err());
+    drop(tx);
+    sqlx::query("INSERT INTO probe VALUES (2)").execute(&pool).await.unwrap();
+    assert_eq!(t.count("SELECT sum(n) FROM probe").await, 2);
+    assert_no_open_transaction(&t).await;
+}
+
+async fn assert_no_open_transaction(t: &TestApp) {
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND pid <> pg_backend_pid()
+                AND state LIKE 'idle in transaction%'";
+    eventually("no transaction stands open", secs(10), || async { t.count(open).await == 0 }).await;
+}
+
+#[tokio::test]
+async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_kept() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Producer).await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    let mut lock = t.app.db.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
+
+    let mut client = TcpStream::connect(address(&api)).await.unwrap();
+    let headers = bearer(&key) + "Idempotency-Key: once\r\n";
+    let cancel = request("/api/v1/orders/ORD-1/cancel", &headers, &json!({}));
+    client.write_all(cancel.as_bytes()).await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    eventually("the cancel waits for the row", secs(10), || async { t.count(waiting).await == 1 }).await;
+    drop(client);
+    // Requests on one runtime are served in turn: by this one's answer the server has seen the client go.
+    for _ in 0..20 {
+        assert_eq!(api.get("/healthz", "").await.status, 200);
+    }
+    lock.rollback().await.unwrap();
+    let again = async || api.post_once("/api/v1/orders/ORD-1/cancel", &key, "once", json!({})).await;
+    eventually("the answer is kept", secs(10), || async { again().await.status == 200 }).await;
+    assert!(again().await.replayed, "it was done a second time");
+    assert_eq!(t.reasons("ORD-1").await, ["CREATED", "CANCELLED_BY_USER"]);
+}
+
+/// Work shared by many clients.
+struct Wave {
+    address: String,
+    /// Requests to be cut short.
+    cut: Mutex<Vec<String>>,
+    /// Requests to be waited for, with what must be in the table once they are answered.
+    ordinary: Mutex<Vec<(String, Value, String)>>,
+    answered: Mutex<Vec<String>>,
+    cut_off: AtomicUsize,
+}
+
+/// The seed's rows: so many orders of this kind.
+async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
+    t.sql(&format!(
+        "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8, '{payment}', 100, 'IDR', NULL, NULL, 'test', NULL)
+         FROM generate_series(1, {count}) n"
+    ))
+    .await;
+}
+
+/// 2,000 requests whose client hangs up 0 to 8 ms after sending, beside 1,000 ordinary ones.
+#[tokio::test]
+async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
+    const CUT: usize = 400;
+    const ORDINARY: usize = 500;
+    let t = TestApp::with(|config| {
+        let partner = json!({ "url": "http://127.0.0.1:9", "api_key": "k", "callback_secret": SECRET });
+        config.partners.insert("bbd".to_owned(), serde_json::from_value(partner).unwrap());
+    })
+    .await;
+    let api = Api::start(&t.app).await;
+    let producer = t.key(Role::Producer).await;
+    let admin = t.key(Role::Admin).await;
+    // Offers to answer, then orders that are not dispatched meanwhile.
+    let drivers: Vec<String> = (0..CUT).map(|n| format!("D{n}")).collect();
+    t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
+    seed(&t, "ACC", CUT, "UNPAID").await;
+    dispatchq::recovery::reconciler::once_in_full(&t.app).await.unwrap();
+    t.run_due().await;
+    seed(&t, "CUT-PAY", CUT, "UNPAID").await;
+    seed(&t, "CUT-CANCEL", CUT, "PAID").await;
+    seed(&t, "CANCEL", ORDINARY, "PAID").await;
+
+    let new = |id: &str| {
+        json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
+                "pickup": { "latitude": -6.2, "longitude": 106.8 } })
+    };
+    let offers: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT order_id, driver_id, id::text FROM offers WHERE state = 'offered'")
+            .fetch_all(&t.app.db)
+            .await
+            .unwrap();
+    assert_eq!(offers.len(), CUT);
+    let mut cut = Vec::new();
+    for (n, (order, driver, offer)) in offers.into_iter().enumerate() {
+        let n = n + 1;
+        cut.push(request("/api/v1/orders", &bearer(&producer), &new(&format!("CUT-{n}"))));
+        let paid = json!({ "event_id": format!("E{n}"), "payment_status": "PAID" });
+        cut.push(request(&format!("/api/v1/orders/CUT-PAY-{n}/payment"), &bearer(&producer), &paid));
+        cut.push(request(&format!("/api/v1/orders/CUT-CANCEL-{n}/cancel"), &bearer(&producer), &json!({})));
+        let answer = json!({ "driver_id": driver, "offer_id": offer });
+        cut.push(request(&format!("/api/v1/orders/{order}/accept"), &bearer(&admin), &answer));
+        let callback = json!({ "event_id": format!("C{n}"), "type": "job.created", "booking_id": format!("B{n}"),
+                               "reference": format!("X-{n}:1"), "job_id": format!("J{n}"), "occurred_at": Utc::now() });
+        let (now, id) = (Utc::now().timestamp(), format!("m{n}"));
+        let signature = Webhook::new(SECRET).unwrap().sign(&id, now, callback.to_string().as_bytes()).unwrap();
+        let signed = format!("webhook-id: {id}\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n");
+        cut.push(request("/api/v1/callbacks/bbd", &signed, &callback));
+    }
+    let mut ordinary = Vec::new();
+    for n in 1..=ORDINARY {
+        let id = format!("NEW-{n}");
+        ordinary.push(("/api/v1/orders".to_owned(), new(&id), format!("{id} DISPATCHING")));
+        let cancelled = format!("CANCEL-{n} CANCELLED_BY_USER");
+        ordinary.push((format!("/api/v1/orders/CANCEL-{n}/cancel"), json!({}), cancelled));
+    }
+    let total = cut.len();
+    let wave = Arc::new(Wave {
+        address: address(&api),
+        cut: Mutex::new(cut),
+        ordinary: Mutex::new(ordinary),
+        answered: Mutex::default(),
+        cut_off: AtomicUsize::new(0),
+    });
+    let mut clients = JoinSet::new();
+    for n in 0..40_u64 {
+        clients.spawn(hang_up(wave.clone(), n));
+    }
+    for _ in 0..12 {
+        clients.spawn(wait_for_answers(wave.clone(), producer.clone()));
+    }
+    while let Some(done) = clients.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(wave.cut_off.load(Ordering::Relaxed), total);
+    let answered = wave.answered.lock().await.clone();
+    assert_eq!(answered.len(), 2 * ORDINARY, "every ordinary request was answered 200 or 201");
+
+    assert_no_open_transaction(&t).await;
+    // What a session of its own sees is committed.
+    let mut other = PgConnection::connect(&t.postgres.url()).await.unwrap();
+    let rows: Vec<String> =
+        sqlx::query_scalar("SELECT id || ' ' || status FROM orders").fetch_all(&mut other).await.unwrap();
+    let rows: std::collections::HashSet<String> = rows.into_iter().collect();
+    let lost: Vec<_> = answered.iter().filter(|row| !rows.contains(*row)).collect();
+    assert_eq!(lost, Vec::<&String>::new(), "answered, and not in the table");
+    let log = std::fs::read_to_string(t.postgres.dir().join("server.log")).unwrap();
+    assert_eq!(
+        log.matches("already a transaction in progress").count(),
+        0,
+        "connections came back inside a transaction"
+    );
+}
+
+/// Sends requests and hangs up 0 to 8 ms later.
+async fn hang_up(wave: Arc<Wave>, seed: u64) {
+    let mut pause = seed;
+    loop {
+        let Some(request) = wave.cut.lock().await.pop() else { return };
+        let mut client = TcpStream::connect(&wave.address).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        pause = (pause * 5 + 3) % 9;
+        tokio::time::sleep(millis(pause)).await;
+        drop(client);
+        wave.cut_off.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+async fn wait_for_answers(wave: Arc<Wave>, key: String) {
+    let client = outbound::client(secs(30)).unwrap();
+    loop {
+        let Some((path, body, row)) = wave.ordinary.lock().await.pop() else { return };
+        let url = format!("http://{}{path}", wave.address);
+        // A database that is too busy says so, and is asked again.
+        loop {
+            let sent = client.post(&url).bearer_auth(&key).header("idempotency-key", &row).json(&body).send().await;
+            let status = sent.unwrap().status().as_u16();
+            if status == 200 || status == 201 {
+                wave.answered.lock().await.push(row);
+                break;
+            }
+            assert!([409, 503].contains(&status), "{path} was answered {status}");
+            tokio::time::sleep(millis(50)).await;
+        }
+    }
+}
