@@ -98,26 +98,9 @@ fn lose_driver(s: &Snapshot, actor: String, reason: Reason, why: Option<String>)
         change.order.lifetime_waived = false;
         change.enter(Status::Dispatching, reason, why);
     } else {
-        change.enter(Status::CancelledByDriver, reason, why);
-        let text = "the driver gave it back and no time is left for another";
-        change.tell(messages::customer_cancelled(&change.order, text, s.now));
-        tell_of_payment(&mut change, "cancelled by the driver");
+        change.end_without_driver(reason, why);
     }
     change.into()
-}
-
-/// What support is to do about the money of an order that somebody cancelled.
-fn tell_of_payment(change: &mut Change, cancelled: &str) {
-    let order = &change.order;
-    let message = match &order.payment_status {
-        PaymentStatus::Paid | PaymentStatus::Settlement => messages::refund_required(order, cancelled, change.at),
-        PaymentStatus::Unpaid | PaymentStatus::Pending => return,
-        PaymentStatus::Other(word) => {
-            let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
-            messages::unknown_payment(order, &why, change.at)
-        }
-    };
-    change.tell(message);
 }
 
 /// The assigned driver has the passenger aboard.
@@ -178,7 +161,7 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
     change.release_hold();
     change.tell_driver_of_loss("the customer cancelled it");
     change.enter(Status::CancelledByUser, Reason::CancelledByUser, why);
-    tell_of_payment(&mut change, "cancelled by the customer");
+    change.tell_of_payment("cancelled by the customer");
     change.into()
 }
 

@@ -219,6 +219,29 @@ impl Change {
         }
     }
 
+    /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
+    /// support of the money.
+    pub fn end_without_driver(&mut self, reason: Reason, detail: Option<String>) {
+        self.enter(Status::CancelledByDriver, reason, detail);
+        let text = "the driver gave it back and no time is left for another";
+        self.tell(messages::customer_cancelled(&self.order, text, self.at));
+        self.tell_of_payment("cancelled by the driver");
+    }
+
+    /// Tells support what to do about the money of a cancelled order, if there is any.
+    pub fn tell_of_payment(&mut self, cancelled: &str) {
+        let order = &self.order;
+        let message = match &order.payment_status {
+            PaymentStatus::Paid | PaymentStatus::Settlement => messages::refund_required(order, cancelled, self.at),
+            PaymentStatus::Unpaid | PaymentStatus::Pending => return,
+            PaymentStatus::Other(word) => {
+                let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
+                messages::unknown_payment(order, &why, self.at)
+            }
+        };
+        self.tell(message);
+    }
+
     pub fn tell(&mut self, message: Message) {
         self.messages.push(message);
     }

@@ -412,11 +412,7 @@ fn give_back(change: &mut Change, s: &Snapshot, before: &Booking, rules: Rules) 
                 change.enter(Status::PendingJobId, Reason::DriverCancelled, None);
                 change.order.next_attempt_at = Some(change.at + delta(retry(change, rules)));
             } else {
-                change.enter(Status::CancelledByDriver, Reason::DriverCancelled, None);
-                if change.order.payment_status.is_paid() {
-                    let refund = messages::refund_required(&change.order, "cancelled by the driver", change.at);
-                    change.tell(refund);
-                }
+                change.end_without_driver(Reason::DriverCancelled, None);
             }
         }
         Status::PickedUp if !s.order.held_for_review => {

@@ -1,8 +1,8 @@
 //! What the producer says of the money, over HTTP: once, forward only, and also after the end.
 
 use dispatchq::{
-    notifications::messages::{MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE},
-    orders::Status,
+    notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
+    orders::{Status, actions},
     people::api_keys::Role,
 };
 use serde_json::json;
@@ -125,4 +125,36 @@ async fn nothing_paid_is_nothing_to_refund() {
     let support = p.key(Role::Support).await;
     p.cancel("ORD-1").await.unwrap();
     assert_eq!(p.refund(&support, "start").await.error(), (409, "NOTHING_PAID"));
+}
+
+/// One rule for both tracks: the partner's driver who cancels after the lifetime leaves what a driver of ours leaves.
+#[tokio::test]
+async fn f11_a_partners_driver_who_cancels_too_late_tells_customer_and_support() {
+    for (payment, about_money) in
+        [("UNPAID", None), ("PAID", Some(MANUAL_REFUND_REQUIRED)), ("DISPUTE", Some(UNEXPECTED_STATE))]
+    {
+        let (p, _) = with_key(payment).await;
+        let ids = json!({ "job_id": "J-1", "driver_id": "D-1" });
+        p.tell("ORD-1", 1, "driver_assigned", ids).await;
+        p.advance(secs(1800)).await;
+        p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
+        assert_eq!(p.status("ORD-1").await, Status::CancelledByDriver, "{payment}");
+
+        // A driver of ours, in the same position.
+        p.t.drivers(&[("D1", 100.0)]).await;
+        p.t.order_of("OWN-1", "RIDE", payment).await;
+        p.run_due().await;
+        p.t.accept_offer("OWN-1").await;
+        p.advance(secs(1800)).await;
+        p.t.act("OWN-1", |s| actions::driver_cancel(s, "D1", None)).await.unwrap();
+        assert_eq!(p.status("OWN-1").await, Status::CancelledByDriver, "{payment}");
+
+        for order in ["ORD-1", "OWN-1"] {
+            assert_eq!(p.messages_of(order, ORDER_CANCELLED).await, 1, "{order} {payment}: the customer is told");
+            for kind in [MANUAL_REFUND_REQUIRED, UNEXPECTED_STATE] {
+                let expected = usize::from(about_money == Some(kind));
+                assert_eq!(p.messages_of(order, kind).await, expected, "{order} {payment}: {kind}");
+            }
+        }
+    }
 }
