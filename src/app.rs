@@ -15,10 +15,12 @@ use crate::{
     config::Config,
     db,
     dispatch::policy::DispatchPolicy,
+    loops::Loops,
     notifications::Channels,
     orders::Order,
     partner::Partners,
     people::{api_keys::KnownKeys, offer_board::OfferBoard},
+    worker::gate::Readiness,
 };
 
 /// See [`App::patience`].
@@ -28,6 +30,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct App {
     pub db: PgPool,
+    /// See [`db::upkeep_pool`].
+    pub upkeep: PgPool,
+    pub readiness: Readiness,
+    pub loops: Loops,
     pub store: Store,
     pub config: Arc<Config>,
     pub channels: Channels,
@@ -87,8 +93,12 @@ impl App {
     pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
         let partners = Partners::new(&config.partners)?;
+        let upkeep = db::upkeep_pool(&db);
         Ok(Self {
             db,
+            readiness: Readiness::new(upkeep.clone()),
+            upkeep,
+            loops: Loops::default(),
             store,
             config: Arc::new(config),
             channels,

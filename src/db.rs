@@ -1,4 +1,8 @@
 //! Postgres: connections with bounds, and the schema.
+//!
+//! * [`failure`]: what an error of Postgres says about the statement that met it.
+
+mod failure;
 
 use std::time::Duration;
 
@@ -9,6 +13,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+pub use self::failure::{Failure, classify, is_transient};
 use crate::config::{Config, DatabaseConfig, without_password};
 
 static MIGRATOR: Migrator = sqlx::migrate!();
@@ -21,6 +26,10 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
 /// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
 const IDLE_UNASKED: Duration = Duration::from_millis(50);
+/// Taking a connection that does not answer this is as bad as having none; another is made in the time that is left.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question.
+pub const UPKEEP_CONNECTIONS: u32 = 3;
 /// Daily partitions of the history are made this far ahead.
 const PARTITIONS_AHEAD_DAYS: i32 = 14;
 
@@ -49,15 +58,32 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
         ("idle_in_transaction_session_timeout", "30000"),
         // Our statements are short: compiling one costs more than it ever saves.
         ("jit", "off"),
+        // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such
+        // settings for our end: there every wait has a deadline of its own (see `loops` and `http::finish`).
+        ("tcp_keepalives_idle", "10"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "25000"),
     ]);
-    Ok(PgPoolOptions::new()
-        .max_connections(config.max_connections)
+    Ok(pool_options(config.max_connections).connect_lazy_with(options))
+}
+
+/// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other
+/// connections, and for asking whether Postgres takes writes. However busy a process is, these are free.
+pub fn upkeep_pool(db: &PgPool) -> PgPool {
+    pool_options(UPKEEP_CONNECTIONS).connect_lazy_with((*db.connect_options()).clone())
+}
+
+fn pool_options(max_connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(max_connections)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection, meta| {
             Box::pin(async move {
                 if meta.idle_for > IDLE_UNASKED {
-                    connection.ping().await?;
+                    let answer = tokio::time::timeout(PING_TIMEOUT, connection.ping()).await;
+                    answer.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
                 }
                 Ok(true)
             })
@@ -68,7 +94,6 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
                 answer.unwrap_or(Err(sqlx::Error::PoolTimedOut))
             })
         })
-        .connect_lazy_with(options))
 }
 
 /// Takes a connection that was handed back out of any transaction. Returns whether the pool may keep it.
@@ -164,21 +189,4 @@ pub async fn publish_service_types(db: &PgPool, config: &Config) -> Result<(), s
         .await?;
     }
     Ok(())
-}
-
-/// Is it no fault of the statement, and may pass by itself?
-pub fn is_unreachable(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::Database(e) => e.code().is_some_and(|code| {
-            // connection, resources, operator intervention (restart, timeout), serialization and locks
-            ["08", "53", "57", "40", "55"].iter().any(|class| code.starts_with(class))
-        }),
-        sqlx::Error::Io(_)
-        | sqlx::Error::Tls(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => true,
-        _ => false,
-    }
 }

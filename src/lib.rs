@@ -25,9 +25,13 @@
 //! * [`catalogue`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
+//! * [`loops`]: background loops whose turns all end, and a watchdog over them.
 //! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
+
+// Futures of handlers are nested deeper than the default allows.
+#![recursion_limit = "256"]
 
 pub mod admission;
 pub mod app;
@@ -45,6 +49,7 @@ pub mod dispatch;
 pub mod explain;
 pub mod history;
 pub mod http;
+pub mod loops;
 pub mod notifications;
 pub mod operator;
 pub mod orders;

@@ -28,6 +28,8 @@ struct Flow {
     made: u64,
     /// Nothing passes ever again on this one and those before it.
     lost: u64,
+    /// This one and those before it are closed at both ends.
+    cut: u64,
     /// Everything takes so much longer, each way.
     delay: Duration,
 }
@@ -83,14 +85,23 @@ impl Proxy {
     pub fn forget_connections(&self) {
         self.flow.send_modify(|flow| flow.lost = flow.made);
     }
+
+    /// Closes the connections there are, at both ends; new ones are well.
+    pub fn cut_connections(&self) {
+        self.flow.send_modify(|flow| flow.cut = flow.made);
+    }
 }
 
 async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut flow: watch::Receiver<Flow>) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
-        let read = from.read(&mut bytes).await;
+        let read = tokio::select! {
+            read = from.read(&mut bytes) => read,
+            _ = flow.wait_for(|flow| flow.cut >= number) => return,
+        };
         // Also that the other end has closed does not pass.
-        if flow.wait_for(|flow| !flow.frozen && flow.lost < number).await.is_err() {
+        let passes = |flow: &Flow| flow.cut >= number || (!flow.frozen && flow.lost < number);
+        if !flow.wait_for(passes).await.is_ok_and(|flow| flow.cut < number) {
             return;
         }
         let delay = flow.borrow().delay;

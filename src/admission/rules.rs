@@ -24,6 +24,7 @@ use super::{
     table::LimitsRow,
 };
 use crate::{
+    app::App,
     areas::{Area, Geofence, import},
     config::AdmissionConfig,
 };
@@ -111,27 +112,29 @@ impl RulesHandle {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(true)
     }
+}
 
-    /// Keeps them up to date until told to stop.
-    pub async fn keep(self, db: PgPool, config: AdmissionConfig, stop: CancellationToken) {
-        let mut failing = false;
-        while !stop.is_cancelled() {
-            let refreshed = self.refresh(&db, &config).await;
-            let fails = refreshed.is_err();
-            match refreshed {
-                Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
-                Ok(false) => {}
-                // Said once, and not twice a second for as long as it lasts.
-                Err(_) if failing => {}
-                Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
-                }
+/// Keeps the rules of this process up to date until told to stop.
+pub async fn keep(app: App, stop: CancellationToken) {
+    let turns = app.loops.register("rules");
+    let mut failing = false;
+    while !stop.is_cancelled() {
+        let refreshed = turns.turn(app.rules.refresh(&app.db, &app.config.admission)).await;
+        let refreshed = refreshed.unwrap_or_else(|| Err(anyhow::anyhow!("Postgres did not answer")));
+        let fails = refreshed.is_err();
+        match refreshed {
+            Ok(true) => tracing::info!(areas = app.rules.get().geofence.areas().len(), "The rules of areas were read."),
+            Ok(false) => {}
+            // Said once, and not twice a second for as long as it lasts.
+            Err(_) if failing => {}
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
             }
-            failing = fails;
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
+        }
+        failing = fails;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
     decide::{Gate, Standing},
     limits::Limits,
 };
-use crate::{app::App, orders::Order};
+use crate::{app::App, loops::progress, orders::Order};
 
 /// All sets are complete.
 const MARKER: &str = "waiting:order";
@@ -251,6 +251,7 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
     for key in sets(app).await? {
         let there = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
         members.insert(key, there);
+        progress();
     }
     let waiters: Vec<Waiter> = sqlx::query_as(
         "-- who waits
@@ -278,6 +279,7 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
                 add.arg(**expiry).arg(id.as_str());
             }
             drift.missing += app.store.command::<u64>("mend set", &add).await?;
+            progress();
         }
         for id in there.into_iter().filter(|id| !wanted.contains_key(id)) {
             let first_seen =
@@ -320,6 +322,7 @@ pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
         let mut copy = cmd("HSET");
         copy.arg(&key).arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
         app.store.command::<i64>("mirror limits", &copy).await?;
+        progress();
         app.store.command::<i64>("mirror limits", cmd("EXPIRE").arg(&key).arg(COPIES_KEPT_S)).await?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoredDead};
 
 use super::table::{self, Resolution};
-use crate::{app::App, orders::store, recovery::lock};
+use crate::{app::App, loops::progress, orders::store, recovery::lock};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Pages of 500 that one turn copies at most.
@@ -43,11 +43,12 @@ pub struct Turn {
 
 /// Runs until told to stop.
 pub async fn run(app: App, stop: CancellationToken) {
+    let turns = app.loops.register("mirror of dead letters");
     while !stop.is_cancelled() {
-        let pause = match once(&app).await {
-            Ok(Some(Turn { more: true, .. })) => Duration::ZERO,
-            Ok(_) => INTERVAL,
-            Err(error) => {
+        let pause = match turns.turn(once(&app)).await {
+            Some(Ok(Some(Turn { more: true, .. }))) => Duration::ZERO,
+            Some(Ok(_)) | None => INTERVAL,
+            Some(Err(error)) => {
                 tracing::warn!(error = format!("{error:#}"), "The dead letters could not be copied; tried again soon.");
                 INTERVAL
             }
@@ -61,7 +62,7 @@ pub async fn run(app: App, stop: CancellationToken) {
 
 /// One turn, if no other replica is at it. `None`: another is.
 pub async fn once(app: &App) -> anyhow::Result<Option<Turn>> {
-    lock::exclusively(&app.db, LOCK, turn(app)).await
+    lock::exclusively(&app.upkeep, LOCK, turn(app)).await
 }
 
 async fn turn(app: &App) -> anyhow::Result<Turn> {
@@ -109,6 +110,7 @@ async fn restore(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> 
         turn.revived += living.len() as u64;
         table::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
         page = table::open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
+        progress();
     }
     Ok(())
 }
@@ -120,6 +122,7 @@ async fn copy(app: &App, queue: &str, place: &mut Place, pages: &mut usize, turn
     while *pages > 0 {
         *pages -= 1;
         let page = app.store.dead(queue, &settled, cursor.as_ref()).await?;
+        progress();
         if let Some(last) = page.entries.last() {
             table::copy(&app.db, queue, &page.entries).await?;
             turn.read += page.entries.len() as u64;

@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::ranking::Pickup;
-use crate::{app::App, recovery::lock};
+use crate::{app::App, loops::progress, recovery::lock};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
@@ -143,7 +143,7 @@ pub async fn refresh(app: &App) -> anyhow::Result<bool> {
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
     }
-    Ok(lock::exclusively(&app.db, LOCK, rebuild(app)).await?.is_some())
+    Ok(lock::exclusively(&app.upkeep, LOCK, rebuild(app)).await?.is_some())
 }
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
@@ -169,6 +169,7 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
         let unfinished = format!("{MARKER}:{service_type}:{}", Uuid::now_v7());
         for batch in places.chunks(BATCH) {
             app.store.command::<()>("build index", &placed(&unfinished, batch.iter().copied())).await?;
+            progress();
             app.store.command::<()>("build index", cmd("EXPIRE").arg(&unfinished).arg(UNFINISHED_SEC)).await?;
         }
         let put = if places.is_empty() {

@@ -68,6 +68,9 @@ pub enum ApiError {
     TooSlow,
     #[error("the request failed by a fault of ours; the log has the details")]
     Panicked,
+    /// The handler was given up: see [`finish`](super::finish).
+    #[error("the request did not end in time, and may have been carried out; ask again")]
+    NoAnswer,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
 }
@@ -93,7 +96,7 @@ impl ApiError {
             Self::Refused(refusal) => refusal_status(refusal),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Busy | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Busy | Self::NoAnswer | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -127,7 +130,7 @@ impl ApiError {
             Self::Busy => "BUSY",
             Self::TooSlow => "TOO_SLOW",
             Self::Panicked => "INTERNAL",
-            Self::Database(_) => "UNAVAILABLE",
+            Self::NoAnswer | Self::Database(_) => "UNAVAILABLE",
         }
     }
 }

@@ -3,6 +3,10 @@
 //! hyper drops the future of a handler as soon as the client hangs up. Dropped between two statements, a handler leaves half of
 //! its work undone; dropped inside one, it may leave a connection inside a transaction. So each such request runs on a task of
 //! its own, body included. The server waits for these tasks when it stops. Reads are dropped: nothing is left to finish.
+//!
+//! Every request ends: one that waits for a server that vanished without a word is answered 503 after [`DEADLINE`].
+
+use std::time::Duration;
 
 use axum::{
     extract::{Request, State},
@@ -13,12 +17,30 @@ use tokio_util::task::TaskTracker;
 
 use super::error::ApiError;
 
-/// Middleware: runs the request on a task that `running` keeps track of. A handler that panics is answered 500.
-pub(super) async fn run_to_end(State(running): State<TaskTracker>, request: Request, next: Next) -> Response {
-    if request.method().is_safe() {
-        return next.run(request).await;
+/// The longest wait for an offer is 50 s, a body may take 30 s, and a statement 10 s.
+pub(super) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The requests of a server, and what each may take.
+#[derive(Debug, Clone)]
+pub(super) struct Requests {
+    pub(super) running: TaskTracker,
+    pub(super) deadline: Duration,
+}
+
+/// Middleware: runs the request on a task that `requests` keeps track of. A handler that panics is answered 500, one that does
+/// not end 503.
+pub(super) async fn run_to_end(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+    let is_read = request.method().is_safe();
+    let in_time = async move {
+        tokio::time::timeout(requests.deadline, next.run(request)).await.unwrap_or_else(|_| {
+            tracing::error!("A request was given up: a server does not answer.");
+            ApiError::NoAnswer.into_response()
+        })
+    };
+    if is_read {
+        return in_time.await;
     }
-    match running.spawn(next.run(request)).await {
+    match requests.running.spawn(in_time).await {
         Ok(answer) => answer,
         Err(error) => {
             tracing::error!(%error, "The handler of a request panicked.");

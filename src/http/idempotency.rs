@@ -69,7 +69,10 @@ pub async fn once(
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
         }
     };
-    match work(claimed).await {
+    let claim = ClaimGuard(Some((db.clone(), caller.clone(), key.to_owned())));
+    let worked = work(claimed).await;
+    claim.end();
+    match worked {
         Ok((status, body)) => {
             finish(db, caller, key, status, &body).await?;
             Ok((status, Json(body)).into_response())
@@ -82,6 +85,28 @@ pub async fn once(
             // Nobody knows how far the work came: the next request goes on with it, under the same work id.
             release(db, caller, key).await?;
             Err(error)
+        }
+    }
+}
+
+/// A claim whose work is being done. Dropped in the middle of it (the work panicked, or was given up) it releases the key, so
+/// that the next request goes on at once.
+struct ClaimGuard(Option<(PgPool, Caller, String)>);
+
+impl ClaimGuard {
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for ClaimGuard {
+    fn drop(&mut self) {
+        if let Some((db, caller, key)) = self.0.take() {
+            tokio::spawn(async move {
+                if let Err(error) = release(&db, &caller, &key).await {
+                    tracing::warn!(%error, "An Idempotency-Key stays in use for a minute.");
+                }
+            });
         }
     }
 }

@@ -16,7 +16,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::FromRow;
 use workers::store::StoreError;
 
-use crate::{admission::report, app::App, orders::area_label, worker::gate};
+use crate::{admission::report, app::App, orders::area_label};
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,9 +27,12 @@ const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
     let redis_up = in_time(app.store.ping());
-    let (redis_up, postgres_up) = tokio::join!(redis_up, gate::is_ready(&app.db));
+    let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
+    }
+    for (name, idle) in app.loops.idle() {
+        gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
     tokio::join!(
         queues(&app),

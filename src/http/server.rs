@@ -13,8 +13,8 @@ use hyper_util::{
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::finish;
-use crate::app::App;
+use super::finish::{self, DEADLINE, Requests};
+use crate::{admission::rules, app::App};
 
 /// Binds an address from the configuration; `setting` names it in the error.
 pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
@@ -36,7 +36,8 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
         }
     };
     tokio::spawn(closing);
-    tokio::spawn(app.rules.clone().keep(app.db.clone(), app.config.admission.clone(), stop.clone()));
+    tokio::spawn(rules::keep(app.clone(), stop.clone()));
+    tokio::spawn(app.loops.clone().watch(stop.clone()));
     let keep_alive = app.config.http.keep_alive;
     serve(listener, super::api(app), keep_alive, stop).await
 }
@@ -56,8 +57,9 @@ pub async fn serve(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(keep_alive);
     let connections = GracefulShutdown::new();
-    let requests = TaskTracker::new();
-    let router = router.layer(from_fn_with_state(requests.clone(), finish::run_to_end));
+    let requests = Requests { running: TaskTracker::new(), deadline: DEADLINE };
+    let running = requests.running.clone();
+    let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
     while let Some((stream, _)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
         let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
         let connection = connections.watch(connection);
@@ -70,8 +72,8 @@ pub async fn serve(
     drop(listener);
     let finished = async {
         connections.shutdown().await;
-        requests.close();
-        requests.wait().await;
+        running.close();
+        running.wait().await;
     };
     if timeout(GRACE, finished).await.is_err() {
         tracing::warn!("Requests that did not finish in time are cut off.");
@@ -175,6 +177,23 @@ mod tests {
         released.add_permits(1);
         server.await.unwrap().unwrap();
         assert_eq!(done.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn f08_a_request_that_gets_no_answer_ends() {
+        let requests = Requests { running: TaskTracker::new(), deadline: SOON };
+        let hangs = std::future::pending::<()>;
+        let router = Router::new().route("/", get(hangs).post(hangs));
+        let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, SOON, CancellationToken::new()));
+        for method in ["GET", "POST"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").as_bytes()).await.unwrap();
+            let said = rest(&mut stream).await;
+            assert!(said.starts_with("HTTP/1.1 503") && said.contains("UNAVAILABLE"), "{method}: {said}");
+        }
     }
 
     #[tokio::test]

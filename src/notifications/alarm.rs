@@ -29,7 +29,7 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
 /// that failed runs again and comes here again.
 pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
-    let delay = if db::is_unreachable(error) { PATIENCE } else { Duration::ZERO };
+    let delay = if db::is_transient(error) { PATIENCE } else { Duration::ZERO };
     // No other clock is at hand.
     let message = messages::status_update_failed(order, &error.to_string(), chrono::Utc::now());
     let jobs: Vec<NewJob> = app
@@ -53,7 +53,7 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
         // The log remembers what this job forgot when it was last done.
         match compensate::write(&app, &job.order).await {
             Ok(outcome) => return outcome,
-            Err(error) if db::is_unreachable(&error) => {}
+            Err(error) if db::is_transient(&error) => {}
             Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     },
     app::App,
     crash,
+    db::{Failure, classify},
 };
 
 /// A place on earth, as the requirement documents write it.
@@ -191,11 +192,17 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Resu
     .await?;
     // From here on nobody knows whether the row is there, until it is.
     held.keep();
-    tx.commit().await?;
+    let committed = tx.commit().await;
     if !created {
         return Err(CreateError::Exists(id));
     }
-    let snapshot = store::load(&app.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?;
+    // Where the answer to the COMMIT was lost, the row says whether it was carried out.
+    match committed {
+        Err(error) if classify(&error) != Failure::OutcomeUnknown => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
+    let written = store::load(&app.db, &id).await?;
+    let snapshot = written.ok_or_else(|| committed.err().unwrap_or(sqlx::Error::RowNotFound))?;
     enqueue(app, &snapshot).await;
     Ok(snapshot)
 }

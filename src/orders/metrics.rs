@@ -22,7 +22,7 @@ pub const UPDATES: &str = "dispatchq_order_updates_total";
 pub(super) fn record_status_update(error: Option<&ApplyError>) {
     let result = match error {
         None => "success",
-        Some(ApplyError::Database(error)) if db::is_unreachable(error) => "unreachable",
+        Some(ApplyError::Database(error)) if db::is_transient(error) => "unreachable",
         Some(ApplyError::Database(_)) => "failed",
         // Somebody was quicker: no update that failed.
         Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,

@@ -18,6 +18,7 @@ use crate::{
     admission::waiting,
     app::App,
     crash,
+    db::{Failure, classify},
     notifications::{Routes, alerts, messages, outbox},
 };
 
@@ -161,9 +162,18 @@ pub async fn change_about(
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
     let mut db = app.db.acquire().await?;
+    let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
-        if let Some(changed) = try_change(app, &mut db, id, offer, &mut decide).await? {
-            return Ok(changed);
+        match try_change(app, &mut db, id, offer, &mut decide).await {
+            Ok(Some(changed)) => return Ok(changed),
+            Ok(None) => {}
+            // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
+            // more, on another connection. What was written then is so already.
+            Err(ChangeError::Database(e)) if !read_again && classify(&e) == Failure::OutcomeUnknown => {
+                read_again = true;
+                db = app.db.acquire().await?;
+            }
+            Err(error) => return Err(error),
         }
     }
     // Many want to change it. Whoever has lost so often waits for its turn: with the row locked nobody is quicker.
@@ -175,12 +185,26 @@ pub async fn change_about(
     .bind(id.as_str())
     .execute(&mut *tx)
     .await?;
-    let changed = try_change(app, &mut tx, id, offer, &mut decide).await?.ok_or(ChangeError::Busy)?;
-    tx.commit().await?;
-    Ok(changed)
+    let before = load_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let change = match decide(&before) {
+        Decision::Change(change) => with_trip_deadline(app, &before, *change),
+        Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    let written = match write(&mut tx, &app.config.notifications, &before, &change).await {
+        Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
+        Err(error) => Err(error),
+    };
+    follow_up(app, &before, &change, &written).await;
+    match written {
+        Ok(after) => Ok(Changed::Yes(Box::new(after))),
+        Err(ApplyError::Conflict) => Err(ChangeError::Busy),
+        Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
+        Err(ApplyError::Database(e)) => Err(e.into()),
+    }
 }
 
-/// `None`: somebody else was quicker.
+/// Loads, decides and writes once, outside of any transaction. `None`: another change was first.
 pub async fn try_change(
     app: &App,
     db: &mut PgConnection,
@@ -207,31 +231,44 @@ pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snaps
     apply_on(app, &mut *app.db.acquire().await?, before, change).await
 }
 
-async fn apply_on(
-    app: &App,
-    db: &mut PgConnection,
-    before: &Snapshot,
-    mut change: Change,
-) -> Result<Snapshot, ApplyError> {
-    if change.order.status.occupies_driver() && change.order.status != before.order.status {
-        change.order.trip_deadline = trip::deadline(&app.policy(&change.order), change.order.status, change.at);
-    }
-    let ends_compensation = before.order.status == Status::Compensating && change.order.status.is_closed();
-    let written = write(db, &app.config.notifications, before, change).await;
-    if ends_compensation {
-        metrics::record_status_update(written.as_ref().err());
-    }
-    if let Ok(after) = &written {
-        waiting::note(app, before.order.status.is_searching(), &after.order, after.now).await;
-    }
+/// `db` is outside of any transaction: what is written is committed.
+async fn apply_on(app: &App, db: &mut PgConnection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    let change = with_trip_deadline(app, before, change);
+    let written = write(db, &app.config.notifications, before, &change).await;
+    follow_up(app, before, &change, &written).await;
     written
 }
 
+/// Gives a change that begins a trip, or a leg of one, the time by which it is stale.
+fn with_trip_deadline(app: &App, before: &Snapshot, mut change: Change) -> Change {
+    if change.order.status.occupies_driver() && change.order.status != before.order.status {
+        change.order.trip_deadline = trip::deadline(&app.policy(&change.order), change.order.status, change.at);
+    }
+    change
+}
+
+/// What others learn of a change, once it is committed or has failed: metrics, and who waits in its area.
+async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
+    if before.order.status == Status::Compensating && change.order.status.is_closed() {
+        metrics::record_status_update(written.as_ref().err());
+    }
+    match written {
+        Ok(after) => {
+            metrics::record_update(true);
+            metrics::record(before, change);
+            waiting::note(app, before.order.status.is_searching(), &after.order, after.now).await;
+        }
+        Err(ApplyError::Conflict) => metrics::record_update(false),
+        Err(_) => {}
+    }
+}
+
+/// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
 async fn write(
     db: &mut PgConnection,
     routes: &Routes,
     before: &Snapshot,
-    change: Change,
+    change: &Change,
 ) -> Result<Snapshot, ApplyError> {
     for event in &change.events {
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
@@ -239,25 +276,24 @@ async fn write(
             return Err(Refusal::Illegal { from: event.from, to: event.to }.into());
         }
     }
-    let driver_is_free = frees_driver(before, &change);
+    let driver_is_free = frees_driver(before, change);
     let known = |b: &&Booking| before.booking(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
     let newly_known: Vec<&Booking> =
         change.bookings.iter().filter(|b| b.booking_id.is_some()).filter(|b| !known(b)).collect();
     if change.is_core() && newly_known.is_empty() && !driver_is_free {
         // One statement is a transaction of its own.
         crash::point("update", "commits");
-        write_core(db, &change).await?;
+        write_core(db, change).await?;
         crash::point("update", "committed");
-        metrics::record(before, &change);
         return Ok(after(before, change, []));
     }
     let mut tx = db.begin().await?;
-    write_core(&mut tx, &change).await?;
-    end_offers(&mut tx, &change).await?;
-    let offered = insert_offers(&mut tx, &change).await?;
-    write_ranking(&mut tx, &change).await?;
-    let matched = match_callbacks(&mut tx, &change, &newly_known).await?;
-    write_payment_event(&mut tx, before, &change).await?;
+    write_core(&mut tx, change).await?;
+    end_offers(&mut tx, change).await?;
+    let offered = insert_offers(&mut tx, change).await?;
+    write_ranking(&mut tx, change).await?;
+    let matched = match_callbacks(&mut tx, change, &newly_known).await?;
+    write_payment_event(&mut tx, before, change).await?;
     if driver_is_free {
         sqlx::query(
             "-- free driver
@@ -282,7 +318,6 @@ async fn write(
     tx.commit().await?;
     crash::point("update", "committed");
 
-    metrics::record(before, &change);
     let mut after = after(before, change, offered.into_iter().map(|(offer, _)| offer));
     (after.messages, after.alerts) = (messages, alerts);
     after.callbacks.extend(matched);
@@ -290,8 +325,8 @@ async fn write(
 }
 
 /// The order as the change has left it.
-fn after(before: &Snapshot, change: Change, offered: impl IntoIterator<Item = Offer>) -> Snapshot {
-    let mut order = change.order;
+fn after(before: &Snapshot, change: &Change, offered: impl IntoIterator<Item = Offer>) -> Snapshot {
+    let mut order = change.order.clone();
     order.version = change.version + 1;
     order.updated_at = change.at;
     let mut offers = before.offers.clone();
@@ -302,7 +337,7 @@ fn after(before: &Snapshot, change: Change, offered: impl IntoIterator<Item = Of
     }
     offers.extend(offered);
     let mut bookings = before.bookings.clone();
-    for changed in change.bookings {
+    for changed in change.bookings.iter().cloned() {
         match bookings.iter_mut().find(|b| b.attempt_no == changed.attempt_no) {
             Some(booking) => *booking = changed,
             None => bookings.push(changed),
@@ -311,7 +346,9 @@ fn after(before: &Snapshot, change: Change, offered: impl IntoIterator<Item = Of
     let mut callbacks = before.callbacks.clone();
     callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
     let mut payments = before.payments.clone();
-    payments.extend(change.payment_event.map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }));
+    payments.extend(
+        change.payment_event.clone().map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }),
+    );
     let (messages, alerts) = (before.messages.clone(), before.alerts.clone());
     Snapshot { order, offers, bookings, messages, alerts, callbacks, payments, now: before.now }
 }
@@ -393,7 +430,6 @@ async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyE
     .fetch_one(tx)
     .await
     .map_err(driver_busy)?;
-    metrics::record_update(written > 0);
     if written == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
 }
 

@@ -18,7 +18,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::drivers::{self, LiveOffer};
-use crate::app::App;
+use crate::{app::App, loops::Loops};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -67,7 +67,7 @@ pub async fn wait(
     let end = Instant::now() + at_most;
     loop {
         // First the place, then the look: what comes in between rings.
-        let mut place = app.offers.enter(&app.db, driver);
+        let mut place = app.offers.enter(app, driver);
         let offers = drivers::live_offers(&app.db, driver).await?;
         if app.offers.is_closed() {
             return Ok(offers);
@@ -100,20 +100,21 @@ impl OfferBoard {
         }
     }
 
-    fn enter<'a>(&'a self, db: &PgPool, driver: &'a str) -> Place<'a> {
+    fn enter<'a>(&'a self, app: &App, driver: &'a str) -> Place<'a> {
         let mut waiting = self.lock();
         let (bell, count) = waiting.by_driver.entry(driver.to_owned()).or_insert_with(|| (watch::channel(()).0, 0));
         *count += 1;
         let rung = bell.subscribe();
         if !waiting.looked_for {
             waiting.looked_for = true;
-            tokio::spawn(self.clone().look(db.clone()));
+            tokio::spawn(self.clone().look(app.db.clone(), app.loops.clone()));
         }
         Place { board: self, driver, rung }
     }
 
     /// Until nobody waits any more.
-    async fn look(self, db: PgPool) {
+    async fn look(self, db: PgPool, loops: Loops) {
+        let turns = loops.register("offer board");
         let mut next = Instant::now();
         let mut seen = HashMap::new();
         let mut failing = false;
@@ -128,7 +129,9 @@ impl OfferBoard {
                 }
                 waiting.by_driver.keys().cloned().collect()
             };
-            match asked(&db, &drivers).await {
+            // A turn that was given up is an answer that failed.
+            let answer = turns.turn(asked(&db, &drivers)).await;
+            match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(asked) => {
                     let waiting = self.lock();
                     let changed = drivers.iter().filter(|driver| asked.get(*driver) != seen.get(*driver));

@@ -7,14 +7,19 @@ use sqlx::{PgConnection, PgPool};
 
 /// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(5);
+/// A sign of life that is not answered by then is none, and the lock is taken for lost.
+const SIGN_OF_LIFE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Does the work if no other replica is at it. `None`: another is.
+///
+/// The lock is held on a connection of `upkeep`, the work is done on others: with one pool for both, a few locks could take every
+/// connection, and each would wait for one more.
 pub async fn exclusively<T>(
-    db: &PgPool,
+    upkeep: &PgPool,
     lock: i64,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<Option<T>> {
-    let mut held = db.begin().await?;
+    let mut held = upkeep.begin().await?;
     let mine: bool = sqlx::query_scalar(
         "-- try lock
          SELECT pg_try_advisory_xact_lock($1)",
@@ -37,8 +42,11 @@ pub async fn exclusively<T>(
 async fn until_lost(held: &mut PgConnection) -> sqlx::Error {
     loop {
         tokio::time::sleep(SIGN_OF_LIFE_EVERY).await;
-        if let Err(lost) = sqlx::query("SELECT 1").execute(&mut *held).await {
-            return lost;
+        let sign = sqlx::query("SELECT 1").execute(&mut *held);
+        match tokio::time::timeout(SIGN_OF_LIFE_TIMEOUT, sign).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(lost)) => return lost,
+            Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     app::App,
     db,
     dispatch::nearby,
+    loops::progress,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -31,29 +32,37 @@ const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
-    let mut partitions_made = None;
-    let mut places = Places::default();
+    let turns = app.loops.register("reconciler");
+    let (mut partitions_made, mut places) = (None, Places::default());
     while !stop.is_cancelled() {
-        if partitions_made.is_none_or(|at: std::time::Instant| at.elapsed() > PARTITIONS_EVERY) {
-            match db::make_partitions(&app.db).await {
-                Ok(_) => partitions_made = Some(std::time::Instant::now()),
-                Err(error) => tracing::debug!(%error, "The partitions of the history could not be made yet."),
-            }
-        }
-        if let Err(error) = once(&app).await {
-            tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
-        }
-        if let Err(error) = nearby::refresh(&app).await {
-            tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
-        }
-        if let Err(error) = places.compare(&app).await {
-            tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
-        }
+        turns.turn(look_once(&app, &mut partitions_made, &mut places)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
             () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
         }
+    }
+}
+
+/// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
+async fn look_once(app: &App, partitions_made: &mut Option<std::time::Instant>, places: &mut Places) {
+    if partitions_made.is_none_or(|at| at.elapsed() > PARTITIONS_EVERY) {
+        match db::make_partitions(&app.db).await {
+            Ok(_) => *partitions_made = Some(std::time::Instant::now()),
+            Err(error) => tracing::debug!(%error, "The partitions of the history could not be made yet."),
+        }
+        progress();
+    }
+    if let Err(error) = once(app).await {
+        tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
+    }
+    progress();
+    if let Err(error) = nearby::refresh(app).await {
+        tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
+    }
+    progress();
+    if let Err(error) = places.compare(app).await {
+        tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
     }
 }
 
@@ -70,7 +79,7 @@ impl Places {
         if !is_due && waiting::is_complete(app).await? {
             return Ok(());
         }
-        let drift = lock::exclusively(&app.db, PLACES_LOCK, waiting::repair(app, &mut self.suspects)).await?;
+        let drift = lock::exclusively(&app.upkeep, PLACES_LOCK, waiting::repair(app, &mut self.suspects)).await?;
         waiting::mirror_limits(app).await?;
         self.compared = Some(std::time::Instant::now());
         if let Some(drift) = drift.filter(|drift| *drift != Drift::default()) {
@@ -99,5 +108,5 @@ async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -
         repair::record(app, &report).await?;
         Ok(report)
     };
-    lock::exclusively(&app.db, LOCK, recorded).await
+    lock::exclusively(&app.upkeep, LOCK, recorded).await
 }

@@ -15,6 +15,7 @@ use crate::{
     compensation, db,
     dead_letters::judge,
     dispatch,
+    loops::progress,
     notifications::messages,
     orders::{BookingState, Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
 };
@@ -130,16 +131,21 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
     while let Some(page) = pages.next(app).await? {
         report.looked_at += page.rows;
         let answers = app.store.repair(&page.jobs).await?;
+        progress();
         for (job, answer) in page.jobs.iter().zip(answers) {
             match answer {
                 Repaired::Inserted => report.inserted += 1,
                 Repaired::Moved => report.moved += 1,
                 Repaired::Fine => {}
-                Repaired::Dead => report.held += u64::from(or_next(hold(app, job).await, &job.id)?),
+                Repaired::Dead => {
+                    report.held += u64::from(or_next(hold(app, job).await, &job.id)?);
+                    progress();
+                }
             }
         }
         for order in &page.far_overdue {
             report.compensated += u64::from(or_next(end(app, order).await, order)?);
+            progress();
         }
     }
     Ok(report)
@@ -148,7 +154,7 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
 /// One row that cannot be written holds up no other; a database that is away ends the look.
 fn or_next(done: anyhow::Result<bool>, about: &impl fmt::Display) -> anyhow::Result<bool> {
     match done {
-        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(db::is_unreachable)) => {
+        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(db::is_transient)) => {
             tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
             Ok(false)
         }

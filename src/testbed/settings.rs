@@ -6,6 +6,7 @@ use std::{collections::hash_map::RandomState, hash::BuildHasher, net::TcpListene
 
 use crate::{
     config::{ChannelConfig, Config},
+    db::UPKEEP_CONNECTIONS,
     dispatch::policy::DispatchPolicy,
     partner::{
         PartnerConfig,
@@ -16,7 +17,7 @@ use crate::{
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
 const RADIUS_M: f64 = 6_000.0;
 /// Connections that all processes share; the private Postgres allows 200.
-const CONNECTIONS: usize = 160;
+const CONNECTIONS: usize = 180;
 
 /// What is asked of a testbed. Everything else is as shipped.
 #[derive(Debug, Clone)]
@@ -55,8 +56,9 @@ impl Settings {
         let mut config = Config::defaults();
         redis.clone_into(&mut config.redis.url);
         postgres.clone_into(&mut config.database.url);
-        let share = CONNECTIONS / (self.workers + self.serves + 1);
-        config.database.max_connections = u32::try_from(share).unwrap_or(2).clamp(2, config.database.max_connections);
+        let share = u32::try_from(CONNECTIONS / (self.workers + self.serves + 1)).unwrap_or(u32::MAX);
+        let share = share.saturating_sub(UPKEEP_CONNECTIONS);
+        config.database.max_connections = share.clamp(2, config.database.max_connections);
         config.http.bind = format!("127.0.0.1:{}", free_port());
         config.http.admin_bind = String::new();
         config.worker.admin_bind = String::new();
@@ -190,6 +192,6 @@ mod tests {
 
     #[test]
     fn many_workers_share_the_connections() {
-        assert_eq!([1, 2, 30, 500].map(|n| config(60.0, n).database.max_connections), [16, 16, 5, 2]);
+        assert_eq!([1, 2, 30, 500].map(|n| config(60.0, n).database.max_connections), [16, 16, 2, 2]);
     }
 }

@@ -1,24 +1,96 @@
-//! Nothing is taken while Postgres does not answer: a job that cannot read its row can only wait, and waits better in
-//! the queue.
+//! Nothing is taken while Postgres takes no writes: a job that cannot write its row can only wait, and waits better in the
+//! queue.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sqlx::PgPool;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use workers::Gate;
 
+use crate::loops::Loops;
+
 const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
+/// An answer this old answers again. Less than [`EVERY`], so that the watch always asks.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// What Postgres last said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Postgres {
+    Writable,
+    /// A standby, or a server that is about to go: it answers and refuses every change.
+    ReadOnly,
+    Unreachable,
+}
+
+impl Postgres {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Writable => "ok",
+            Self::ReadOnly => "read_only",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// Whether Postgres takes writes. One question at a time and at most two a second, however many want to know; on a connection
+/// that neither requests nor jobs can use up. Clones share the answer.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    upkeep: PgPool,
+    last: Arc<Mutex<Option<(Instant, Postgres)>>>,
+}
+
+impl Readiness {
+    /// Asks over these connections: see [`db::upkeep_pool`](crate::db::upkeep_pool).
+    pub fn new(upkeep: PgPool) -> Self {
+        Self { upkeep, last: Arc::default() }
+    }
+
+    /// Returns the latest answer, or a new one when that is old.
+    pub async fn postgres(&self) -> Postgres {
+        let mut last = self.last.lock().await;
+        if let Some((_, answer)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
+            return answer;
+        }
+        let answer = ask(&self.upkeep).await;
+        *last = Some((Instant::now(), answer));
+        answer
+    }
+
+    /// Returns whether a change could be written now.
+    pub async fn is_writable(&self) -> bool {
+        self.postgres().await == Postgres::Writable
+    }
+}
+
+async fn ask(upkeep: &PgPool) -> Postgres {
+    let question = sqlx::query_scalar(
+        "-- takes writes
+         SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
+    )
+    .fetch_one(upkeep);
+    match tokio::time::timeout(PATIENCE, question).await {
+        Ok(Ok(true)) => Postgres::Writable,
+        Ok(Ok(false)) => Postgres::ReadOnly,
+        Ok(Err(_)) | Err(_) => Postgres::Unreachable,
+    }
+}
 
 /// Opens and closes the gate by asking Postgres once a second.
-pub async fn watch(db: PgPool, gate: Gate, stop: CancellationToken) {
+pub async fn watch(readiness: Readiness, gate: Gate, loops: Loops, stop: CancellationToken) {
+    let turns = loops.register("gate");
     while !stop.is_cancelled() {
-        let answers = is_ready(&db).await;
-        if gate.set_open(answers) {
-            if answers {
-                tracing::info!("Postgres answers; jobs are taken.");
-            } else {
-                tracing::warn!("Postgres does not answer; no job is taken until it does.");
+        let postgres = turns.turn(readiness.postgres()).await.unwrap_or(Postgres::Unreachable);
+        if gate.set_open(postgres == Postgres::Writable) {
+            match postgres {
+                Postgres::Writable => tracing::info!("Postgres takes writes; jobs are taken."),
+                Postgres::ReadOnly => tracing::warn!("Postgres is read-only; no job is taken until it takes writes."),
+                Postgres::Unreachable => tracing::warn!("Postgres does not answer; no job is taken until it does."),
             }
         }
         tokio::select! {
@@ -26,10 +98,4 @@ pub async fn watch(db: PgPool, gate: Gate, stop: CancellationToken) {
             () = tokio::time::sleep(EVERY) => {}
         }
     }
-}
-
-/// Does Postgres answer a question in time?
-pub async fn is_ready(db: &PgPool) -> bool {
-    let question = sqlx::query("SELECT 1").execute(db);
-    tokio::time::timeout(PATIENCE, question).await.is_ok_and(|answer| answer.is_ok())
 }

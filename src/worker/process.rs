@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
 use super::{gate, registry};
-use crate::{app::App, dead_letters::mirror, recovery::reconciler};
+use crate::{admission::rules, app::App, dead_letters::mirror, recovery::reconciler};
 
 /// Which queues to serve, each with the jobs performed at the same time.
 pub type Queues = Vec<(&'static str, usize)>;
@@ -39,11 +39,11 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     let gate = Gate::closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch = tokio::spawn(gate::watch(app.db.clone(), gate.clone(), helpers.clone()));
+    let watch = tokio::spawn(gate::watch(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
-    let rules = app.rules.clone().keep(app.db.clone(), app.config.admission.clone(), helpers.clone());
-    let rules = tokio::spawn(rules);
+    let rules = tokio::spawn(rules::keep(app.clone(), helpers.clone()));
+    let watchdog = tokio::spawn(app.loops.clone().watch(helpers.clone()));
 
     let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
         .queues(queues)
@@ -56,7 +56,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     }
     let summary = runtime.run(stop).await.context("the worker stopped by itself");
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, rules] {
+    for helper in [watch, reconcile, mirror, rules, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use workers::{Delivery, Job, Outcome, Registry};
 
-use super::{gate, step};
+use super::step;
 use crate::{app::App, compensation, crash, dispatch, notifications, partner, periodic};
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
@@ -49,7 +49,7 @@ where
 async fn in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,
-        Err(_) if gate::is_ready(&app.db).await => Outcome::Retry(format!("timed out after {limit:?}")),
+        Err(_) if app.readiness.is_writable().await => Outcome::Retry(format!("timed out after {limit:?}")),
         Err(_) => step::database_pause(),
     }
 }

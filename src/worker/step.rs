@@ -128,7 +128,7 @@ fn busy(order: &OrderId, job: &JobId) -> Outcome {
 
 /// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
 pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if db::is_unreachable(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+    if db::is_transient(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
 }
 
 /// Until Postgres may be back.

@@ -3,7 +3,7 @@
 use dispatchq::{orders::Status, people::api_keys::Role, recovery::reconciler};
 
 use super::ride;
-use crate::support::{Api, TestApp, secs};
+use crate::support::{Api, TestApp, eventually, secs};
 
 #[tokio::test]
 async fn without_redis_orders_are_taken_and_dispatched_later() {
@@ -45,7 +45,7 @@ async fn without_postgres_the_answer_is_to_ask_again() {
     assert_eq!(refused.error(), (503, "UNAVAILABLE"));
 
     t.postgres.restart().await.unwrap();
-    assert_eq!(api.get("/readyz", "").await.status, 200);
+    eventually("it is ready again", secs(10), || async { api.get("/readyz", "").await.status == 200 }).await;
     let again = api.post_once("/api/v1/orders", &key, "k1", ride()).await;
     assert_eq!((again.status, again.replayed), (201, false));
     t.run_due().await;

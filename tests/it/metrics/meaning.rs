@@ -96,7 +96,7 @@ async fn an_end_the_database_refuses_is_a_failed_status_update() {
     let counting = Counting::start();
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
-    t.sql(&refuse("57014")).await;
+    t.sql(&refuse("55P03")).await;
     t.run_for(secs(1800)).await;
     let updates =
         |result: &str| counting.read().value(&format!("dispatchq_status_updates_total{{result=\"{result}\"}}"));

@@ -1,3 +1,23 @@
 //! What a client was answered is kept, and a short outage of Postgres needs no person.
 
+mod commits;
 mod hang_ups;
+mod outages;
+mod waits;
+
+use std::sync::Arc;
+
+use dispatchq::{app::App, db, loops::Loops};
+use servers::Proxy;
+
+use crate::support::TestApp;
+
+/// The application with a way to Postgres that can be broken.
+async fn behind(t: &TestApp, proxy: &Proxy, loops: Loops) -> App {
+    let mut config = (*t.app.config).clone();
+    let port = |port: u16| format!(":{port}/");
+    config.database.url = config.database.url.replace(&port(t.postgres.port()), &port(proxy.port()));
+    let pool = db::connect(&config.database).await.unwrap();
+    let app = App::new(config, pool, t.app.store.clone()).unwrap();
+    App { loops, config: Arc::clone(&app.config), ..app }
+}

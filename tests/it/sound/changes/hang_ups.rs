@@ -41,15 +41,19 @@ fn address(api: &Api) -> String {
 /// Rows that are committed after a `begin()` was dropped between its BEGIN and the answer, twenty times on one connection.
 async fn kept_after_dropped_begins(t: &TestApp, pool: &PgPool) -> i64 {
     sqlx::query("CREATE TABLE probe (n integer)").execute(pool).await.unwrap();
-    for n in 0..20 {
+    let mut dropped = 0;
+    while dropped < 20 {
         let mut connection = pool.acquire().await.unwrap();
         {
             let mut begin = pin!(connection.begin());
-            let answered = poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await;
-            assert!(!answered, "BEGIN was answered at once");
+            if poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await {
+                // Answered within one look: not what this is about.
+                continue;
+            }
         }
         drop(connection);
-        sqlx::query("INSERT INTO probe VALUES ($1)").bind(n).execute(pool).await.unwrap();
+        dropped += 1;
+        sqlx::query("INSERT INTO probe VALUES ($1)").bind(dropped).execute(pool).await.unwrap();
     }
     // Another session sees what is committed, and nothing else.
     t.count("SELECT count(*) FROM probe").await
@@ -119,7 +123,7 @@ async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_ke
     let again = async || api.post_once("/api/v1/orders/ORD-1/cancel", &key, "once", json!({})).await;
     eventually("the answer is kept", secs(10), || async { again().await.status == 200 }).await;
     assert!(again().await.replayed, "it was done a second time");
-    assert_eq!(t.reasons("ORD-1").await, ["CREATED", "CANCELLED_BY_USER"]);
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
 }
 
 /// Work shared by many clients.
@@ -136,7 +140,7 @@ struct Wave {
 /// The seed's rows: so many orders of this kind.
 async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
     t.sql(&format!(
-        "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2, 106.8, '{payment}', 100, 'IDR', NULL, NULL, 'test', NULL)
+        "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2088, 106.8456, '{payment}', 100, 'IDR', NULL, NULL, 'test', NULL)
          FROM generate_series(1, {count}) n"
     ))
     .await;

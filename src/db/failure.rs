@@ -1,0 +1,132 @@
+//! What an error of Postgres says about the statement that met it: one table of SQLSTATEs for the whole program.
+
+use sqlx::postgres::PgDatabaseError;
+
+/// The kinds of failures that callers tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// "Not now": nothing was done, and the same statement may succeed later. Costs a job no try.
+    Transient,
+    /// The connection was lost: a COMMIT may or may not have happened. As [`Transient`](Self::Transient), but the row must be
+    /// read before anything is decided.
+    OutcomeUnknown,
+    /// The statement's own fault: it would fail again. Costs a job a try, and people are told. A statement that is slow by
+    /// itself (57014) is one of these.
+    Own,
+}
+
+/// Returns what kind of failure an error is.
+pub fn classify(error: &sqlx::Error) -> Failure {
+    match error {
+        sqlx::Error::Database(e) => {
+            let routine = e.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::routine);
+            of_sqlstate(e.code().as_deref().unwrap_or_default(), routine)
+        }
+        // The connection broke, perhaps after the statement was sent.
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Failure::OutcomeUnknown,
+        // There was no connection to send it on.
+        sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::BeginFailed => {
+            Failure::Transient
+        }
+        _ => Failure::Own,
+    }
+}
+
+/// Returns whether the same statement may succeed later without anybody changing it.
+pub fn is_transient(error: &sqlx::Error) -> bool {
+    classify(error) != Failure::Own
+}
+
+/// Returns what an SQLSTATE means. `routine` is the function of the server that raised it.
+fn of_sqlstate(code: &str, routine: Option<&str>) -> Failure {
+    use Failure::{OutcomeUnknown, Own, Transient};
+    match code {
+        // A prepared statement whose table changed: it is prepared again. Any other 0A000 asks for what Postgres cannot do.
+        "0A000" if routine == Some("RevalidateCachedQuery") => Transient,
+        // Read-only: a standby, or a primary that is about to go.
+        "25006"
+        // The transaction was lost before this statement.
+        | "25P02" | "25P03"
+        // The prepared statement is not there: another session answers, as after a failover behind a connection pooler.
+        | "26000"
+        // The server does not let us in: it has another password or database for the moment. No statement ran.
+        | "28000" | "28P01" | "3D000"
+        // Another transaction was first.
+        | "40001" | "40P01"
+        // Locked for now.
+        | "55006" | "55P03" => Transient,
+        "40003" => OutcomeUnknown,
+        _ if code.starts_with("08") => OutcomeUnknown,
+        // Out of memory, disk or connections; shutting down, starting up.
+        _ if code.starts_with("53") || code.starts_with("57P") => Transient,
+        _ => Own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure::*, *};
+
+    #[test]
+    fn f02_each_sqlstate_is_what_the_table_says() {
+        let rows = [
+            ("08000", OutcomeUnknown, "connection exception"),
+            ("08003", OutcomeUnknown, "connection does not exist"),
+            ("08006", OutcomeUnknown, "connection failure"),
+            ("08P01", OutcomeUnknown, "protocol violation"),
+            ("0A000", Own, "feature not supported"),
+            ("22P02", Own, "invalid text representation"),
+            ("23505", Own, "unique violation"),
+            ("23514", Own, "check violation"),
+            ("25001", Own, "active SQL transaction"),
+            ("25006", Transient, "read-only SQL transaction"),
+            ("25P02", Transient, "in failed SQL transaction"),
+            ("25P03", Transient, "idle in transaction for too long"),
+            ("26000", Transient, "prepared statement does not exist"),
+            ("28000", Transient, "not let in by pg_hba.conf"),
+            ("28P01", Transient, "password authentication failed"),
+            ("3D000", Transient, "database does not exist"),
+            ("40001", Transient, "serialization failure"),
+            ("40002", Own, "transaction integrity constraint violation"),
+            ("40003", OutcomeUnknown, "statement completion unknown"),
+            ("40P01", Transient, "deadlock"),
+            ("42501", Own, "insufficient privilege"),
+            ("42601", Own, "syntax error"),
+            ("42P01", Own, "undefined table"),
+            ("53000", Transient, "insufficient resources"),
+            ("53100", Transient, "disk full"),
+            ("53200", Transient, "out of memory"),
+            ("53300", Transient, "too many connections"),
+            ("53400", Transient, "configuration limit exceeded"),
+            ("55000", Own, "object not in prerequisite state"),
+            ("55006", Transient, "object in use"),
+            ("55P03", Transient, "lock timeout"),
+            ("57014", Own, "statement timeout"),
+            ("57P01", Transient, "admin shutdown"),
+            ("57P02", Transient, "crash shutdown"),
+            ("57P03", Transient, "cannot connect now"),
+            ("57P04", Transient, "database dropped"),
+            ("57P05", Transient, "idle session timeout"),
+            ("XX000", Own, "internal error"),
+            ("", Own, "no SQLSTATE at all"),
+        ];
+        for (code, failure, what) in rows {
+            assert_eq!(of_sqlstate(code, None), failure, "{code} {what}");
+        }
+        assert_eq!(of_sqlstate("0A000", Some("RevalidateCachedQuery")), Transient, "a cached plan");
+    }
+
+    #[test]
+    fn f02_a_lost_connection_leaves_the_outcome_unknown_and_a_full_pool_does_not() {
+        let rows = [
+            (sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()), OutcomeUnknown),
+            (sqlx::Error::Protocol("unexpected message".to_owned()), OutcomeUnknown),
+            (sqlx::Error::PoolTimedOut, Transient),
+            (sqlx::Error::PoolClosed, Transient),
+            (sqlx::Error::RowNotFound, Own),
+        ];
+        for (error, failure) in rows {
+            assert_eq!(classify(&error), failure, "{error}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The background loops of a process: each turn ends, and a watchdog says which loop has not turned for a minute.
+//!
+//! A server that vanishes without a word leaves a statement without an answer, and sqlx waits for ever. So a turn that makes no
+//! progress for [`Loops::DEFAULT_LIMIT`] is given up, and the next begins on other connections. Work in many steps says after
+//! each that it gets on: [`progress`].
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+/// A loop that has not turned for so long is said to be stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    /// The loop whose turn this task is in.
+    static CURRENT: Turns;
+}
+
+/// The loops of this process. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Loops {
+    beats: Arc<Mutex<BTreeMap<&'static str, Beat>>>,
+    limit: Duration,
+}
+
+/// The last sign of life of a loop.
+#[derive(Debug, Clone, Copy)]
+struct Beat {
+    at: Instant,
+    /// Turns that came to their end.
+    turns: u64,
+    /// The watchdog has said that it is stuck.
+    is_said: bool,
+}
+
+/// One loop. Dropping it takes the loop off the watchdog's list.
+#[derive(Debug, Clone)]
+pub struct Turns(Arc<Registered>);
+
+#[derive(Debug)]
+struct Registered {
+    name: &'static str,
+    loops: Loops,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.loops.lock().remove(self.name);
+    }
+}
+
+impl Default for Loops {
+    fn default() -> Self {
+        Self::with_limit(Self::DEFAULT_LIMIT)
+    }
+}
+
+impl Loops {
+    /// Longer than taking a connection (5 s) and a statement by default (10 s) may take together.
+    pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
+
+    /// Loops whose turns are given up after so long without progress.
+    pub fn with_limit(limit: Duration) -> Self {
+        Self { beats: Arc::default(), limit }
+    }
+
+    /// Registers a loop that is about to begin.
+    pub fn register(&self, name: &'static str) -> Turns {
+        self.lock().insert(name, Beat { at: Instant::now(), turns: 0, is_said: false });
+        Turns(Arc::new(Registered { name, loops: self.clone() }))
+    }
+
+    /// Returns how many turns a loop has made.
+    pub fn turns(&self, name: &str) -> u64 {
+        self.lock().get(name).map_or(0, |beat| beat.turns)
+    }
+
+    /// Returns the loops with the time since their last sign of life.
+    pub fn idle(&self) -> Vec<(&'static str, Duration)> {
+        self.lock().iter().map(|(name, beat)| (*name, beat.at.elapsed())).collect()
+    }
+
+    /// Says in the log which loop is stuck, until told to stop. /metrics shows the same: `dispatchq_loop_idle_seconds`.
+    pub async fn watch(self, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
+            self.look(STUCK_AFTER);
+        }
+    }
+
+    /// Returns the loops found stuck by this look and not by an earlier one.
+    fn look(&self, stuck_after: Duration) -> Vec<&'static str> {
+        let mut newly_stuck = Vec::new();
+        for (name, beat) in self.lock().iter_mut() {
+            let idle = beat.at.elapsed();
+            match (idle > stuck_after, beat.is_said) {
+                (true, false) => {
+                    newly_stuck.push(*name);
+                    tracing::error!(loop = name, idle_s = idle.as_secs(), "A background loop has not turned for a minute.");
+                }
+                (false, true) => tracing::info!(loop = name, "A background loop turns again."),
+                _ => {}
+            }
+            beat.is_said = idle > stuck_after;
+        }
+        newly_stuck
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Beat>> {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turns {
+    /// Performs one turn. Returns `None` when it made no progress for the limit and was given up.
+    pub async fn turn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let begun = Instant::now();
+        let no_progress = async {
+            let limit = self.0.loops.limit;
+            loop {
+                let quiet = self.last_beat().max(begun).elapsed();
+                if quiet >= limit {
+                    return;
+                }
+                tokio::time::sleep(limit - quiet).await;
+            }
+        };
+        tokio::select! {
+            done = CURRENT.scope(self.clone(), work) => {
+                self.beat(1);
+                Some(done)
+            }
+            () = no_progress => {
+                tracing::warn!(
+                    loop = self.0.name,
+                    "A turn of a background loop got no answer and was given up; the next begins."
+                );
+                None
+            }
+        }
+    }
+
+    fn beat(&self, turns: u64) {
+        if let Some(beat) = self.0.loops.lock().get_mut(self.0.name) {
+            (beat.at, beat.turns) = (Instant::now(), beat.turns + turns);
+        }
+    }
+
+    fn last_beat(&self) -> Instant {
+        self.0.loops.lock().get(self.0.name).map_or_else(Instant::now, |beat| beat.at)
+    }
+}
+
+/// Says that the loop this is called in gets on. Does nothing outside of a loop.
+pub fn progress() {
+    let _ = CURRENT.try_with(|turns| turns.beat(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    #[tokio::test]
+    async fn f08_a_turn_without_an_answer_is_given_up_and_its_loop_is_found_stuck() {
+        let loops = Loops::with_limit(LIMIT);
+        let (stuck, well) = (loops.register("stuck"), loops.register("well"));
+        assert_eq!(stuck.turn(pending::<()>()).await, None);
+        assert_eq!(well.turn(async { 1 }).await, Some(1));
+        assert_eq!((loops.turns("stuck"), loops.turns("well")), (0, 1));
+        assert_eq!(loops.look(LIMIT), ["stuck"]);
+        assert_eq!(loops.look(LIMIT), Vec::<&str>::new(), "it is said once");
+        drop(stuck);
+        assert_eq!(loops.idle().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
+    }
+
+    #[tokio::test]
+    async fn f08_work_that_gets_on_may_take_long() {
+        let turns = Loops::with_limit(LIMIT).register("long");
+        let work = async {
+            for _ in 0..6 {
+                tokio::time::sleep(LIMIT / 3).await;
+                progress();
+            }
+        };
+        assert_eq!(turns.turn(work).await, Some(()));
+    }
+}

@@ -1,0 +1,88 @@
+//! What is committed, and what follows from it.
+
+use dispatchq::{
+    loops::Loops,
+    orders::{
+        Status,
+        act::act,
+        actions,
+        store::{ChangeError, Changed},
+    },
+};
+use servers::Proxy;
+use sqlx::Connection;
+
+use super::behind;
+use crate::support::{Counting, TestApp, eventually, id, secs};
+
+/// Any number: the lock a COMMIT waits for.
+const LOCK: i64 = 4711;
+
+/// From now on the COMMIT of a change to an order waits for [`LOCK`].
+async fn commits_wait(t: &TestApp) {
+    t.sql(&format!(
+        "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION wait_for_lock()"
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn f02_a_change_whose_commit_got_no_answer_is_read_before_it_is_decided_again() {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    let proxy = Proxy::start(t.postgres.port()).await.unwrap();
+    let app = behind(&t, &proxy, Loops::default()).await;
+    commits_wait(&t).await;
+    let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+
+    let cancel =
+        tokio::spawn(async move { act(&app, &id("ORD-1"), |s| actions::cancel(s, "producer:test", None)).await });
+    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
+    eventually("the change is being committed", secs(20), || async { t.count(committing).await == 1 }).await;
+    proxy.cut_connections();
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+
+    // The answer was lost, the change was not; and it is made once.
+    let changed = cancel.await.unwrap().unwrap();
+    assert!(matches!(changed, Changed::No(_)), "it was decided twice: {changed:?}");
+    assert_eq!(changed.snapshot().order.status, Status::CancelledByUser);
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    assert_eq!(t.messages_of("ORD-1", "MANUAL_REFUND_REQUIRED").await, 1);
+}
+
+/// Four updates find that another process was quicker, the fifth is written under the lock of the row, and its COMMIT fails.
+#[tokio::test]
+async fn f19i_a_change_under_the_rows_lock_is_counted_only_when_it_is_committed() {
+    let counting = Counting::start();
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.sql("UPDATE orders SET area_id = 'A'").await;
+    t.redis::<()>(&["ZADD", "waiting:order:A:RIDE", "99999999999999", "ORD-1"]).await;
+    t.sql(
+        "CREATE SEQUENCE updates;
+         CREATE FUNCTION overtaken() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN IF nextval('updates') <= 4 THEN RETURN NULL; END IF; RETURN NEW; END $$;
+         CREATE TRIGGER overtaken BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION overtaken();
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not committed'; END $$;
+         CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION refuse()",
+    )
+    .await;
+    let cancelled = t.cancel("ORD-1").await;
+    assert!(matches!(cancelled, Err(ChangeError::Database(_))), "{cancelled:?}");
+    assert_eq!(t.count("SELECT last_value FROM updates").await, 5);
+    assert_eq!(t.status("ORD-1").await, Status::Dispatching);
+    let waits: Option<String> = t.redis(&["ZSCORE", "waiting:order:A:RIDE", "ORD-1"]).await;
+    assert!(waits.is_some(), "it has left the waiting set, and waits");
+    assert_eq!(counting.of("order_status_count"), Vec::<String>::new(), "counted, and not committed");
+
+    t.sql("DROP TRIGGER refuse ON orders").await;
+    t.cancel("ORD-1").await.unwrap();
+    let waits: Option<String> = t.redis(&["ZSCORE", "waiting:order:A:RIDE", "ORD-1"]).await;
+    assert_eq!(waits, None);
+    assert!(!counting.of("order_status_count").is_empty());
+}

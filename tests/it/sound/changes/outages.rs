@@ -1,0 +1,86 @@
+//! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
+
+use dispatchq::{
+    db,
+    people::api_keys::{self, Role},
+};
+use serde_json::json;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::support::{Crowd, Fleet, TestApp, eventually, hire, millis, redis_command, secs};
+
+/// Runs each statement on a session of its own, which refuses nothing.
+async fn as_owner(url: &str, statements: &[&str]) {
+    let mut session = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql("SET default_transaction_read_only = off").execute(&mut session).await.unwrap();
+    for statement in statements {
+        sqlx::raw_sql(AssertSqlSafe((*statement).to_owned())).execute(&mut session).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn f02_workers_outlast_a_postgres_that_is_read_only() {
+    let fleet = Fleet::with_lifetime("8s").await;
+    let workers = [fleet.worker("w1"), fleet.worker("w2")];
+    let (_api, api) = fleet.api().await;
+    let key = api_keys::create(&fleet.app.db, "test", Role::Producer, None).await.unwrap().1;
+    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    let create = async |id: &str| {
+        let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
+                          "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+        let sent = client.post(format!("{api}/api/v1/orders")).bearer_auth(&key).json(&new).send().await.unwrap();
+        (sent.status().as_u16(), sent.json::<serde_json::Value>().await.unwrap()["error_code"].clone())
+    };
+    hire(&fleet.app, 40).await;
+    for n in 0..60 {
+        assert_eq!(create(&format!("ORD-{n}")).await.0, 201);
+    }
+    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+
+    let url = fleet.postgres.url();
+    as_owner(&url, &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"]).await;
+    for worker in &workers {
+        eventually("the gate closes", secs(20), || async { worker.log().contains("Postgres is read-only") }).await;
+    }
+    assert_eq!(create("NOT-NOW").await, (503, json!("UNAVAILABLE")));
+    let ready = client.get(format!("{api}/readyz")).send().await.unwrap();
+    assert_eq!(ready.status(), 503);
+    assert_eq!(ready.json::<serde_json::Value>().await.unwrap()["postgres"], "read_only");
+    // Until all of their lifetimes are over, and each of these orders asks for its end.
+    let in_time = "SELECT count(*) FROM orders WHERE closed_at IS NULL AND lifetime_deadline > now()";
+    eventually("all lifetimes are over", secs(30), || async {
+        tokio::time::sleep(millis(200)).await;
+        fleet.count(in_time).await == 0
+    })
+    .await;
+
+    as_owner(&url, &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"]).await;
+    fleet.at_rest(secs(45)).await;
+    let _crowd = Crowd::start(&fleet.app);
+    assert_eq!(create("LATER").await.0, 201);
+    fleet.at_rest(secs(45)).await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, 61);
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
+    let alarms = "SELECT count(*) FROM outbox WHERE kind IN ('TIMER_DEAD', 'STATUS_UPDATE_FAILED')";
+    assert_eq!(fleet.count(alarms).await, 0);
+    let dead: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+    assert_eq!(dead, 0);
+    let tries: u64 = redis_command(&fleet.redis.url(), &["HLEN", "{dq:0}:tries"]).await;
+    assert_eq!(tries, 0, "a try was spent on an outage");
+    assert_eq!(dispatchq::history::check(&fleet.app).await.unwrap(), []);
+}
+
+/// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
+#[tokio::test]
+async fn f02_a_connection_that_began_read_only_is_replaced() {
+    let t = TestApp::start().await;
+    let mut config = t.app.config.database.clone();
+    config.max_connections = 1;
+    as_owner(&config.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
+    let pool = db::connect(&config).await.unwrap();
+    let write = async || sqlx::query("CREATE TABLE IF NOT EXISTS probe ()").execute(&pool).await;
+    let refused = write().await.unwrap_err();
+    assert!(db::is_transient(&refused), "{refused}");
+    as_owner(&config.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
+    eventually("the pool takes writes", secs(10), || async { write().await.is_ok() }).await;
+}
