@@ -5,6 +5,8 @@
 //! so that this changes nothing (the order's id follows from the work id). Only successes are kept: a refused request may
 //! be corrected and sent again under a new key, or under the same if nothing else changed.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     http::{HeaderMap, StatusCode},
@@ -74,7 +76,10 @@ pub async fn once(
     claim.end();
     match worked {
         Ok((status, body)) => {
-            finish(db, caller, key, status, &body).await?;
+            if let Err(error) = finish(db, caller, key, status, &body).await {
+                tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
+                release_soon(db, caller, key).await;
+            }
             Ok((status, Json(body)).into_response())
         }
         Err(error) if error.is_final() => {
@@ -82,8 +87,8 @@ pub async fn once(
             Err(error)
         }
         Err(error) => {
-            // Nobody knows how far the work came: the next request goes on with it, under the same work id.
-            release(db, caller, key).await?;
+            // How far the work came is unknown: the next request goes on with it, under the same work id.
+            release_soon(db, caller, key).await;
             Err(error)
         }
     }
@@ -102,11 +107,7 @@ impl ClaimGuard {
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
         if let Some((db, caller, key)) = self.0.take() {
-            tokio::spawn(async move {
-                if let Err(error) = release(&db, &caller, &key).await {
-                    tracing::warn!(%error, "An Idempotency-Key stays in use for a minute.");
-                }
-            });
+            tokio::spawn(release_until_done(db, caller, key));
         }
     }
 }
@@ -181,6 +182,23 @@ async fn release(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Er
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Releases the key now, or in the background while Postgres is too busy for it.
+async fn release_soon(db: &PgPool, caller: &Caller, key: &str) {
+    if release(db, caller, key).await.is_err() {
+        tokio::spawn(release_until_done(db.clone(), caller.clone(), key.to_owned()));
+    }
+}
+
+/// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
+async fn release_until_done(db: PgPool, caller: Caller, key: String) {
+    for _ in 0..60 {
+        if release(&db, &caller, &key).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
 
 async fn forget(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Error> {
