@@ -19,7 +19,7 @@ use crate::{
     notifications::Channels,
     orders::Order,
     partner::Partners,
-    people::{api_keys::KnownKeys, offer_board::OfferBoard},
+    people::{api_keys::KnownKeys, key_use::KeyUse, offer_board::OfferBoard},
     worker::gate::Readiness,
 };
 
@@ -42,6 +42,7 @@ pub struct App {
     pub rules: RulesHandle,
     pub standings: Standings,
     pub keys: KnownKeys,
+    pub key_use: KeyUse,
     /// Redis has this time to answer where Postgres can answer, too.
     pub patience: Duration,
 }
@@ -107,6 +108,7 @@ impl App {
             rules: RulesHandle::default(),
             standings: Standings::default(),
             keys: KnownKeys::default(),
+            key_use: KeyUse::default(),
             patience: PATIENCE,
         })
     }

@@ -26,6 +26,7 @@
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`], [`chance`]: settings, Postgres, what everything works with,
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
 //! * [`loops`]: background loops whose turns all end, and a watchdog over them.
+//! * [`plain_text`]: text of people, without what a terminal would obey.
 //! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
@@ -58,6 +59,7 @@ pub mod partner;
 pub mod partner_sim;
 pub mod people;
 pub mod periodic;
+pub mod plain_text;
 pub mod recovery;
 pub mod replay;
 pub mod reservation;

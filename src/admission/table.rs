@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool, types::Json};
 
 use super::limits::{Flag, Forced, Loyalty};
-use crate::areas::import::ImportedArea;
+use crate::{areas::import::ImportedArea, people::actor::Actor};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum TableError {
 /// Who changes something, and why.
 #[derive(Debug, Clone, Copy)]
 pub struct Author<'a> {
-    pub actor: &'a str,
+    pub actor: &'a Actor,
     pub reason: Option<&'a str>,
 }
 
@@ -345,7 +345,7 @@ pub async fn set_override(
         .bind(status)
         .bind(reason)
         .bind(expires_at)
-        .bind(author.actor)
+        .bind(author.actor.to_string())
         .execute(&mut *tx)
         .await?;
     }
@@ -469,14 +469,16 @@ async fn audit(
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- write audit
-         INSERT INTO admission_audit (actor, what, area_id, before, after, reason) VALUES ($1, $2, $3, $4, $5, $6)",
+         INSERT INTO admission_audit (actor, what, area_id, before, after, reason, key_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )
-    .bind(author.actor)
+    .bind(author.actor.to_string())
     .bind(what)
     .bind(area)
     .bind(before)
     .bind(after)
     .bind(author.reason)
+    .bind(author.actor.key)
     .execute(tx)
     .await?;
     Ok(())

@@ -7,6 +7,7 @@ use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
 use serde_json::Value;
 
 use super::Area;
+use crate::plain_text;
 
 /// An area that was read, with its geometry as GeoJSON, as it is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,9 @@ fn read(feature: Feature) -> anyhow::Result<ImportedArea> {
     ensure!(polygons.is_some() || !geohashes.is_empty(), "{}: it has neither a geometry nor geohashes", place());
     let geometry = feature.geometry.as_ref().map(serde_json::to_value).transpose()?;
     let name = text("name").unwrap_or(&id).to_owned();
+    if let Some(problem) = plain_text::problem(&name, 200) {
+        bail!("{}: name {problem}", place());
+    }
     Ok(ImportedArea { area: Area { id, name, priority, polygons, geohashes }, geometry })
 }
 

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     app::App,
     notifications::alerts::{self, Alert, Filter, Which},
+    plain_text,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -42,7 +43,7 @@ pub(super) enum Command {
         #[arg(long, value_name = "ID")]
         order: Option<OrderId>,
         /// What was done, or will be
-        #[arg(long)]
+        #[arg(long, value_parser = plain_text::parse)]
         note: String,
     },
 }
@@ -71,7 +72,10 @@ impl Command {
                 ensure!(!acked.is_empty(), "no such alert; see: dispatchq alert list");
                 for alert in acked {
                     let by = alert.acked_by.unwrap_or_default();
-                    println!("Alert {} ({} of {}) is acknowledged by {by}.", alert.id, alert.kind, alert.order_id);
+                    output::line(&format!(
+                        "Alert {} ({} of {}) is acknowledged by {by}.",
+                        alert.id, alert.kind, alert.order_id
+                    ));
                 }
             }
         }

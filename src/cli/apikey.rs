@@ -1,75 +1,175 @@
-//! `dispatchq apikey create|list|revoke`.
+//! `dispatchq apikey create|rotate|list|revoke`. Postgres alone is needed.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::ensure;
+use clap::ArgGroup;
 use serde_json::json;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::output::{self, or_dash, time};
 use crate::{
-    app::App,
-    people::api_keys::{self, Role},
+    config::Config,
+    db,
+    people::{
+        api_keys::{ApiKey, Role},
+        key_admin::{self, Filter, ListedKey, NewKey, Which},
+    },
 };
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Make a key; it is shown this once
     Create {
-        /// What the key is for, as the history will name it
+        /// What the key is for, as the history will name it; no other live key has this name
         name: String,
         #[arg(long)]
         role: Role,
         /// The driver this key acts for (role driver)
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
         driver: Option<String>,
+        /// How long it is valid, for example 90days [default: until it is revoked]
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        expires_in: Option<Duration>,
         #[arg(long)]
         json: bool,
     },
-    /// All keys, without the keys
+    /// Replace a key by a new one of the same name and rights
+    #[command(after_help = "Orders stay with the name, so the new key sees all that the old one created.")]
+    Rotate {
+        #[arg(long)]
+        name: String,
+        /// How long the old key goes on working
+        #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
+        overlap: Duration,
+        /// How long the new key is valid [default: until it is revoked]
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        expires_in: Option<Duration>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keys, oldest first, without the keys themselves
     List {
         #[arg(long)]
+        role: Option<Role>,
+        /// Only keys of this driver
+        #[arg(long, value_name = "ID")]
+        driver: Option<String>,
+        /// Only keys whose name holds this text
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
+        /// Only keys not used for so long, for example 90days
+        #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+        unused_for: Option<Duration>,
+        /// Also keys that are revoked, expired or of a disabled driver
+        #[arg(long)]
+        all: bool,
+        #[arg(long)]
         json: bool,
     },
-    /// Make a key useless
-    Revoke { id: Uuid },
+    /// Make keys useless
+    Revoke(Revoke),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["id", "driver", "name"]))]
+pub(super) struct Revoke {
+    /// This key
+    id: Option<Uuid>,
+    /// All keys of this driver
+    #[arg(long, value_name = "ID")]
+    driver: Option<String>,
+    /// The keys of this name, also one that was replaced and still works
+    #[arg(long)]
+    name: Option<String>,
+    /// Only say which would be revoked
+    #[arg(long)]
+    dry_run: bool,
+    #[arg(long)]
+    json: bool,
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+        let db = db::connect(&config.database).await?;
+        db::check_schema(&db).await?;
         match self {
-            Self::Create { name, role, driver, json } => {
-                ensure!((1..=64).contains(&name.chars().count()), "a name has 1 to 64 characters");
+            Self::Create { name, role, driver, expires_in, json } => {
                 ensure!((role == Role::Driver) == driver.is_some(), "--driver goes with --role driver");
-                let (row, key) = api_keys::create(&app.db, &name, role, driver.as_deref()).await?;
-                if json {
-                    output::json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }))?;
-                } else {
-                    println!("{key}");
-                    eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
-                }
+                let new = NewKey { name: &name, role, driver_id: driver.as_deref(), expires_in };
+                show(key_admin::create(&db, &new).await?, json)?;
             }
-            Self::List { json: true } => output::json(&api_keys::list(&app.db).await?)?,
-            Self::List { json: false } => {
-                let keys = api_keys::list(&app.db).await?;
-                let rows = keys.into_iter().map(|k| {
-                    [
-                        k.id.to_string(),
-                        k.name,
-                        format!("{:?}", k.role).to_lowercase(),
-                        or_dash(k.driver_id),
-                        time(k.created_at),
-                        or_dash(k.revoked_at.map(time)),
-                    ]
-                });
-                let headings = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "REVOKED"];
-                output::table(&headings, rows, "No keys. Make one: dispatchq apikey create NAME --role producer");
+            Self::Rotate { name, overlap, expires_in, json } => {
+                show(key_admin::rotate(&db, &name, overlap, expires_in).await?, json)?;
             }
-            Self::Revoke { id } => {
-                ensure!(api_keys::revoke(&app.db, id).await?, "no live key {id}; see: dispatchq apikey list");
-                println!("The key is revoked.");
+            Self::List { role, driver, name, unused_for, all, json } => {
+                let filter = Filter { role, driver, name, all, unused_for };
+                list(key_admin::list(&db, &filter).await?, json)?;
             }
+            Self::Revoke(revoke) => revoke.run(&db).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+impl Revoke {
+    async fn run(self, db: &PgPool) -> anyhow::Result<()> {
+        let which = match (self.id, self.driver, self.name) {
+            (Some(id), ..) => Which::Id(id),
+            (_, Some(driver), _) => Which::Driver(driver),
+            (.., name) => Which::Name(name.unwrap_or_default()),
+        };
+        let keys = if self.dry_run {
+            key_admin::to_revoke(db, &which).await?
+        } else {
+            key_admin::revoke(&mut *db.acquire().await?, &which).await?
+        };
+        ensure!(!keys.is_empty(), "no such live key; see: dispatchq apikey list");
+        if self.json {
+            let keys: Vec<_> = keys.into_iter().map(|(id, name)| json!({ "id": id, "name": name })).collect();
+            return output::json(&json!({ "revoked": keys, "dry_run": self.dry_run }));
+        }
+        let done = if self.dry_run { "would be revoked" } else { "is revoked" };
+        for (id, name) in keys {
+            output::line(&format!("{id} ({name}) {done}."));
+        }
+        Ok(())
+    }
+}
+
+fn show((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
+    }
+    println!("{key}");
+    eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
+    Ok(())
+}
+
+fn list(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(&keys);
+    }
+    let rows = keys.into_iter().map(|k| {
+        let state = match (&k.revoked_at, &k.superseded_at, k.valid) {
+            (Some(at), ..) => format!("revoked {}", time(*at)),
+            (None, Some(at), true) => format!("replaced {}", time(*at)),
+            (None, _, true) => "valid".to_owned(),
+            (None, _, false) => "refused".to_owned(),
+        };
+        [
+            k.id.to_string(),
+            k.name,
+            format!("{:?}", k.role).to_lowercase(),
+            or_dash(k.driver_id),
+            time(k.created_at),
+            or_dash(k.last_used_at.map(time)),
+            or_dash(k.expires_at.map(time)),
+            state,
+        ]
+    });
+    let headings = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
+    output::table(&headings, rows, "No such keys. Make one: dispatchq apikey create NAME --role producer");
+    Ok(())
 }

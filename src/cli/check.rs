@@ -34,7 +34,7 @@ impl Command {
             println!("ok  {:<36} every dead job says why", "no_dead_job_without_reason");
         } else {
             for violation in &violations {
-                println!("VIOLATION  {violation}");
+                output::line(&format!("VIOLATION  {violation}"));
             }
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -17,7 +17,10 @@ use crate::{
     config::Config,
     db, http,
     partner_sim::{self, PartnerSim},
-    people::api_keys::{self, Role},
+    people::{
+        api_keys::{self, Role},
+        key_admin,
+    },
     telemetry,
     testbed::partner::{self, NAME, SERVICE_TYPE},
     worker::process,
@@ -135,6 +138,8 @@ async fn admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     {
         return Ok(key.trim().to_owned());
     }
+    let which = key_admin::Which::Name("dev".to_owned());
+    key_admin::revoke(&mut *app.db.acquire().await?, &which).await?;
     let (_, key) = api_keys::create(&app.db, "dev", Role::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)

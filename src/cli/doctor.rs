@@ -96,7 +96,9 @@ async fn postgres(config: &Config) -> Vec<Finding> {
         });
     }
     let staff: Result<i64, _> =
-        sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher'").fetch_one(&pool).await;
+        sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL")
+            .fetch_one(&pool)
+            .await;
     if matches!(staff, Ok(0)) {
         let detail =
             "nobody; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";

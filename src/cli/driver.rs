@@ -1,6 +1,11 @@
-//! `dispatchq driver import|list`.
+//! `dispatchq driver import|list|disable|enable|remove`. Postgres alone is needed, but for `import`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{bail, ensure};
 
 use super::{
     import,
@@ -8,8 +13,10 @@ use super::{
 };
 use crate::{
     app::App,
+    config::Config,
+    db,
     dispatch::nearby,
-    people::drivers::{self, NewDriver},
+    people::drivers::{self, NewDriver, Removal},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -28,19 +35,44 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Give a driver no more work, and refuse the driver's keys
+    Disable { id: String },
+    /// Undo `disable`; the driver says when work is wanted again
+    Enable { id: String },
+    /// Remove a driver and revoke the driver's keys; the history keeps the id
+    Remove { id: String },
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+        if let Self::Import { file } = self {
+            return import(&App::connect(config).await?, &file).await;
+        }
+        let db = db::connect(&config.database).await?;
+        db::check_schema(&db).await?;
+        let no_such = |id: &str| format!("no driver '{id}'; see: dispatchq driver list");
         match self {
-            Self::Import { file } => {
-                let new = import::lines(&file, NewDriver::problem)?;
-                let count = drivers::import(&app.db, &new).await?;
-                nearby::distrust(&app).await;
-                println!("{count} drivers imported.");
+            Self::Import { .. } => unreachable!("answered above"),
+            Self::Disable { id } => {
+                ensure!(drivers::set_disabled(&db, &id, true).await?, no_such(&id));
+                println!("{id} is disabled.");
+                if let Some(order) = drivers::find(&db, &id).await?.and_then(|driver| driver.active_order) {
+                    eprintln!("{id} still has {order}; take it back: dispatchq order release {order}");
+                }
             }
+            Self::Enable { id } => {
+                ensure!(drivers::set_disabled(&db, &id, false).await?, no_such(&id));
+                println!("{id} is enabled.");
+            }
+            Self::Remove { id } => match drivers::remove(&db, &id).await? {
+                Removal::Removed { keys } => println!("{id} is removed, and {keys} keys are revoked."),
+                Removal::Busy { order } => {
+                    bail!("{id} has {order}; take it back first: dispatchq order release {order}")
+                }
+                Removal::NoSuchDriver => bail!(no_such(&id)),
+            },
             Self::List { limit, json } => {
-                let list = drivers::list(&app.db, limit).await?;
+                let list = drivers::list(&db, limit).await?;
                 if json {
                     output::json(&list)?;
                 } else {
@@ -49,7 +81,12 @@ impl Command {
                             d.id,
                             d.service_types.join(","),
                             format!("{:.5}, {:.5}", d.lat, d.lng),
-                            if d.available { "yes" } else { "no" }.to_owned(),
+                            match (d.disabled_at, d.available) {
+                                (Some(_), _) => "disabled",
+                                (None, true) => "yes",
+                                (None, false) => "no",
+                            }
+                            .to_owned(),
                             or_dash(d.active_order),
                             time(d.idle_since),
                         ]
@@ -61,4 +98,12 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn import(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
+    let new = import::lines(file, NewDriver::problem)?;
+    let count = drivers::import(&app.db, &new).await?;
+    nearby::distrust(app).await;
+    println!("{count} drivers imported.");
+    Ok(ExitCode::SUCCESS)
 }

@@ -150,7 +150,8 @@ impl Command {
                     };
                     println!("{:<10} {state}\n{:<10} {} failed, {} lost", "state", "tries", job.failed, job.lost);
                     if let Some(dead) = job.dead {
-                        println!("{:<10} {}\n{:<10} dispatchq dead show {}", "error", dead.error, "see", job.id);
+                        output::line(&format!("{:<10} {}", "error", dead.error));
+                        println!("{:<10} dispatchq dead show {}", "see", job.id);
                     }
                 }
             }

@@ -6,13 +6,15 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde::Serialize;
 
-/// Prints one JSON value.
+use crate::plain_text;
+
+/// Prints one JSON value. What a terminal would obey is written as `\uXXXX`.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&serde_json::to_string_pretty(value)?);
+    print(&plain_text::escape_json(&serde_json::to_string_pretty(value)?));
     Ok(())
 }
 
-/// Prints rows under headings; says so when there are none.
+/// Prints rows under headings; says so when there are none. What a terminal would obey is escaped in every cell.
 pub(super) fn table<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
 where
     R: IntoIterator,
@@ -21,13 +23,27 @@ where
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
     for row in rows {
-        table.add_row(row.into_iter().map(|cell| cell.to_string()));
+        table.add_row(row.into_iter().map(|cell| plain_text::escape(&cell.to_string())));
     }
     if table.row_count() == 0 {
         print(if_empty);
     } else {
         print(&table.to_string());
     }
+}
+
+/// Prints one line, escaped as the cells of a table are.
+pub(super) fn line(text: &str) {
+    print(&plain_text::escape(text));
+}
+
+/// Joins lines, escaped as the cells of a table are. One that begins with a line end has an empty line before it.
+pub(super) fn lines(lines: &[String]) -> String {
+    let escaped = lines.iter().map(|line| match line.strip_prefix('\n') {
+        Some(rest) => format!("\n{}", plain_text::escape(rest)),
+        None => plain_text::escape(line),
+    });
+    escaped.collect::<Vec<_>>().join("\n")
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
@@ -55,7 +71,7 @@ pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
 
 /// One line of at most so many characters, for tables.
 pub(super) fn short(text: &str, most: usize) -> String {
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(most + 1).collect();
+    let line: String = text.chars().map(|c| if plain_text::is_unsafe(c) { ' ' } else { c }).take(most + 1).collect();
     if line.chars().count() <= most { line } else { line.chars().take(most - 3).chain("...".chars()).collect() }
 }
 

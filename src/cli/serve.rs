@@ -22,7 +22,9 @@ impl Args {
         let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
         let listener = http::server::bind(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
+        let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
         http::server::serve_api(listener, app, stop).await?;
+        key_use.await?;
         if let Some(admin) = admin {
             admin.await??;
         }

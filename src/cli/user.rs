@@ -1,11 +1,17 @@
-//! `dispatchq user import|list`.
+//! `dispatchq user import|list|disable|enable|remove`. Postgres alone is needed.
 
 use std::{path::PathBuf, process::ExitCode};
 
-use super::{import, output};
+use anyhow::ensure;
+
+use super::{
+    import,
+    output::{self, or_dash, time},
+};
 use crate::{
-    app::App,
-    people::users::{self, User},
+    config::Config,
+    db,
+    people::users::{self, ListedUser, User},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -22,25 +28,49 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Tell this person nothing more
+    Disable { id: String },
+    /// Undo `disable`
+    Enable { id: String },
+    /// Remove a person
+    #[command(after_help = "Keys that this person holds are revoked by name: dispatchq apikey revoke --name NAME")]
+    Remove { id: String },
 }
 
 impl Command {
-    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+        let db = db::connect(&config.database).await?;
+        db::check_schema(&db).await?;
+        let no_such = |id: &str| format!("no user '{id}'; see: dispatchq user list");
         match self {
+            Self::Disable { id } => {
+                ensure!(users::set_disabled(&db, &id, true).await?, no_such(&id));
+                println!("{id} is disabled.");
+            }
+            Self::Enable { id } => {
+                ensure!(users::set_disabled(&db, &id, false).await?, no_such(&id));
+                println!("{id} is enabled.");
+            }
+            Self::Remove { id } => {
+                ensure!(users::remove(&db, &id).await?, no_such(&id));
+                println!("{id} is removed.");
+            }
             Self::Import { file } => {
-                let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
+                let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
                 let new = import::lines(&file, |user: &User| user.problem(&channels))?;
-                println!("{} users imported.", users::import(&app.db, &new).await?);
+                println!("{} users imported.", users::import(&db, &new).await?);
             }
             Self::List { json } => {
-                let list = users::list(&app.db).await?;
+                let list = users::list(&db).await?;
                 if json {
                     output::json(&list)?;
                 } else {
-                    let rows =
-                        list.into_iter().map(|u| [u.id, u.name, format!("{:?}", u.role).to_lowercase(), u.channel]);
+                    let rows = list.into_iter().map(|ListedUser { user: u, disabled_at }| {
+                        let disabled = or_dash(disabled_at.map(time));
+                        [u.id, u.name, format!("{:?}", u.role).to_lowercase(), u.channel, disabled]
+                    });
                     output::table(
-                        &["ID", "NAME", "ROLE", "CHANNEL"],
+                        &["ID", "NAME", "ROLE", "CHANNEL", "DISABLED"],
                         rows,
                         "No users. Add some: dispatchq user import FILE",
                     );

@@ -6,6 +6,7 @@
 use crate::{
     notifications::messages,
     orders::{Booking, BookingState, Change, PaymentStatus, Reason, Snapshot, Status},
+    people::actor::Actor,
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
@@ -23,7 +24,7 @@ fn why(s: &Snapshot) -> String {
 }
 
 pub fn compensate(s: &Snapshot) -> Change {
-    let mut change = Change::of(s, "system");
+    let mut change = Change::of(s, Actor::SYSTEM);
     match &s.order.payment_status {
         PaymentStatus::Paid | PaymentStatus::Settlement => {
             change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);

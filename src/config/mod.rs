@@ -95,6 +95,8 @@ pub struct HttpConfig {
     pub admin_bind: String,
     #[serde(with = "duration")]
     pub keep_alive: Duration,
+    /// Every producer reads and changes every order, as one domain.
+    pub producers_share_orders: bool,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]

@@ -22,13 +22,13 @@ use crate::{
         store::{self, ChangeError, Changed},
         timers,
     },
+    people::actor::Actor,
 };
 
 /// Who decides, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decider {
-    /// As the history names actors: `operator:anna`.
-    pub who: String,
+    pub who: Actor,
     pub why: Option<String>,
 }
 
@@ -248,5 +248,5 @@ pub async fn discard(app: &App, job: &JobId, by: &Decider) -> anyhow::Result<Ans
 }
 
 async fn note_down(app: &App, dead: &DeadEntry, how: How, by: &Decider) -> Result<(), sqlx::Error> {
-    table::resolve(&app.db, dead, &Resolution { how, by: by.who.clone(), why: by.why.clone() }).await
+    table::resolve(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
 }

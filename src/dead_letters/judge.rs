@@ -11,6 +11,7 @@ use workers::{Job, JobId};
 use crate::{
     notifications::{alerts::Alert, messages::OFFER, outbox::OutboxRow},
     orders::{Change, Order, Reason, Snapshot, Status, timers},
+    people::actor::Actor,
 };
 
 /// What may be done with a dead job.
@@ -132,7 +133,7 @@ pub fn alert(row: Option<&Alert>) -> Verdict {
 
 /// What giving the job another life changes in its order: the history says who did it and why, and an order that was
 /// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
-pub fn requeue(s: &Snapshot, job: &JobId, actor: &str, why: Option<&str>) -> Change {
+pub fn requeue(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> Change {
     let mut change = Change::of(s, actor);
     if ends_review(s, job) {
         change.release_hold();
@@ -166,7 +167,7 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::orders::order::fixture;
+    use crate::{orders::order::fixture, people::actor::ActorRole};
 
     fn job(text: &str) -> JobId {
         JobId::parse(text).unwrap()
@@ -174,7 +175,7 @@ mod tests {
 
     fn held_by(text: &str) -> Snapshot {
         let mut s = fixture::snapshot();
-        let mut change = Change::of(&s, "reconciler");
+        let mut change = Change::of(&s, Actor::RECONCILER);
         change.hold(&s, hold_reason(&job(text)));
         s.order = change.order;
         s
@@ -215,7 +216,10 @@ mod tests {
     fn an_order_that_goes_on_has_its_timers_again() {
         for dead in ["dispatch:ORD-1:1", "lifetime:ORD-1"] {
             let s = held_by(dead);
-            let after = Snapshot { order: requeue(&s, &job(dead), "operator:test", None).order, ..s };
+            let after = Snapshot {
+                order: requeue(&s, &job(dead), &Actor::named(ActorRole::Operator, "test"), None).order,
+                ..s
+            };
             let ids: Vec<_> = timers::derived(&after).iter().map(|t| t.id().to_string()).collect();
             assert_eq!(ids, ["dispatch:ORD-1:1", "lifetime:ORD-1"], "{dead}");
         }
@@ -239,14 +243,19 @@ mod tests {
         assert!(matches!(timer(&s, &job("lifetime:ORD-1")), Verdict::Refused(Refused::UnderReview { .. })));
         s.now = s.order.lifetime_deadline;
         assert_eq!(timer(&s, &job("lifetime:ORD-1")), Verdict::Held);
-        assert!(!requeue(&s, &job("lifetime:ORD-1"), "operator:test", None).order.held_for_review);
+        assert!(
+            !requeue(&s, &job("lifetime:ORD-1"), &Actor::named(ActorRole::Operator, "test"), None)
+                .order
+                .held_for_review
+        );
     }
 
     #[test]
     fn a_requeue_says_who_and_why() {
         let s = fixture::snapshot();
-        let change = requeue(&s, &job("dispatch:ORD-1:1"), "operator:anna", Some("routing is back"));
-        assert_eq!(change.actor, "operator:anna");
+        let change =
+            requeue(&s, &job("dispatch:ORD-1:1"), &Actor::named(ActorRole::Operator, "anna"), Some("routing is back"));
+        assert_eq!(change.actor.to_string(), "operator:anna");
         assert_eq!(change.events[0].detail.as_deref(), Some("dispatch:ORD-1:1: routing is back"));
     }
 }

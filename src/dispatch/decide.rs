@@ -9,20 +9,19 @@ use super::{
 use crate::{
     notifications::messages,
     orders::{Change, OfferState, Reason, Snapshot, Status, change::NewOffers},
+    people::actor::Actor,
 };
-
-const ACTOR: &str = "system";
 
 /// An attempt is due to start.
 pub fn start(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
-    let mut change = Change::of(s, ACTOR);
+    let mut change = Change::of(s, Actor::SYSTEM);
     go_on(&mut change, ranking, policy);
     change
 }
 
 /// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
 pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
-    let mut change = Change::of(s, ACTOR);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Expired, Reason::AttemptTimeout);
     go_on(&mut change, ranking, policy);
     change
@@ -30,7 +29,7 @@ pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Chang
 
 /// No driver within the lifetime.
 pub fn lifetime(s: &Snapshot) -> Change {
-    let mut change = Change::of(s, ACTOR);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
     change.enter(Status::Compensating, Reason::LifetimeTimeout, None);
     change

@@ -8,7 +8,10 @@ use axum::{
 use super::error::ApiError;
 use crate::{
     app::App,
-    people::api_keys::{ApiKey, Role},
+    people::{
+        actor::Actor,
+        api_keys::{ApiKey, Role},
+    },
 };
 
 /// Who makes this request.
@@ -39,12 +42,8 @@ impl Caller {
     }
 
     /// How the history names this caller.
-    pub fn actor(&self) -> String {
-        match self.0.role {
-            Role::Producer => format!("producer:{}", self.0.name),
-            Role::Driver => format!("driver:{}", self.0.driver_id.as_deref().unwrap_or_default()),
-            _ => format!("operator:{}", self.0.name),
-        }
+    pub fn actor(&self) -> Actor {
+        self.0.actor()
     }
 }
 
@@ -65,6 +64,8 @@ where
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, key)| key.trim())
             .ok_or(ApiError::Unauthenticated)?;
-        app.keys.find(&app.db, key).await?.map(Caller).ok_or(ApiError::Unauthenticated)
+        let owner = app.keys.find(&app.db, key).await?.ok_or(ApiError::Unauthenticated)?;
+        app.key_use.record(owner.id);
+        Ok(Self(owner))
     }
 }

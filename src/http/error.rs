@@ -138,7 +138,7 @@ impl ApiError {
 /// 404: no such thing for you. 410: it was, and is over. 409: it is, and does not allow this.
 fn refusal_status(refusal: &Refusal) -> StatusCode {
     match refusal {
-        Refusal::NoSuchOffer | Refusal::NoSuchDriver => StatusCode::NOT_FOUND,
+        Refusal::NoSuchOrder | Refusal::NoSuchOffer | Refusal::NoSuchDriver => StatusCode::NOT_FOUND,
         Refusal::NotYourOrder => StatusCode::FORBIDDEN,
         Refusal::OfferExpired | Refusal::OfferDeclined | Refusal::OfferGone(_) => StatusCode::GONE,
         Refusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,

@@ -23,12 +23,12 @@ use super::{
 use crate::{
     app::App,
     orders::{
-        Decision, PaymentStatus, Snapshot, act, actions,
+        Decision, Order, PaymentStatus, Refusal, Snapshot, act, actions,
         create::{self, CreateError, NewOrder},
         query, store,
     },
     people::api_keys::Role,
-    reservation,
+    plain_text, reservation,
 };
 
 /// Who may look at any order.
@@ -64,7 +64,7 @@ async fn create_order(
             // It is the same order, made by a request whose answer got lost.
             Err(CreateError::Exists(id)) if work.resumed => {
                 let made = load(&app, &id).await?;
-                if !new.made(&made.order) {
+                if !new.made(&made.order) || !may_see(&app, &caller, &made.order) {
                     return Err(CreateError::Exists(id).into());
                 }
                 made
@@ -93,14 +93,17 @@ async fn find_order(
         lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
     let mut found = Vec::new();
     for id in query::with_job_id(&app.db, &job_id).await? {
-        found.push(json(&load(&app, &id).await?));
+        let snapshot = load(&app, &id).await?;
+        if may_see(&app, &caller, &snapshot.order) {
+            found.push(json(&snapshot));
+        }
     }
     Ok(Json(json!({ "orders": found })))
 }
 
 async fn get_order(State(app): State<App>, caller: Caller, OrderPath(id): OrderPath) -> Result<Json<Value>, ApiError> {
     let snapshot = load(&app, &id).await?;
-    may_read(&caller, &snapshot)?;
+    may_read(&app, &caller, &snapshot.order)?;
     Ok(Json(json(&snapshot)))
 }
 
@@ -110,8 +113,11 @@ async fn get_timeline(
     OrderPath(id): OrderPath,
 ) -> Result<Json<Value>, ApiError> {
     let snapshot = load(&app, &id).await?;
-    may_read(&caller, &snapshot)?;
-    let events = query::timeline(&app.db, &snapshot.order.id).await?;
+    may_read(&app, &caller, &snapshot.order)?;
+    let mut events = query::timeline(&app.db, &snapshot.order.id).await?;
+    if let Some(driver) = &caller.0.driver_id {
+        events = events.into_iter().map(|event| event.as_seen_by(driver)).collect();
+    }
     Ok(Json(json!({ "order_id": snapshot.order.id, "events": events })))
 }
 
@@ -133,7 +139,7 @@ async fn cancel(
     let key = idempotency::key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change(&app, &id, |s| actions::cancel(s, &actor, reason.clone())).await
+        change(&app, &caller, &id, |s| actions::cancel(s, &actor, reason.clone())).await
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
 }
@@ -155,13 +161,13 @@ async fn pay(
 ) -> Result<Response, ApiError> {
     caller.must_be(&[Role::Producer])?;
     let event_id = &event.event_id;
-    if event_id.is_empty() || event_id.len() > 128 || event_id.chars().any(char::is_control) {
+    if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
         return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
     }
     let key = idempotency::key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change(&app, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
+        change(&app, &caller, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
 }
@@ -190,8 +196,8 @@ async fn refund(
     let note = text("note", step.note)?;
     let actor = caller.actor();
     let changed = match step.action {
-        RefundAction::Start => change(&app, &id, |s| actions::start_refund(s, &actor, note.clone())).await,
-        RefundAction::Done => change(&app, &id, |s| actions::finish_refund(s, &actor, note.clone())).await,
+        RefundAction::Start => change(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await,
+        RefundAction::Done => change(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await,
     };
     respond(changed)
 }
@@ -212,7 +218,7 @@ async fn accept(
     Body(answer): Body<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
-    let accepted = reservation::accept(&app, &id, &driver, answer.offer_id).await?;
+    let accepted = reservation::accept(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
     Ok((StatusCode::OK, Json(json(accepted.snapshot()))))
 }
 
@@ -224,7 +230,8 @@ async fn decline(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
     let reason = text("reason", answer.reason)?;
-    let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone());
+    let actor = caller.actor();
+    let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
     let declined = act::answer(&app, &id, answer.offer_id, decide).await?;
     Ok((StatusCode::OK, Json(json(declined.snapshot()))))
 }
@@ -243,7 +250,7 @@ async fn pickup(
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &id, |s| actions::pickup(s, &driver)).await)
+    respond(change(&app, &caller, &id, |s| actions::pickup(s, &driver)).await)
 }
 
 async fn complete(
@@ -253,7 +260,7 @@ async fn complete(
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &id, |s| actions::complete(s, &driver)).await)
+    respond(change(&app, &caller, &id, |s| actions::complete(s, &driver)).await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -271,10 +278,24 @@ async fn driver_cancel(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
     let reason = text("reason", value.reason)?;
-    respond(change(&app, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
+    respond(change(&app, &caller, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
 }
 
-async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Answer, ApiError> {
+/// Changes the order in the caller's name.
+async fn change(
+    app: &App,
+    caller: &Caller,
+    id: &OrderId,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Answer, ApiError> {
+    let actor = caller.actor();
+    let decide = |s: &Snapshot| {
+        if may_see(app, caller, &s.order) {
+            decide(s).signed_by(&actor)
+        } else {
+            Decision::Refuse(Refusal::NoSuchOrder)
+        }
+    };
     let changed = act::act(app, id, decide).await?;
     Ok((StatusCode::OK, json(changed.snapshot())))
 }
@@ -287,23 +308,32 @@ async fn load(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
     store::load(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
-/// A driver sees the orders that are the driver's own.
-fn may_read(caller: &Caller, snapshot: &Snapshot) -> Result<(), ApiError> {
-    match &caller.0.driver_id {
-        Some(driver) if snapshot.order.driver_id.as_ref() == Some(driver) => Ok(()),
-        Some(_) => Err(ApiError::NoSuchOrder),
-        None => caller.must_be(&READERS),
+/// Returns whether the caller may know of the order: a producer of its own orders only, unless all producers share them.
+fn may_see(app: &App, caller: &Caller, order: &Order) -> bool {
+    match caller.actor().producer() {
+        Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
+        None => true,
     }
 }
 
-/// Free text as people write it, bounded.
-pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
-    match value {
-        Some(v) if v.chars().count() > 500 || v.contains('\0') => {
-            Err(ApiError::Invalid(format!("{name} must have at most 500 characters")))
+/// A driver sees the orders that are the driver's own, a producer those it created.
+fn may_read(app: &App, caller: &Caller, order: &Order) -> Result<(), ApiError> {
+    match &caller.0.driver_id {
+        Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
+        None => {
+            caller.must_be(&READERS)?;
+            if may_see(app, caller, order) { Ok(()) } else { Err(ApiError::NoSuchOrder) }
         }
-        other => Ok(other),
+        Some(_) => Err(ApiError::NoSuchOrder),
     }
+}
+
+/// Free text as people write it, on one line and bounded.
+pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+    if let Some(problem) = value.as_deref().and_then(|text| plain_text::problem(text, 500)) {
+        return Err(ApiError::Invalid(format!("{name} {problem}")));
+    }
+    Ok(value)
 }
 
 fn json(snapshot: &Snapshot) -> Value {

@@ -26,6 +26,7 @@ use crate::{
         outbox,
     },
     orders::{Refusal, Snapshot, act, actions, store::ChangeError},
+    people::actor::Actor,
     reservation,
 };
 
@@ -132,11 +133,14 @@ async fn answer(
     let called = called(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.field("Digits")) {
         (None, _) => "This call is about no offer.",
-        (Some(call), "1") => match reservation::accept(&app, &call.order, &call.driver, call.offer).await {
-            Ok(_) => "The job is yours.",
-            Err(ChangeError::Refused(refusal)) => refused(&refusal),
-            Err(error) => return Err(error.into()),
-        },
+        (Some(call), "1") => {
+            let by = Actor::driver(&call.driver);
+            match reservation::accept(&app, &call.order, &call.driver, call.offer, &by).await {
+                Ok(_) => "The job is yours.",
+                Err(ChangeError::Refused(refusal)) => refused(&refusal),
+                Err(error) => return Err(error.into()),
+            }
+        }
         (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
             let decide = |s: &Snapshot| actions::decline(s, &call.driver, call.offer, by_phone.clone());

@@ -16,7 +16,10 @@ use super::{
     messages::{self, Repeated},
     outbox,
 };
-use crate::orders::{PendingAlert, PendingMessage, Settlement, timers};
+use crate::{
+    orders::{PendingAlert, PendingMessage, Settlement, timers},
+    people::actor::Actor,
+};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -70,20 +73,22 @@ pub async fn settle(
     tx: &mut PgConnection,
     order: &OrderId,
     settlement: &Settlement,
-    actor: &str,
+    actor: &Actor,
 ) -> Result<Vec<i64>, sqlx::Error> {
     // The time of this statement, not of the decision: it may have escalated in between.
     sqlx::query_scalar(
         "-- settle alerts
-         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
+         UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $6,
+                next_escalation_at = NULL
          WHERE order_id = $1 AND kind = $2 AND ($5::text IS NULL OR payload->>'reason' = $5) AND acked_at IS NULL
          RETURNING id",
     )
     .bind(order.as_str())
     .bind(settlement.kind)
-    .bind(actor)
+    .bind(actor.to_string())
     .bind(&settlement.note)
     .bind(&settlement.reason)
+    .bind(actor.key)
     .fetch_all(tx)
     .await
 }
@@ -97,7 +102,7 @@ pub enum Which {
 }
 
 /// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
-pub async fn acknowledge(db: &PgPool, which: &Which, actor: &str, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
+pub async fn acknowledge(db: &PgPool, which: &Which, actor: &Actor, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
     let (id, order) = match which {
         Which::One(id) => (Some(*id), None),
         Which::Order(order) => (None, Some(order.as_str())),
@@ -105,7 +110,8 @@ pub async fn acknowledge(db: &PgPool, which: &Which, actor: &str, note: &str) ->
     sqlx::query_as(
         "-- acknowledge alerts
          WITH acked AS (
-             UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, next_escalation_at = NULL
+             UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $5,
+                    next_escalation_at = NULL
              WHERE (id = $1 OR order_id = $2) AND acked_at IS NULL RETURNING *)
          SELECT * FROM acked
          UNION ALL
@@ -114,8 +120,9 @@ pub async fn acknowledge(db: &PgPool, which: &Which, actor: &str, note: &str) ->
     )
     .bind(id)
     .bind(order)
-    .bind(actor)
+    .bind(actor.to_string())
     .bind(note)
+    .bind(actor.key)
     .fetch_all(db)
     .await
 }

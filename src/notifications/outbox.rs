@@ -9,7 +9,10 @@ use uuid::Uuid;
 use workers::{RetryPolicy, retry::jittered};
 
 use super::{Audience, Message, Routes, alerts, messages};
-use crate::orders::{PendingAlert, PendingMessage};
+use crate::{
+    orders::{PendingAlert, PendingMessage},
+    people::actor::Actor,
+};
 
 /// The rows that were new.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -75,7 +78,7 @@ async fn recipients(
     if message.audience == Audience::Dispatchers {
         let users: Vec<(String, String)> = sqlx::query_as(
             "-- dispatchers
-             SELECT channel, id FROM users WHERE role = 'dispatcher' ORDER BY id",
+             SELECT channel, id FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY id",
         )
         .fetch_all(tx)
         .await?;
@@ -316,7 +319,7 @@ pub async fn mark_unreachable(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
 
 /// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
 /// outlive its offer. The delivery log says who had it done.
-pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error> {
+pub async fn revive(db: &PgPool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
          WITH revived AS (
@@ -328,7 +331,7 @@ pub async fn revive(db: &PgPool, id: i64, actor: &str) -> Result<(), sqlx::Error
          INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, dispatchq_now(), $2 FROM revived",
     )
     .bind(id)
-    .bind(actor)
+    .bind(actor.to_string())
     .bind(messages::PATIENCE.as_seconds_f64())
     .execute(db)
     .await?;

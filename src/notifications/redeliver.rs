@@ -12,6 +12,7 @@ use workers::Job;
 use crate::{
     app::App,
     dead_letters::decide::{self, Answer, Decider},
+    people::actor::Actor,
 };
 
 /// An outbox row, as people see it.
@@ -91,10 +92,10 @@ pub async fn log(db: &PgPool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
 }
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
-pub async fn replay(app: &App, row: &Row, actor: &str) -> anyhow::Result<bool> {
+pub async fn replay(app: &App, row: &Row, actor: &Actor) -> anyhow::Result<bool> {
     let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
     let job = Notify { order, outbox_id: row.id };
-    let by = Decider { who: actor.to_owned(), why: None };
+    let by = Decider { who: actor.clone(), why: None };
     match decide::requeue(app, &job.id(), &by).await? {
         Answer::Done => Ok(true),
         Answer::NotDead => Ok(false),

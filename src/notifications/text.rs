@@ -162,7 +162,7 @@ fn fields(payload: &Value) -> String {
 fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
-        Value::String(text) => Some(text.replace(char::is_control, " ")),
+        Value::String(text) => Some(text.replace(crate::plain_text::is_unsafe, " ")),
         other => Some(other.to_string()),
     }
 }

@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use super::{Change, Decision, Offer, OfferState, PaymentStatus, Reason, Refusal, Snapshot, Status, change::OfferEnd};
-use crate::notifications::messages;
+use crate::{notifications::messages, people::actor::Actor};
 
 /// Driver `driver` takes the order by answering `offer`.
 pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
@@ -24,7 +24,7 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
     if s.now >= offer.expires_at || s.order.is_past_lifetime(s.now) {
         return Decision::Refuse(Refusal::OfferExpired);
     }
-    let mut change = Change::of(s, format!("driver:{driver}"));
+    let mut change = Change::of(s, Actor::driver(driver));
     for live in s.live_offers() {
         let to = if live.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
         change.offers.push(OfferEnd { offer: live.clone(), to, why: None });
@@ -48,7 +48,7 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
     if s.now >= offer.expires_at {
         return Decision::Refuse(Refusal::OfferExpired);
     }
-    let mut change = Change::of(s, format!("driver:{driver}"));
+    let mut change = Change::of(s, Actor::driver(driver));
     change.end_offer(s, offer, OfferState::Declined, why);
     change.into()
 }
@@ -57,7 +57,7 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
 /// of the driver's, who may be asked again in a later round.
 pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
     let Some(offer) = s.live_offers().find(|o| o.id == offer) else { return Decision::Unchanged };
-    let mut change = Change::of(s, "system");
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.end_offer(s, offer, OfferState::Withdrawn, Some(format!("{}: {why}", offer.driver_id)));
     change.into()
 }
@@ -68,18 +68,18 @@ pub fn driver_cancel(s: &Snapshot, driver: &str, why: Option<String>) -> Decisio
         let gave_back = s.order.former_drivers.iter().any(|former| former == driver);
         return if gave_back { Decision::Unchanged } else { Decision::Refuse(Refusal::NotYourOrder) };
     }
-    lose_driver(s, format!("driver:{driver}"), Reason::DriverCancelled, why)
+    lose_driver(s, Actor::driver(driver), Reason::DriverCancelled, why)
 }
 
 /// A dispatcher takes the order from its driver, and the search goes on within the lifetime left.
-pub fn release(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
+pub fn release(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     if s.order.status == Status::DriverAssigned && s.order.partner.is_none() && s.now >= s.order.lifetime_deadline {
         return Decision::Refuse(Refusal::LifetimeOver);
     }
-    lose_driver(s, actor.to_owned(), Reason::TakenBack, why)
+    lose_driver(s, actor.clone(), Reason::TakenBack, why)
 }
 
-fn lose_driver(s: &Snapshot, actor: String, reason: Reason, why: Option<String>) -> Decision {
+fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) -> Decision {
     if s.order.partner.is_some() {
         return Decision::Refuse(Refusal::ServedByPartner);
     }
@@ -123,7 +123,7 @@ fn step(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) ->
     if s.order.status != from {
         return Decision::Refuse(refusal(s, from.as_str()));
     }
-    let mut change = Change::of(s, format!("driver:{driver}"));
+    let mut change = Change::of(s, Actor::driver(driver));
     change.enter(to, reason, None);
     change.into()
 }
@@ -131,10 +131,10 @@ fn step(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) ->
 /// The customer, or staff for the customer, no longer wants the order.
 ///
 /// A held order that is COMPENSATING has left the customer's hands: staff end it as cancelled by the system.
-pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
+pub fn cancel(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     match s.order.status {
         Status::CancelledByUser => return Decision::Unchanged,
-        Status::Compensating if s.order.held_for_review && actor.starts_with("operator:") => {
+        Status::Compensating if s.order.held_for_review && actor.is_staff() => {
             let mut change = Change::of(s, actor);
             change.release_hold();
             let to = if change.order.payment_status.is_paid() {
@@ -167,7 +167,7 @@ pub fn cancel(s: &Snapshot, actor: &str, why: Option<String>) -> Decision {
 
 /// What the producer says of the money, under an id of its own: the same event again changes nothing, and a late PENDING
 /// never undoes PAID.
-pub fn pay(s: &Snapshot, actor: &str, event_id: &str, status: &PaymentStatus) -> Decision {
+pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) -> Decision {
     if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
         return if known.payment_status == *status {
             Decision::Unchanged
@@ -218,7 +218,7 @@ fn was_ever_paid(s: &Snapshot) -> bool {
 }
 
 /// Support begins the refund.
-pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
+pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
         Status::RefundPending | Status::Refunded => Decision::Unchanged,
         Status::CancelledByUser | Status::CancelledByDriver if !s.order.payment_status.is_paid() => {
@@ -237,7 +237,7 @@ pub fn start_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision
 }
 
 /// The money is back.
-pub fn finish_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decision {
+pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
         Status::Refunded => Decision::Unchanged,
         Status::RefundPending => {
@@ -250,7 +250,7 @@ pub fn finish_refund(s: &Snapshot, actor: &str, note: Option<String>) -> Decisio
 }
 
 /// A dispatcher names the driver.
-pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
+pub fn assign(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
     match s.order.status {
         Status::Dispatching | Status::Pending => {}
         Status::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
@@ -267,7 +267,7 @@ pub fn assign(s: &Snapshot, actor: &str, driver: &str) -> Decision {
 }
 
 /// A dispatcher has the search begin anew, within the lifetime left.
-pub fn redispatch(s: &Snapshot, actor: &str) -> Decision {
+pub fn redispatch(s: &Snapshot, actor: &Actor) -> Decision {
     match s.order.status {
         Status::Pending => {}
         Status::Dispatching | Status::PendingJobId | Status::Assigned if s.order.held_for_review => {}

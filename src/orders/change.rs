@@ -10,6 +10,7 @@ use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, 
 use crate::{
     dispatch::ranking::{Ranked, Ranking},
     notifications::{Message, messages},
+    people::actor::Actor,
 };
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
@@ -55,7 +56,7 @@ pub struct Settlement {
 /// Everything one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    pub actor: String,
+    pub actor: Actor,
     pub at: DateTime<Utc>,
     /// The version the decision was made on.
     pub version: i64,
@@ -79,7 +80,7 @@ pub struct Change {
 
 impl Change {
     /// A change of nothing yet.
-    pub fn of(snapshot: &Snapshot, actor: impl Into<String>) -> Self {
+    pub fn of(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
         Self {
             actor: actor.into(),
             at: snapshot.now,
@@ -298,6 +299,16 @@ pub enum Decision {
     Refuse(Refusal),
 }
 
+impl Decision {
+    /// Names who asked for the change.
+    pub fn signed_by(mut self, actor: &Actor) -> Self {
+        if let Self::Change(change) = &mut self {
+            change.actor = actor.clone();
+        }
+        self
+    }
+}
+
 impl From<Change> for Decision {
     fn from(change: Change) -> Self {
         Self::Change(Box::new(change))
@@ -329,6 +340,8 @@ pub enum Refusal {
     DriverBusy,
     #[error("the order belongs to another driver")]
     NotYourOrder,
+    #[error("no order of this id")]
+    NoSuchOrder,
     #[error("no driver of this id; add it with: dispatchq driver import")]
     NoSuchDriver,
     #[error("this event id was used with another payment status; use a new id for a new event")]
@@ -358,6 +371,7 @@ impl Refusal {
             Self::OfferGone(_) => "OFFER_GONE",
             Self::DriverBusy => "DRIVER_BUSY",
             Self::NotYourOrder => "NOT_YOUR_ORDER",
+            Self::NoSuchOrder => "ORDER_NOT_FOUND",
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
             Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
             Self::Illegal { .. } => "ILLEGAL_TRANSITION",

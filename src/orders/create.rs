@@ -17,6 +17,8 @@ use crate::{
     app::App,
     crash,
     db::{Failure, classify},
+    people::actor::Actor,
+    plain_text,
 };
 
 /// A place on earth, as the requirement documents write it.
@@ -115,7 +117,7 @@ impl NewOrder {
             ("channel", &self.channel),
             ("loyalty_level", &self.loyalty_level),
         ] {
-            if value.as_ref().is_some_and(|v| v.is_empty() || v.len() > 64 || v.chars().any(char::is_control)) {
+            if value.as_ref().is_some_and(|v| v.is_empty() || v.len() > 64 || !plain_text::is_plain(v)) {
                 return invalid(format!("{name} must have 1 to 64 printable characters"));
             }
         }
@@ -134,7 +136,7 @@ async fn exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
 }
 
 /// Creates the order under `id` and enqueues its timers.
-pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Result<Snapshot, CreateError> {
+pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
     new.validate(app)?;
     let asker = Asker {
         channel: new.channel.as_deref(),
@@ -175,7 +177,8 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Resu
     }
     let created: bool = sqlx::query_scalar(
         "-- create order
-         SELECT dispatchq_create_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 * interval '1 millisecond')",
+         SELECT dispatchq_create_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 * interval '1 millisecond',
+                                       $12, $13)",
     )
     .bind(id.as_str())
     .bind(&new.service_type)
@@ -186,8 +189,10 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &str) -> Resu
     .bind(&new.currency)
     .bind(&place.area)
     .bind(&new.customer_id)
-    .bind(actor)
+    .bind(actor.to_string())
     .bind(place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0))
+    .bind(actor.producer())
+    .bind(actor.key)
     .fetch_one(&mut *tx)
     .await?;
     // From here on nobody knows whether the row is there, until it is.

@@ -15,6 +15,8 @@ pub struct Order {
     pub service_type: String,
     pub area_id: Option<String>,
     pub customer_id: Option<String>,
+    /// The producer it belongs to; `None`: none, staff alone see it.
+    pub owner: Option<String>,
     pub pickup_lat: f64,
     pub pickup_lng: f64,
     pub amount_minor: Option<i64>,
@@ -63,6 +65,7 @@ impl Order {
             service_type: service_type.to_owned(),
             area_id: None,
             customer_id: None,
+            owner: None,
             pickup_lat: lat,
             pickup_lng: lng,
             amount_minor: None,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use sqlx::PgPool;
 
 use super::{Offer, Order, Status};
+use crate::people::actor::{Actor, ActorRole};
 
 /// Which orders to list; newest first.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +68,17 @@ pub struct TimelineEvent {
     pub actor: String,
     pub attempt_no: Option<i32>,
     pub detail: Option<String>,
+}
+
+impl TimelineEvent {
+    /// The event as the order's driver may see it: nothing is told of other people but the part they played.
+    pub fn as_seen_by(self, driver: &str) -> Self {
+        let actor = Actor::parse(&self.actor);
+        if actor.role == ActorRole::Driver && actor.name == driver {
+            return self;
+        }
+        Self { actor: actor.role.part().to_owned(), detail: None, ..self }
+    }
 }
 
 pub async fn timeline(db: &PgPool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {

@@ -99,6 +99,7 @@ async fn load_with(
                 o.payment_status, o.status, o.partner, o.job_id, o.driver_id, o.former_drivers, o.attempt_no, o.round,
                 o.attempt_deadline, o.next_attempt_at, o.poll_no, o.next_poll_at, o.lifetime_deadline, o.lifetime_waived,
                 o.trip_deadline, o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
+                o.owner,
                 dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(json_build_object(
                             'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
@@ -392,8 +393,8 @@ async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyE
                     tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
                     booked_at = excluded.booked_at, closed_at = excluded.closed_at),
          e AS (
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at)
-             SELECT o.id, c.from_status, c.to_status, c.reason, $22, c.attempt_no, c.detail, $13
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
+             SELECT o.id, c.from_status, c.to_status, c.reason, $22, c.attempt_no, c.detail, $13, $29
              FROM o, unnest($23::text[], $24::text[], $25::text[], $26::integer[], $27::text[]) WITH ORDINALITY
                   AS c (from_status, to_status, reason, attempt_no, detail, place)
              ORDER BY c.place)
@@ -420,13 +421,14 @@ async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyE
     .bind(callback)
     .bind(result)
     .bind(Json(&change.bookings))
-    .bind(&change.actor)
+    .bind(change.actor.to_string())
     .bind(events(|e| e.from.as_str()))
     .bind(events(|e| e.to.as_str()))
     .bind(events(|e| e.reason.as_str()))
     .bind(attempts)
     .bind(details)
     .bind(order.trip_deadline)
+    .bind(change.actor.key)
     .fetch_one(tx)
     .await
     .map_err(driver_busy)?;

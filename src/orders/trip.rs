@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{Change, Reason, Snapshot, Status};
-use crate::{dispatch::policy::DispatchPolicy, notifications::messages};
+use crate::{dispatch::policy::DispatchPolicy, notifications::messages, people::actor::Actor};
 
 /// When the next step of an order that has just entered `status` is overdue. `None`: it may take for ever.
 pub fn deadline(policy: &DispatchPolicy, status: Status, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
@@ -24,7 +24,7 @@ pub fn report_stale(s: &Snapshot) -> Change {
     let step = if s.order.status == Status::PickedUp { "completed" } else { "picked up" };
     let driver = s.order.driver_id.as_deref().unwrap_or("the driver");
     let why = format!("not {step} in time by {driver}");
-    let mut change = Change::of(s, "system");
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.order.trip_deadline = None;
     change.note(Reason::TripStale, Some(why.clone()));
     change.tell(messages::stale_trip(&change.order, &why, s.now));

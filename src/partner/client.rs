@@ -249,7 +249,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// An id that fits where we keep it.
 fn id(text: String) -> Result<String, CallError> {
-    let fits = (1..=128).contains(&text.len()) && !text.chars().any(char::is_control);
+    let fits = (1..=128).contains(&text.len()) && crate::plain_text::is_plain(&text);
     if fits { Ok(text) } else { Err(CallError::Transient("the partner's id has no 1 to 128 characters".to_owned())) }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     dispatch::policy::DispatchPolicy,
     notifications::messages::{self, Method},
     orders::{Booking, BookingState, Change, Decision, OfferState, Reason, Snapshot, Status},
+    people::actor::Actor,
 };
 
 /// The durations a decision goes by.
@@ -26,8 +27,6 @@ pub struct Rules<'a> {
     pub poll: &'a PollConfig,
 }
 
-const SYSTEM: &str = "system";
-
 /// Requests in vain after which a partner's no is believed.
 const BELIEVED_AFTER: i32 = 6;
 /// Cancels in vain after which somebody is told.
@@ -35,7 +34,7 @@ const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked.
 pub fn start(s: &Snapshot, partner: &str) -> Change {
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.order.attempt_no += 1;
     change.order.next_attempt_at = None;
     change.order.job_id = None;
@@ -48,7 +47,7 @@ pub fn start(s: &Snapshot, partner: &str) -> Change {
 /// The partner has booked. `poll` says whether it will be asked for the job id.
 pub fn booked(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.booking_id.is_none()) else { return Decision::Unchanged };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     let booking = change.booking(before);
     booking.booking_id = Some(booking_id.to_owned());
     match before.state {
@@ -69,7 +68,7 @@ pub fn booked(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules
 /// The partner did not answer; it is asked again after `pause`.
 pub fn not_answered(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.next_try_at.is_some()) else { return Decision::Unchanged };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.booking(before).missed(error.to_owned(), s.now + delta(pause));
     change.into()
 }
@@ -84,7 +83,7 @@ pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration, rule
     if in_doubt && before.tries < BELIEVED_AFTER {
         return not_answered(s, attempt_no, error, pause);
     }
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     if before.state.is_unanswered() && is_current(s, before) {
         end_attempt(&mut change, s, Reason::BookingRefused, rules);
     }
@@ -114,7 +113,7 @@ pub fn answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rule
 pub fn polled(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules: Rules) -> Decision {
     let waits = s.order.attempt_no == attempt_no && s.order.poll_no == polls - 1 && s.order.next_poll_at.is_some();
     let Some(booking) = s.live_booking().filter(|_| waits) else { return Decision::Unchanged };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.order.poll_no = polls;
     change.order.next_poll_at = Some(s.now + delta(pause));
     let begun = booking.booked_at.unwrap_or(booking.created_at);
@@ -131,7 +130,7 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b)) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     match s.order.status {
         Status::PendingJobId => {
             change.withdraw_bookings(s);
@@ -158,7 +157,7 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
 
 /// The attempt's time is over, and the partner has found nobody as far as we know.
 pub fn timeout(s: &Snapshot, rules: Rules) -> Change {
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     end_attempt(&mut change, s, Reason::AttemptTimeout, rules);
     change
 }
@@ -178,7 +177,7 @@ pub fn cancelled(s: &Snapshot, attempt_no: i32) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     change.booking(before).close(BookingState::Cancelled, s.now);
     change.note(Reason::BookingCancelled, before.booking_id.clone());
     change.into()
@@ -190,7 +189,7 @@ pub fn not_cancelled(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
         return Decision::Unchanged;
     };
     let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     if s.order.status.is_searching() && !s.order.held_for_review {
         change.hold(s, why.clone());
     }
@@ -208,7 +207,7 @@ pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Du
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, SYSTEM);
+    let mut change = Change::of(s, Actor::SYSTEM);
     let tries = before.tries + 1;
     if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
         let why =
@@ -238,7 +237,7 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
         // Another booking under our reference: not the one we hold, so none of ours.
         return Decision::Unchanged;
     }
-    let mut change = Change::of(s, format!("partner:{}", before.partner));
+    let mut change = Change::of(s, Actor::partner(&before.partner));
     learn_ids(&mut change, before, o, rules);
     match before.state {
         BookingState::Intent | BookingState::Unknown | BookingState::Booked if is_current(s, before) => {

@@ -126,7 +126,7 @@ impl CallbackKind {
 impl CallbackBody {
     /// What does not fit where we keep it, if anything.
     pub fn problem(&self) -> Option<&'static str> {
-        let fits = |id: &str| (1..=128).contains(&id.len()) && !id.chars().any(char::is_control);
+        let fits = |id: &str| (1..=128).contains(&id.len()) && crate::plain_text::is_plain(id);
         let optional = |id: &Option<String>| id.as_deref().is_none_or(fits);
         if !fits(&self.event_id) {
             Some("event_id must have 1 to 128 printable characters")

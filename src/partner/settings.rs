@@ -9,7 +9,7 @@ use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
 use super::{client::Client, decide::Rules, guard::Guard};
-use crate::{app::App, config::duration, dispatch::policy::DispatchPolicy};
+use crate::{app::App, config::duration, dispatch::policy::DispatchPolicy, people::actor::Actor};
 
 /// One `[partners.NAME]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -191,7 +191,7 @@ pub async fn run_time_percent(db: &PgPool, partner: &str) -> Result<Option<u8>, 
 }
 
 /// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.
-pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &str) -> Result<(), sqlx::Error> {
+pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set polling percent
          INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
@@ -201,7 +201,7 @@ pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &s
     )
     .bind(partner)
     .bind(percent.map(i16::from))
-    .bind(by)
+    .bind(by.to_string())
     .execute(db)
     .await?;
     Ok(())

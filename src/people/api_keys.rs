@@ -12,6 +12,11 @@ use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::{
+    actor::{Actor, ActorRole},
+    key_admin::{self, KeyError, NewKey},
+};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
@@ -41,6 +46,21 @@ pub struct ApiKey {
     pub revoked_at: Option<DateTime<Utc>>,
 }
 
+impl ApiKey {
+    /// How the history names the holder.
+    pub fn actor(&self) -> Actor {
+        let role = match self.role {
+            Role::Producer => ActorRole::Producer,
+            Role::Driver => ActorRole::Driver,
+            Role::Dispatcher => ActorRole::Dispatcher,
+            Role::Support => ActorRole::Support,
+            Role::Operator => ActorRole::Operator,
+            Role::Admin => ActorRole::Admin,
+        };
+        Actor::new(role, self.driver_id.as_deref().unwrap_or(&self.name), Some(self.id))
+    }
+}
+
 /// A new key: 256 random bits, with a prefix that secret scanners can look for.
 pub fn generate() -> String {
     let random: [u8; 32] = rand::random();
@@ -53,35 +73,21 @@ pub fn hash(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
 }
 
-/// Makes a key. The text returned is nowhere else.
+/// Makes a key that does not expire. The text returned is nowhere else.
 pub async fn create(
     db: &PgPool,
     name: &str,
     role: Role,
     driver_id: Option<&str>,
-) -> Result<(ApiKey, String), sqlx::Error> {
-    let key = generate();
-    let row = sqlx::query_as(
-        "-- create api key
-         INSERT INTO api_keys (id, name, sha256, role, driver_id) VALUES ($1, $2, $3, $4, $5)
-         RETURNING id, name, role, driver_id, created_at, revoked_at",
-    )
-    .bind(Uuid::now_v7())
-    .bind(name)
-    .bind(hash(&key))
-    .bind(role)
-    .bind(driver_id)
-    .fetch_one(db)
-    .await?;
-    Ok((row, key))
+) -> Result<(ApiKey, String), KeyError> {
+    key_admin::issue(&mut *db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.
 pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
-         SELECT id, name, role, driver_id, created_at, revoked_at FROM api_keys
-         WHERE sha256 = $1 AND revoked_at IS NULL",
+         SELECT id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
     )
     .bind(hash(key))
     .fetch_optional(db)
@@ -135,15 +141,6 @@ impl KnownKeys {
         }
         Ok(found)
     }
-}
-
-pub async fn list(db: &PgPool) -> Result<Vec<ApiKey>, sqlx::Error> {
-    sqlx::query_as(
-        "-- list api keys
-         SELECT id, name, role, driver_id, created_at, revoked_at FROM api_keys ORDER BY created_at DESC LIMIT 1000",
-    )
-    .fetch_all(db)
-    .await
 }
 
 /// Was there such a key to revoke?

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::key_admin::{self, Which};
 use crate::{dispatch::nearby::Place, notifications::channel::voice::is_phone};
 
 /// A driver as imported, one JSON object per line.
@@ -61,6 +62,9 @@ pub struct Driver {
     pub idle_since: DateTime<Utc>,
     /// The order that occupies the driver.
     pub active_order: Option<String>,
+    /// Since when the driver gets no work and the driver's keys are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_at: Option<DateTime<Utc>>,
 }
 
 /// Adds drivers, or brings those that exist up to date. All or none.
@@ -71,7 +75,7 @@ pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Err
             "-- import driver
              INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat,
-                 lng = excluded.lng, available = excluded.available, updated_at = dispatchq_now(),
+                 lng = excluded.lng, available = excluded.available AND drivers.disabled_at IS NULL, updated_at = dispatchq_now(),
                  phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
         )
         .bind(&driver.id)
@@ -92,7 +96,7 @@ pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Err
 pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
-         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
               AND o.partner IS NULL
@@ -121,7 +125,7 @@ pub async fn move_to(db: &PgPool, id: &str, lat: f64, lng: f64) -> Result<Option
 pub async fn set_available(db: &PgPool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
     sqlx::query_as(
         "-- set driver available
-         UPDATE drivers SET available = $2, updated_at = dispatchq_now(),
+         UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
                 idle_since = CASE WHEN $2 AND NOT available THEN dispatchq_now() ELSE idle_since END
          WHERE id = $1
          RETURNING id, service_types, lat, lng, available",
@@ -164,7 +168,7 @@ pub async fn live_offers(db: &PgPool, driver: &str) -> Result<Vec<LiveOffer>, sq
 pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
     sqlx::query_as(
         "-- list drivers
-         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
          FROM drivers d
          LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
               AND o.partner IS NULL
@@ -175,12 +179,67 @@ pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
     .await
 }
 
+/// Returns whether there is such a driver who may work.
 pub async fn exists(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- driver exists
-                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1)",
+                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
     )
     .bind(id)
     .fetch_one(db)
     .await
+}
+
+/// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
+pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+    let updated = sqlx::query(
+        "-- set driver disabled
+         UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
+                available = available AND NOT $2, updated_at = dispatchq_now()
+         WHERE id = $1",
+    )
+    .bind(id)
+    .bind(disabled)
+    .execute(db)
+    .await?;
+    Ok(updated.rows_affected() == 1)
+}
+
+/// What became of a driver who was to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// The row is gone, and so many keys are revoked.
+    Removed {
+        keys: usize,
+    },
+    /// The driver has this order.
+    Busy {
+        order: String,
+    },
+    NoSuchDriver,
+}
+
+/// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
+pub async fn remove(db: &PgPool, id: &str) -> Result<Removal, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let order: Option<String> = sqlx::query_scalar(
+        "-- order of driver
+         SELECT id FROM orders WHERE driver_id = $1 AND status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(order) = order {
+        return Ok(Removal::Busy { order });
+    }
+    let removed = sqlx::query(
+        "-- remove driver
+         DELETE FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .execute(&mut *tx)
+    .await?;
+    let keys = key_admin::revoke(&mut tx, &Which::Driver(id.to_owned())).await?.len();
+    tx.commit().await?;
+    Ok(if removed.rows_affected() == 0 && keys == 0 { Removal::NoSuchDriver } else { Removal::Removed { keys } })
 }

@@ -1,6 +1,9 @@
 //! Who takes part: drivers, the company's users, and the keys programs authenticate with.
 
+pub mod actor;
 pub mod api_keys;
 pub mod drivers;
+pub mod key_admin;
+pub mod key_use;
 pub mod offer_board;
 pub mod users;

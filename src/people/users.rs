@@ -1,10 +1,11 @@
 //! The company's own people: whom the system tells what.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 
 use super::api_keys::Role;
-use crate::notifications::routes::LOG;
+use crate::{notifications::routes::LOG, plain_text};
 
 /// A user as imported, one JSON object per line, and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]
@@ -29,6 +30,8 @@ impl User {
             && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if !id_fits {
             Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
+        } else if let Some(problem) = plain_text::problem(&self.name, 200) {
+            Some(format!("name {problem}"))
         } else if matches!(self.role, Role::Producer | Role::Driver) {
             Some("role must be dispatcher, support, operator or admin".to_owned())
         } else if self.channel != LOG && !channels.contains(&self.channel.as_str()) {
@@ -59,11 +62,47 @@ pub async fn import(db: &PgPool, users: &[User]) -> Result<u64, sqlx::Error> {
     Ok(users.len() as u64)
 }
 
-pub async fn list(db: &PgPool) -> Result<Vec<User>, sqlx::Error> {
+/// A user as listed.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct ListedUser {
+    #[sqlx(flatten)]
+    #[serde(flatten)]
+    pub user: User,
+    /// Since when this person is told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_at: Option<DateTime<Utc>>,
+}
+
+pub async fn list(db: &PgPool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users
-                    SELECT id, name, role, channel FROM users ORDER BY id LIMIT 10000",
+                    SELECT id, name, role, channel, disabled_at FROM users ORDER BY id LIMIT 10000",
     )
     .fetch_all(db)
     .await
+}
+
+/// Tells this person nothing more, or takes that back. False: there is no such user.
+pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+    let updated = sqlx::query(
+        "-- set user disabled
+         UPDATE users SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END WHERE id = $1",
+    )
+    .bind(id)
+    .bind(disabled)
+    .execute(db)
+    .await?;
+    Ok(updated.rows_affected() == 1)
+}
+
+/// Removes a user. False: there is no such user.
+pub async fn remove(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
+    let removed = sqlx::query(
+        "-- remove user
+         DELETE FROM users WHERE id = $1",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(removed.rows_affected() == 1)
 }

@@ -2,7 +2,7 @@
 
 use workers::StoreError;
 
-use crate::app::App;
+use crate::{app::App, people::actor::Actor};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PauseError {
@@ -13,13 +13,13 @@ pub enum PauseError {
 }
 
 /// Stops a queue; running jobs finish. False: it was stopped already.
-pub async fn pause(app: &App, queue: &str, who: &str) -> Result<bool, PauseError> {
+pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
     sqlx::query(
         "-- pause queue
          INSERT INTO paused_queues (queue, paused_by) VALUES ($1, $2) ON CONFLICT DO NOTHING",
     )
     .bind(queue)
-    .bind(who)
+    .bind(who.to_string())
     .execute(&app.db)
     .await?;
     Ok(app.store.pause(queue).await?)

@@ -18,6 +18,7 @@ use crate::{
     loops::progress,
     notifications::messages,
     orders::{BookingState, Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
+    people::actor::Actor,
 };
 
 /// Rows read and timers compared at a time.
@@ -235,7 +236,8 @@ impl Pages {
                  SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status,
                         status, partner, job_id, driver_id, former_drivers, attempt_no, round, attempt_deadline,
                         next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived, trip_deadline,
-                        held_for_review, held_reason, version, created_at, updated_at, closed_at, dispatchq_now() AS now
+                        held_for_review, held_reason, version, created_at, updated_at, closed_at, owner,
+                        dispatchq_now() AS now
                  FROM orders
                  WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
                    AND ($2::float8 IS NULL
@@ -424,7 +426,7 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
         if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
-        let mut change = Change::of(s, "reconciler");
+        let mut change = Change::of(s, Actor::RECONCILER);
         change.hold(s, why.clone());
         change.tell(messages::timer_dead(&change.order, &why, s.now));
         change.into()

@@ -18,11 +18,12 @@ use crate::{
         Refusal, act, actions,
         store::{ChangeError, Changed},
     },
+    people::actor::Actor,
 };
 
-/// Driver `driver` takes order `id` by answering `offer`. Repeating it is harmless.
-pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-    let take = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer));
+/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
+pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
+    let take = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }

@@ -14,15 +14,18 @@ use dispatchq::{
         Status, actions,
         create::{self, CreateError, NewOrder},
     },
-    people::api_keys::Role,
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::Role,
+    },
 };
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Answer, Api, TestApp, id, millis, secs};
+use crate::support::{Answer, Api, TestApp, by, id, millis, secs};
 
-const AUTHOR: Author<'static> = Author { actor: "operator:test", reason: Some("test") };
+const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
 const HERE: (f64, f64) = (-6.2088, 106.8456);
 
 /// Jakarta around every test's pickup, and Bogor to the south of it.
@@ -80,7 +83,7 @@ fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) ->
 
 /// `None`: it was taken.
 async fn create(t: &TestApp, order: &str, loyalty: Option<&str>) -> Option<Value> {
-    match create::create(&t.app, id(order), &new(order, HERE, loyalty), "producer:test").await {
+    match create::create(&t.app, id(order), &new(order, HERE, loyalty), &by("producer:test")).await {
         Ok(_) => None,
         Err(CreateError::Refused(answer)) => Some(answer.body(Default::default())),
         Err(error) => panic!("{error}"),

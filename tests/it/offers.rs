@@ -12,7 +12,7 @@ use dispatchq::{
     },
 };
 
-use crate::support::{Receiver, TestApp, id, ids, secs};
+use crate::support::{Receiver, TestApp, by, id, ids, secs};
 
 /// Three at once.
 fn broadcast(config: &mut Config) {
@@ -220,7 +220,7 @@ async fn after_pick_up_a_driver_cannot_cancel_and_nobody_releases() {
     t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
     for answer in [
         t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await,
-        t.act("ORD-1", |s| actions::release(s, "operator:test", None)).await,
+        t.act("ORD-1", |s| actions::release(s, &by("operator:test"), None)).await,
     ] {
         assert!(matches!(answer, Err(ChangeError::Refused(Refusal::WrongState { .. }))), "{answer:?}");
     }
@@ -233,9 +233,9 @@ async fn a_dispatcher_takes_an_order_back_and_everybody_concerned_is_told() {
     let t = TestApp::start().await;
     t.drivers(&FOUR[..2]).await;
     t.order("ORD-1").await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", ASSIGNED).await, 1);
-    t.act("ORD-1", |s| actions::release(s, "operator:test", Some("phone is off".to_owned()))).await.unwrap();
+    t.act("ORD-1", |s| actions::release(s, &by("operator:test"), Some("phone is off".to_owned()))).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", UNASSIGNED).await, 1);
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");
@@ -252,7 +252,7 @@ async fn a_ranking_says_why_this_driver_and_not_that_one() {
     t.drivers(&[("near", 100.0), ("idle", 400.0), ("busy", 50.0), ("declined", 60.0)]).await;
     t.sql("UPDATE drivers SET idle_since = dispatchq_now() - interval '40 minutes' WHERE id = 'idle'").await;
     t.order("ORD-0").await;
-    t.act("ORD-0", |s| actions::assign(s, "operator:test", "busy")).await.unwrap();
+    t.act("ORD-0", |s| actions::assign(s, &by("operator:test"), "busy")).await.unwrap();
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "idle");
@@ -287,7 +287,7 @@ async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
     for n in 0..10 {
         let order = format!("BUSY-{n}");
         t.order(&order).await;
-        t.act(&order, |s| actions::assign(s, "operator:test", &format!("B{n}"))).await.unwrap();
+        t.act(&order, |s| actions::assign(s, &by("operator:test"), &format!("B{n}"))).await.unwrap();
     }
     t.order("ORD-1").await;
     t.run_due().await;

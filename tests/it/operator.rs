@@ -18,14 +18,14 @@ use workers::{
     store::{DeadEntry, TakeMode, TakeRequest, Taken},
 };
 
-use crate::support::secs;
+use crate::support::{by, secs};
 
 fn job(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
 fn anna() -> Decider {
-    Decider { who: "operator:anna".to_owned(), why: Some("routing is back".to_owned()) }
+    Decider { who: by("operator:anna"), why: Some("routing is back".to_owned()) }
 }
 
 /// Everything that is due dies of this. Answers how many.

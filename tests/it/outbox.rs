@@ -10,7 +10,7 @@ use dispatchq::{
 use serde_json::json;
 use workers::{JobId, NewJob, store::JobState};
 
-use crate::support::{Receiver, TestApp, millis, secs};
+use crate::support::{Receiver, TestApp, by, millis, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
@@ -93,7 +93,7 @@ async fn an_offer_that_was_taken_back_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
     offer_unsent(&t).await;
-    act(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    act(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), 0);
     let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();

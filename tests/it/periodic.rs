@@ -11,7 +11,7 @@ use dispatchq::{
     recovery::{pauses, reconciler},
 };
 
-use crate::support::{TestApp, secs};
+use crate::support::{TestApp, by, secs};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -97,7 +97,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
     assert_eq!(t.count(changes_of_areas).await, 0);
     assert_eq!(report.event_partitions, Vec::<String>::new(), "an order that waits keeps its history");
-    act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     // An order whose customer is still to be told is not removed.
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").await;
     t.advance(DAY * 366).await;
@@ -111,8 +111,8 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
 async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
-    assert!(pauses::pause(&t.app, jobs::queues::DISPATCH, "operator:test").await.unwrap());
-    assert!(!pauses::pause(&t.app, jobs::queues::DISPATCH, "operator:test").await.unwrap());
+    assert!(pauses::pause(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
+    assert!(!pauses::pause(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;

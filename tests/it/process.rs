@@ -14,7 +14,7 @@ mod work;
 use dispatchq::{history, orders::create};
 use serde_json::json;
 
-use crate::support::{Fleet, id};
+use crate::support::{Fleet, by, id};
 
 /// Orders, created straight in the database and in Redis where that is there.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
@@ -23,7 +23,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
         let new = json!({ "service_type": "RIDE", "payment_status": payment,
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create(&fleet.app, id(&format!("{prefix}-{n}")), &new, "producer:test").await.unwrap();
+        create::create(&fleet.app, id(&format!("{prefix}-{n}")), &new, &by("producer:test")).await.unwrap();
     }
 }
 

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{TestApp, millis};
+use crate::support::{TestApp, by, millis};
 
 type Answer = Result<Changed, ChangeError>;
 
@@ -79,7 +79,7 @@ async fn fight(t: &TestApp, order: &str, seed: u64) -> Wins {
         }
         tokio::time::sleep(assign).await;
         let driver = format!("D{}", seed % 30);
-        usize::from(won(&t.act(order, |s| actions::assign(s, "operator:test", &driver)).await))
+        usize::from(won(&t.act(order, |s| actions::assign(s, &by("operator:test"), &driver)).await))
     };
     let (driver, customer, dispatcher) = tokio::join!(drivers, customer, dispatcher);
     Wins { driver, dispatcher, customer }
@@ -195,7 +195,7 @@ async fn a_driver_wanted_by_three_orders_gets_one() {
         t.order(&third).await;
         let by_hand = |order: String| {
             let t = &t;
-            async move { t.act(&order, |s| actions::assign(s, "operator:test", "D1")).await }
+            async move { t.act(&order, |s| actions::assign(s, &by("operator:test"), "D1")).await }
         };
         let answers: [Answer; 3] =
             tokio::join!(by_hand(second.clone()), t.accept(&offered, "D1", offer), by_hand(third.clone())).into();

@@ -12,6 +12,7 @@ use dispatchq::{
         actions,
         store::{ChangeError, Changed},
     },
+    people::actor::Actor,
     recovery::reconciler,
     reservation,
 };
@@ -22,7 +23,7 @@ use workers::Store;
 
 use servers::Proxy;
 
-use crate::support::{TestApp, eventually, id, millis, secs};
+use crate::support::{TestApp, by, eventually, id, millis, secs};
 
 const DRIVERS: usize = 30;
 
@@ -54,7 +55,7 @@ async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeE
         let (app, order, start) = (app.clone(), id(order), start.clone());
         racers.spawn(async move {
             start.wait().await;
-            reservation::accept(&app, &order, &offer.driver_id, offer.id).await
+            reservation::accept(&app, &order, &offer.driver_id, offer.id, &Actor::driver(&offer.driver_id)).await
         });
     }
     let (won, lost): (Vec<_>, Vec<_>) = racers.join_all().await.into_iter().partition(Result::is_ok);
@@ -184,7 +185,7 @@ async fn who_may_not_take_the_order_leaves_no_lock() {
     assert_eq!(lock().await, 0, "who was not asked never reaches the gate");
 
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-2", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     let busy = t.accept("ORD-1", "D1", offer.id).await;
     assert!(matches!(busy, Err(ChangeError::Refused(Refusal::DriverBusy))), "{busy:?}");
     assert_eq!(lock().await, 0, "who fails gives the gate back");
@@ -212,12 +213,14 @@ enum Deed {
 /// Refused or not: what counts is what the history says afterwards. Returns whether it changed the order.
 async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     let done = match deed {
-        Deed::Accept(offer) => reservation::accept(app, order, &offer.driver_id, offer.id).await,
+        Deed::Accept(offer) => {
+            reservation::accept(app, order, &offer.driver_id, offer.id, &Actor::driver(&offer.driver_id)).await
+        }
         Deed::Decline(o) => act(app, order, |s| actions::decline(s, &o.driver_id, o.id, None)).await,
         Deed::Withdraw(offer) => act(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
-        Deed::Cancel => act(app, order, |s| actions::cancel(s, "producer:test", None)).await,
+        Deed::Cancel => act(app, order, |s| actions::cancel(s, &by("producer:test"), None)).await,
         Deed::DriverCancel(driver) => act(app, order, |s| actions::driver_cancel(s, &driver, None)).await,
-        Deed::Release => act(app, order, |s| actions::release(s, "operator:test", None)).await,
+        Deed::Release => act(app, order, |s| actions::release(s, &by("operator:test"), None)).await,
         Deed::PickUp(driver) => act(app, order, |s| actions::pickup(s, &driver)).await,
         Deed::DieAtTheGate(driver) => {
             let mut lock = redis::cmd("SET");

@@ -58,6 +58,7 @@ async fn the_columns_of_the_audit_views_are_a_promise() {
         views,
         [
             "audit_bookings(order_id, attempt_no, booking_id, job_id, state, created_at, closed_at)",
+            "audit_event_keys(seq, order_id, at, actor, key_id)",
             "audit_events(seq, order_id, from_status, to_status, reason, actor, attempt_no, at)",
             "audit_notifications(id, order_id, kind, channel, state, attempts, created_at, delivered_at)",
             "audit_offers(offer_id, order_id, attempt_no, driver_id, state, offered_at, expires_at, responded_at)",

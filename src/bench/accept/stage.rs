@@ -24,6 +24,7 @@ use crate::{
         store,
     },
     people::{
+        actor::{Actor, ActorRole},
         api_keys::{self, Role},
         drivers::{self, NewDriver},
     },
@@ -99,7 +100,7 @@ impl Stage {
             channel: None,
             loyalty_level: None,
         };
-        create::create(&self.app, id.clone(), &new, "producer:bench").await?;
+        create::create(&self.app, id.clone(), &new, &Actor::named(ActorRole::Producer, "bench")).await?;
         let outcome = dispatch::dispatch::perform(self.app.clone(), Dispatch { order: id.clone(), attempt: 1 }).await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // How offers travel is another matter: these have arrived.
@@ -165,7 +166,7 @@ async fn hire(db: &PgPool, count: u16) -> anyhow::Result<Vec<Driver>> {
     drivers::import(db, &new).await?;
     let mut hired = Vec::new();
     for id in ids {
-        let (_, key) = api_keys::create(db, "bench", Role::Driver, Some(&id)).await?;
+        let (_, key) = api_keys::create(db, &id, Role::Driver, Some(&id)).await?;
         hired.push(Driver { id, key });
     }
     Ok(hired)

@@ -16,6 +16,7 @@ use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, Told, WITH_BYPASS, place};
 use crate::{
     admission::waiting::{self, Suspects},
     orders::{act::act, actions},
+    people::actor::{Actor, ActorRole},
 };
 
 const PRODUCERS: u32 = 64;
@@ -106,7 +107,8 @@ async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, produce
                     && let Some(n) = own.pop()
                     && let Ok(order) = format!("ORD-{n}").parse()
                 {
-                    let _ = act(&stage.app, &order, |s| actions::cancel(s, "producer:bench", None)).await;
+                    let by = Actor::named(ActorRole::Producer, "bench");
+                    let _ = act(&stage.app, &order, |s| actions::cancel(s, &by, None)).await;
                 }
                 &counters.refused
             }

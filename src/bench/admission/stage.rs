@@ -21,7 +21,10 @@ use crate::{
     db,
     http::server,
     outbound,
-    people::api_keys::{self, Role},
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::{self, Role},
+    },
     testbed::api::error_code,
 };
 
@@ -37,7 +40,7 @@ pub(super) const AREAS: u32 = COLUMNS * ROWS;
 const SIDE: f64 = 0.02;
 const CORNER: (f64, f64) = (-6.6, 106.6);
 const PATIENCE: Duration = Duration::from_secs(30);
-const AUTHOR: Author<'static> = Author { actor: "bench", reason: Some("bench") };
+const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "bench"), reason: Some("bench") };
 
 #[derive(Debug)]
 pub(super) struct Stage {

@@ -70,7 +70,7 @@ struct Which {
 
 fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if text.is_empty() || text.len() > REASON_BYTES || text.chars().any(char::is_control) {
+    if text.is_empty() || text.len() > REASON_BYTES || !crate::plain_text::is_plain(text) {
         return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));
     }
     Ok(text.to_owned())

@@ -95,5 +95,5 @@ fn text(explained: &Explained, now_ms: u64) -> String {
     }
     let label = if explained.can_requeue { "" } else { "to do" };
     rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
-    rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>().join("\n")
+    output::lines(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
 }

@@ -63,7 +63,7 @@ fn text(e: &Explanation) -> String {
         let detail = event.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
         format!("  {}  {step}  {}{attempt} by {}{detail}", time(event.at), event.reason, event.actor)
     }));
-    lines.join("\n")
+    output::lines(&lines)
 }
 
 /// Why this driver and not that one.

@@ -19,7 +19,11 @@ use crate::{
         query::{self, Filter},
         store,
     },
-    people::drivers,
+    people::{
+        actor::{Actor, ActorRole},
+        drivers,
+    },
+    plain_text,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -65,7 +69,7 @@ pub(in crate::cli) enum Command {
     /// Cancel an order for its customer, or end one under review
     Cancel {
         id: OrderId,
-        #[arg(long)]
+        #[arg(long, value_parser = plain_text::parse)]
         reason: Option<String>,
     },
     /// Give an order to a driver by hand
@@ -77,7 +81,7 @@ pub(in crate::cli) enum Command {
     /// Take an order from its driver and have the search go on
     Release {
         id: OrderId,
-        #[arg(long)]
+        #[arg(long, value_parser = plain_text::parse)]
         reason: Option<String>,
     },
     /// Have the search for a driver begin anew
@@ -92,13 +96,13 @@ pub(in crate::cli) enum Refund {
     /// Support has begun to pay the money back
     Start {
         id: OrderId,
-        #[arg(long)]
+        #[arg(long, value_parser = plain_text::parse)]
         note: Option<String>,
     },
     /// The money is back
     Done {
         id: OrderId,
-        #[arg(long)]
+        #[arg(long, value_parser = plain_text::parse)]
         note: Option<String>,
     },
 }
@@ -269,7 +273,7 @@ fn show(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
         rows.push(["offer".to_owned(), line]);
     }
     for row in rows {
-        println!("{:<14} {}", row[0], row[1]);
+        output::line(&format!("{:<14} {}", row[0], row[1]));
     }
     Ok(())
 }
@@ -278,8 +282,8 @@ fn no_such_order(id: &OrderId) -> String {
     format!("no order {id}; see: dispatchq order list")
 }
 
-/// Who changes orders from here, as the history names them.
-pub(in crate::cli) fn operator() -> String {
-    let user = std::env::var("USER").ok().filter(|u| !u.is_empty());
-    format!("operator:{}", user.as_deref().unwrap_or("cli"))
+/// Who works at this command line, as the history names them: what the shell says, which proves nothing.
+pub(in crate::cli) fn operator() -> Actor {
+    let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
+    Actor::new(ActorRole::Cli, plain_text::escape(user.as_deref().unwrap_or("unknown")), None)
 }

@@ -16,6 +16,8 @@ use dispatchq::{
 };
 use uuid::Uuid;
 
+use crate::support::by;
+
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     /// The timer of this number fires, due or not.
@@ -85,16 +87,16 @@ impl Model {
             Step::Decline(n) => offer(n).map(|o| actions::decline(s, &o.driver_id, o.id, None)),
             Step::Withdraw(n) => offer(n).map(|o| actions::withdraw_offer(s, o.id, "why")),
             Step::DriverCancel => Some(actions::driver_cancel(s, &driver, None)),
-            Step::Release => Some(actions::release(s, "operator:x", None)),
+            Step::Release => Some(actions::release(s, &by("operator:x"), None)),
             Step::PickUp => Some(actions::pickup(s, &driver)),
             Step::Complete => Some(actions::complete(s, &driver)),
-            Step::Cancel(staff) => Some(actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None)),
-            Step::Assign(n) => Some(actions::assign(s, "operator:x", &format!("D{n}"))),
-            Step::Redispatch => Some(actions::redispatch(s, "operator:x")),
+            Step::Cancel(staff) => Some(actions::cancel(s, &by(if staff { "operator:x" } else { "producer:x" }), None)),
+            Step::Assign(n) => Some(actions::assign(s, &by("operator:x"), &format!("D{n}"))),
+            Step::Redispatch => Some(actions::redispatch(s, &by("operator:x"))),
             Step::Hold => {
                 let has_timers = !timers::timers(&s.order, s.now).is_empty();
                 has_timers.then(|| {
-                    let mut change = Change::of(s, "reconciler");
+                    let mut change = Change::of(s, by("reconciler"));
                     change.hold(s, "a timer is dead");
                     change.into()
                 })

@@ -4,7 +4,7 @@ use dispatchq::people::api_keys::Role;
 use serde_json::{Value, json};
 
 use super::ride;
-use crate::support::{Api, TestApp, secs};
+use crate::support::{Api, TestApp, by, secs};
 
 /// An order offered to D1; its path, D1's key, and the answer that names the offer.
 async fn offered(t: &TestApp) -> (String, Value) {
@@ -137,7 +137,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| dispatchq::orders::actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-2", |s| dispatchq::orders::actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (409, "DRIVER_BUSY"));
     t.assert_sound().await;
 }

@@ -2,7 +2,7 @@
 
 use dispatchq::orders::{OfferState, Status, actions, store::ChangeError};
 
-use crate::support::{TestApp, ids, millis, secs};
+use crate::support::{TestApp, by, ids, millis, secs};
 
 #[tokio::test]
 async fn an_accepted_order_is_carried_out() {
@@ -159,8 +159,8 @@ async fn a_driver_cannot_be_given_a_second_order_by_hand() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
-    let second = t.act("ORD-2", |s| actions::assign(s, "operator:test", "D1")).await;
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    let second = t.act("ORD-2", |s| actions::assign(s, &by("operator:test"), "D1")).await;
     assert!(matches!(second, Err(ChangeError::Refused(dispatchq::orders::Refusal::DriverBusy))), "{second:?}");
     assert_eq!(t.status("ORD-2").await, Status::Dispatching);
     t.assert_sound().await;

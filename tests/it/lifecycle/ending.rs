@@ -6,7 +6,7 @@ use dispatchq::{
     orders::{Refusal, Status, actions, store::ChangeError},
 };
 
-use crate::support::{TestApp, millis, secs};
+use crate::support::{TestApp, by, millis, secs};
 
 #[tokio::test]
 async fn an_unpaid_order_is_cancelled_at_its_lifetime_and_not_a_moment_earlier() {
@@ -57,7 +57,7 @@ async fn an_unknown_payment_is_held_for_a_person() {
 
     let customer = t.cancel("ORD-1").await;
     assert!(matches!(customer, Err(ChangeError::Refused(Refusal::WrongState { .. }))), "{customer:?}");
-    t.act("ORD-1", |s| actions::cancel(s, "operator:test", Some("settled by phone".to_owned()))).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel(s, &by("operator:test"), Some("settled by phone".to_owned()))).await.unwrap();
     let ended = t.snapshot("ORD-1").await.order;
     assert_eq!((ended.status, ended.held_for_review), (Status::CancelledBySystem, false));
     t.assert_sound().await;

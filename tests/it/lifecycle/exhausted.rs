@@ -6,7 +6,7 @@ use dispatchq::{
     people::api_keys::Role,
 };
 
-use crate::support::{TestApp, secs};
+use crate::support::{TestApp, by, secs};
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];
 
@@ -47,7 +47,7 @@ async fn an_order_waits_for_a_person_once_everybody_was_asked() {
     t.assert_sound().await;
 
     // A new search asks whoever let the offer lapse, and not who declined it.
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");
     t.assert_sound().await;
@@ -66,13 +66,13 @@ async fn without_dispatchers_the_configured_channel_is_told() {
 async fn a_redispatched_order_searches_anew_and_tells_the_dispatchers_again() {
     let t = TestApp::start().await;
     pending(&t).await;
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, Status::Pending);
     assert_eq!(t.messages_of("ORD-1", DISPATCH_FAILED).await, 2);
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     t.carry_out("ORD-1", "D1").await;
@@ -85,7 +85,7 @@ async fn a_driver_named_by_hand_takes_the_order() {
     let t = TestApp::start().await;
     pending(&t).await;
     t.drivers(&[("D9", 4000.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D9")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D9")).await.unwrap();
     t.carry_out("ORD-1", "D9").await;
     assert_eq!(
         t.reasons("ORD-1").await,
@@ -123,11 +123,11 @@ async fn a_service_type_may_let_pending_orders_outlive_their_lifetime() {
     t.run_for(secs(7200)).await;
     assert_eq!(t.status("ORD-1").await, Status::Pending);
     t.assert_sound().await;
-    let late = t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await;
+    let late = t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await;
     assert!(matches!(late, Err(ChangeError::Refused(dispatchq::orders::Refusal::LifetimeOver))), "{late:?}");
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     t.carry_out("ORD-1", "D1").await;
     t.assert_sound().await;
 }

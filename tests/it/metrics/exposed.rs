@@ -10,11 +10,14 @@ use dispatchq::{
     areas::import,
     partner::settings,
     partner_sim::{Knobs, Options, PartnerSim, values::Rate},
-    people::api_keys::{self, Role},
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::{self, Role},
+    },
 };
 use serde_json::{Value, json};
 
-use crate::support::{Child, Crowd, Fleet, Scrape, eventually, hire, secs};
+use crate::support::{Child, Crowd, Fleet, Scrape, by, eventually, hire, secs};
 
 /// So fast that a trip takes a moment.
 const SPEED: f64 = 1_000.0;
@@ -146,7 +149,8 @@ async fn names_and_labels_are_those_of_the_page() {
     shop.post(&format!("/api/v1/orders/{cancelled}/cancel"), json!({})).await;
     orders.push(cancelled);
     // Each is sure of its way: the first is not asked for, the second not told of.
-    let share = |percent| settings::set_percent(&fleet.app.db, "bbd", percent, "test");
+    static OPERATOR: Actor = Actor::named(ActorRole::Operator, "test");
+    let share = |percent| settings::set_percent(&fleet.app.db, "bbd", percent, &OPERATOR);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'", secs(40)).await;
@@ -167,7 +171,7 @@ async fn names_and_labels_are_those_of_the_page() {
 
 /// One order has room, one is refused, one passes for loyalty, and one would be refused.
 async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
-    let author = Author { actor: "operator:test", reason: Some("test") };
+    let author = Author { actor: &by("operator:test"), reason: Some("test") };
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();

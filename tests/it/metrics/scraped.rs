@@ -2,7 +2,7 @@
 
 use dispatchq::orders::{PaymentStatus, Status, actions};
 
-use crate::support::{Counting, Scrape, TestApp, secs};
+use crate::support::{Counting, Scrape, TestApp, by, secs};
 
 const HOUR: u64 = 3600;
 
@@ -34,10 +34,10 @@ async fn refunds_that_nobody_has_begun_are_a_queue_with_an_age() {
     assert_eq!(refunds().await, (2.0, 7200.0));
 
     // Money that comes long after the order had ended is not overdue at once.
-    t.act("BY-USER", |s| actions::start_refund(s, "operator:test", None)).await.unwrap();
-    t.act("BY-SYSTEM", |s| actions::start_refund(s, "operator:test", None)).await.unwrap();
+    t.act("BY-USER", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
+    t.act("BY-SYSTEM", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(refunds().await, (0.0, 0.0));
-    t.act("UNPAID", |s| actions::pay(s, "producer:test", "EV-1", &PaymentStatus::Paid)).await.unwrap();
+    t.act("UNPAID", |s| actions::pay(s, &by("producer:test"), "EV-1", &PaymentStatus::Paid)).await.unwrap();
     t.advance(secs(60)).await;
     assert_eq!(refunds().await, (1.0, 60.0));
 }

@@ -12,7 +12,7 @@ use dispatchq::{
 use serde_json::json;
 use workers::store::JobState;
 
-use crate::support::{Api, Receiver, TestApp, ids, secs};
+use crate::support::{Api, Receiver, TestApp, by, ids, secs};
 
 const HOUR: u64 = 3600;
 
@@ -23,7 +23,7 @@ async fn refund_due(t: &TestApp) {
 }
 
 async fn ack(t: &TestApp, id: i64) {
-    let acked = alerts::acknowledge(&t.app.db, &Which::One(id), "operator:test", "done").await.unwrap();
+    let acked = alerts::acknowledge(&t.app.db, &Which::One(id), &by("operator:test"), "done").await.unwrap();
     assert_eq!(acked.len(), 1);
 }
 
@@ -75,9 +75,9 @@ async fn acknowledging_ends_the_escalation_whenever_it_comes() {
     assert_eq!(escalations(&t).await, 1);
     // Again changes nothing, not even who did it.
     let again =
-        alerts::acknowledge(&t.app.db, &Which::Order("ORD-1".parse().unwrap()), "operator:other", "me too").await;
+        alerts::acknowledge(&t.app.db, &Which::Order("ORD-1".parse().unwrap()), &by("operator:other"), "me too").await;
     assert_eq!(again.unwrap()[0].acked_by.as_deref(), Some("operator:test"));
-    assert_eq!(alerts::acknowledge(&t.app.db, &Which::One(99), "operator:test", "x").await.unwrap().len(), 0);
+    assert_eq!(alerts::acknowledge(&t.app.db, &Which::One(99), &by("operator:test"), "x").await.unwrap().len(), 0);
     t.assert_sound().await;
 }
 
@@ -86,7 +86,7 @@ async fn a_refund_that_begins_acknowledges_its_alert() {
     let t = TestApp::start().await;
     refund_due(&t).await;
     t.act("ORD-1", |s| {
-        let mut change = Change::of(s, "operator:test");
+        let mut change = Change::of(s, &by("operator:test"));
         change.enter(Status::RefundPending, Reason::ReleasedByHand, None);
         change.into()
     })
@@ -188,7 +188,7 @@ async fn dispatchers_are_reminded_of_an_order_that_waits_for_them() {
     assert_eq!(t.messages_of("ORD-1", REMINDER).await, 4);
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     let acked = t.texts("SELECT acked_by || ': ' || ack_note FROM alerts").await;
     assert_eq!(acked, ["operator:test: the order became DRIVER_ASSIGNED"]);
     t.run_for(secs(HOUR)).await;
@@ -208,7 +208,7 @@ async fn the_end_of_a_review_acknowledges_its_alert() {
     let open = Filter { open: true, kind: Some(TIMER_DEAD.to_owned()), limit: 10, ..Filter::default() };
     assert_eq!(alerts::list(&t.app.db, &open).await.unwrap().len(), 1);
     assert!(t.timers().await.contains_key("escalate:ORD-1:1"), "a held order has this timer still");
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     assert_eq!(alerts::list(&t.app.db, &open).await.unwrap().len(), 0);
     t.assert_sound().await;
 }
@@ -243,7 +243,10 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
         assert_eq!(api.post(&path, &key, note()).await.status, status, "{role:?}");
     }
     let again = api.post(&path, &t.key(Role::Admin).await, json!({ "note": "again" })).await;
-    assert_eq!((again.status, again.text("acked_by"), again.text("ack_note")), (200, "operator:test", "refunded"));
+    assert_eq!(
+        (again.status, again.text("acked_by"), again.text("ack_note")),
+        (200, "support:test-support", "refunded")
+    );
     assert_eq!(api.post("/api/v1/alerts/99/ack", &support, note()).await.error(), (404, "ALERT_NOT_FOUND"));
     assert_eq!(api.post("/api/v1/alerts/x/ack", &support, note()).await.error(), (404, "ALERT_NOT_FOUND"));
     for (body, code) in [(json!({ "note": " " }), 422), (json!({}), 422), (json!({ "note": "x".repeat(501) }), 422)] {

@@ -186,7 +186,7 @@ async fn a_dead_letter_explains_itself() {
     // The second time it is under review, and has a story.
     let requeue = ["dead", "requeue", "dispatch:ORD-1:1", "--reason", "try again"];
     assert_eq!(fleet.run(&requeue).stdout, "1 job requeued.\n");
-    assert_fails(&show("dispatch:ORD-1:1"), 1, &["not dead any more", "requeued by operator:", "try again"]);
+    assert_fails(&show("dispatch:ORD-1:1"), 1, &["not dead any more", "requeued by cli:", "try again"]);
     bury_due(&fleet.app, "no route to host, again").await;
     sqlx::query("UPDATE orders SET next_attempt_at = next_attempt_at - interval '1 minute'")
         .execute(&fleet.app.db)
@@ -200,7 +200,7 @@ async fn a_dead_letter_explains_itself() {
         shown += &format!("\n\n{}", without_times(&show(text).stdout));
     }
     let user = dispatchq_user();
-    insta::assert_snapshot!("dead_show", shown.replace(&user, "operator:USER"));
+    insta::assert_snapshot!("dead_show", shown.replace(&user, "cli:USER"));
 
     let shown = json(&fleet, &["dead", "show", "dispatch:ORD-2:1", "--json"], 0);
     assert_eq!(
@@ -219,7 +219,10 @@ async fn a_dead_letter_explains_itself() {
 
 /// How the history names who runs these tests.
 fn dispatchq_user() -> String {
-    format!("operator:{}", std::env::var("USER").ok().filter(|u| !u.is_empty()).unwrap_or_else(|| "cli".to_owned()))
+    std::env::var("USER")
+        .ok()
+        .filter(|u| !u.is_empty())
+        .map_or_else(|| "cli:unknown".to_owned(), |user| format!("cli:{user}"))
 }
 
 #[tokio::test]

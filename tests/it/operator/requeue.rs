@@ -14,7 +14,7 @@ use dispatchq::{
 use workers::{NewJob, store::JobState};
 
 use super::{anna, bury_due, dead_ids, job};
-use crate::support::{Receiver, TestApp, id, ids, secs};
+use crate::support::{Receiver, TestApp, by, id, ids, secs};
 
 const DISPATCH: &str = "dispatch:ORD-1:1";
 
@@ -263,7 +263,9 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    store::change(&t.app, &id("ORD-1"), |s| judge::requeue(s, &dispatch, "operator:anna", None).into()).await.unwrap();
+    store::change(&t.app, &id("ORD-1"), |s| judge::requeue(s, &dispatch, &by("operator:anna"), None).into())
+        .await
+        .unwrap();
 }
 
 /// And after the copy was written.
@@ -323,7 +325,7 @@ async fn an_order_taken_out_of_review_by_other_means_leaves_no_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
     dispatchq::dead_letters::mirror::once(&t.app).await.unwrap().unwrap();
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:bert")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:bert"))).await.unwrap();
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
     goes_on(&t).await;
 }

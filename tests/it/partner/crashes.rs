@@ -13,7 +13,7 @@ use dispatchq::{
 use serde_json::{Value, json};
 
 use super::world::{PARTNER, SECRET, SERVICE};
-use crate::support::{Child, Fleet, eventually, id, millis, secs};
+use crate::support::{Child, Fleet, by, eventually, id, millis, secs};
 
 /// Of ten bookings six find a driver, quickly; half of the callbacks are lost, and one in five comes twice.
 fn lively() -> Knobs {
@@ -57,7 +57,7 @@ impl Scene {
         let new = json!({ "service_type": SERVICE, "payment_status": payment,
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create(&self.fleet.app, id(&format!("ORD-{n}")), &new, "producer:test").await.unwrap();
+        create::create(&self.fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
 
     /// Workers die at these points, one each; orders come until the last has died, and every fifth is cancelled meanwhile.
@@ -76,7 +76,7 @@ impl Scene {
             if orders < 60 || tick % 3 == 0 {
                 self.order(orders).await;
                 if orders % 5 == 4 {
-                    let cancel = |s: &_| actions::cancel(s, "producer:test", None);
+                    let cancel = |s: &_| actions::cancel(s, &by("producer:test"), None);
                     // It may have ended by itself.
                     let _ = act(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
                 }

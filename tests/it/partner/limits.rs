@@ -7,7 +7,7 @@ use dispatchq::{
 use serde_json::json;
 
 use super::world::{PARTNER, SECRET, SERVICE};
-use crate::support::{Fleet, eventually, id, secs};
+use crate::support::{Fleet, by, eventually, id, secs};
 
 const RATE: u64 = 40;
 /// The share of a second's calls that may come at once.
@@ -42,7 +42,7 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
     for n in 0..ORDERS {
         let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create(&fleet.app, id(&format!("ORD-{n}")), &new, "producer:test").await.unwrap();
+        create::create(&fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
     // The outage is noticed: the breaker has opened.
     fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0", secs(20)).await;

@@ -23,6 +23,8 @@ use dispatchq::{
 
 use workers::JobId;
 
+use crate::support::by;
+
 use super::world::{PARTNER, SERVICE};
 
 const PAYMENTS: [&str; 5] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"];
@@ -148,26 +150,26 @@ impl Model {
             }
             Step::Pay(n) => {
                 self.payments += 1;
-                actions::pay(s, "producer:x", &format!("P-{}", self.payments), &payment_status(usize::from(n)))
+                actions::pay(s, &by("producer:x"), &format!("P-{}", self.payments), &payment_status(usize::from(n)))
             }
-            Step::Cancel(staff) => actions::cancel(s, if staff { "operator:x" } else { "producer:x" }, None),
-            Step::Redispatch => actions::redispatch(s, "operator:x"),
+            Step::Cancel(staff) => actions::cancel(s, &by(if staff { "operator:x" } else { "producer:x" }), None),
+            Step::Redispatch => actions::redispatch(s, &by("operator:x")),
             Step::Hold(n) => {
                 let derived = timers::derived(s);
                 let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
-                let mut change = Change::of(s, "reconciler");
+                let mut change = Change::of(s, by("reconciler"));
                 change.hold(s, judge::hold_reason(derived[n].id()));
                 change.into()
             }
             Step::Requeue => {
                 let Some(dead) = judge::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else { return };
                 match judge::timer(s, &dead) {
-                    Verdict::Held => judge::requeue(s, &dead, "operator:x", None).into(),
+                    Verdict::Held => judge::requeue(s, &dead, &by("operator:x"), None).into(),
                     _ => return,
                 }
             }
-            Step::Refund(done) if done => actions::finish_refund(s, "support:x", None),
-            Step::Refund(_) => actions::start_refund(s, "support:x", None),
+            Step::Refund(done) if done => actions::finish_refund(s, &by("support:x"), None),
+            Step::Refund(_) => actions::start_refund(s, &by("support:x"), None),
         };
         self.take_decision(decision);
     }

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use super::{Partnership, world::silent};
-use crate::support::secs;
+use crate::support::{by, secs};
 
 /// What the partner's news of a booking are, told when the test wants.
 struct Letter {
@@ -47,7 +47,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             }
             16 => {
                 let status = ["PENDING", "PAID", "SETTLEMENT"][rng.random_range(0..3)].to_owned().try_into().unwrap();
-                let pay = |s: &_| actions::pay(s, "producer:test", &format!("P-{turn}"), &status);
+                let pay = |s: &_| actions::pay(s, &by("producer:test"), &format!("P-{turn}"), &status);
                 p.act(&order, pay).await.unwrap();
             }
             17 if rng.random_bool(0.3) => drop(p.cancel(&order).await),
@@ -63,7 +63,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             partner_goes_on(p, &order).await;
         }
         if p.snapshot(&order).await.order.held_for_review {
-            p.act(&order, |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+            p.act(&order, |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
         }
     }
     p.run_for(secs(60)).await;

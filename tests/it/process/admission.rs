@@ -12,7 +12,10 @@ use dispatchq::{
     },
     areas::import,
     history, outbound,
-    people::api_keys::{self, Role},
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::{self, Role},
+    },
 };
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -29,7 +32,7 @@ fn tries() -> u64 {
     std::env::var("TEST_TRIES").map_or(6_000, |tries| tries.parse().expect("TEST_TRIES=number"))
 }
 
-const AUTHOR: Author<'static> = Author { actor: "operator:test", reason: Some("test") };
+const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
 
 /// One area around every pickup, with little room; and each creation notes how many wait when it is done.
 async fn prepare(fleet: &Fleet) {

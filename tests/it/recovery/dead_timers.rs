@@ -7,7 +7,7 @@ use dispatchq::{
 };
 use workers::Outcome;
 
-use crate::support::{TestApp, secs};
+use crate::support::{TestApp, by, secs};
 
 /// The next due job dies.
 async fn kill_next(t: &TestApp, job: &str) {
@@ -61,7 +61,7 @@ async fn a_dead_timeout_takes_its_offer_back() {
 async fn a_held_order_can_be_assigned_or_cancelled() {
     let t = held().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, "operator:test", "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     t.carry_out("ORD-1", "D1").await;
     t.assert_sound().await;
 
@@ -76,7 +76,7 @@ async fn a_held_order_can_be_assigned_or_cancelled() {
 async fn a_held_order_can_be_redispatched() {
     let t = held().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.accept_offer("ORD-1").await;
@@ -99,7 +99,7 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
     t.advance(secs(4)).await;
     assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
 
-    t.act("ORD-1", |s| actions::cancel(s, "operator:test", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
@@ -110,7 +110,7 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
 async fn an_order_held_again_is_told_again() {
     let t = held().await;
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 1);
-    t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     let leased = t.take().await;
     let dispatch = leased.iter().find(|l| l.delivery.id.as_str() == "dispatch:ORD-1:1").unwrap();
     t.settle(dispatch, Outcome::Dead("it still cannot work".to_owned())).await;
@@ -123,7 +123,7 @@ async fn an_order_held_again_is_told_again() {
 async fn a_cancelled_order_with_an_unknown_payment_is_told() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "CAPTURED").await;
-    t.act("ORD-1", |s| actions::cancel(s, "producer:test", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel(s, &by("producer:test"), None)).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
     t.assert_sound().await;
 }

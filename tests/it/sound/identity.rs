@@ -1,1 +1,26 @@
 //! Who may do what, who did it, and what is forgotten about people.
+
+mod actors;
+mod keys;
+mod owners;
+mod plain;
+
+use dispatchq::people::api_keys::{self, Role};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::support::TestApp;
+
+/// A request for a RIDE under this id.
+fn ride(order: &str) -> Value {
+    json!({
+        "order_id": order, "service_type": "RIDE", "customer_id": "C-1",
+        "pickup": { "latitude": -6.2088, "longitude": 106.8456 },
+    })
+}
+
+/// Id and text of a new key.
+async fn key(t: &TestApp, name: &str, role: Role, driver: Option<&str>) -> (Uuid, String) {
+    let (row, key) = api_keys::create(&t.app.db, name, role, driver).await.unwrap();
+    (row.id, key)
+}

@@ -23,6 +23,8 @@ mod scrape;
 
 use std::time::Duration;
 
+use dispatchq::people::actor::Actor;
+
 pub(crate) use api::{Answer, Api};
 pub(crate) use app::{TestApp, redis_command};
 pub(crate) use counting::Counting;
@@ -33,6 +35,11 @@ pub(crate) use mail::MailServer;
 pub(crate) use orders::id;
 pub(crate) use receiver::Receiver;
 pub(crate) use scrape::{Family, Scrape};
+
+/// An actor as tables name it.
+pub(crate) fn by(actor: &str) -> Actor {
+    Actor::parse(actor)
+}
 
 pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)

@@ -12,6 +12,7 @@ use dispatchq::{
         store::{self, ChangeError, Changed},
     },
     people::{
+        actor::Actor,
         api_keys::Role,
         drivers::{self, NewDriver},
         users::{self, User},
@@ -22,7 +23,7 @@ use jobs::OrderId;
 use uuid::Uuid;
 use workers::store::JobState;
 
-use super::TestApp;
+use super::{TestApp, by};
 
 const PICKUP: Location = Location { latitude: -6.2088, longitude: 106.8456 };
 const METRES_PER_DEGREE: f64 = 111_195.0;
@@ -72,7 +73,7 @@ impl TestApp {
             channel: None,
             loyalty_level: None,
         };
-        create::create(&self.app, id(order), &new, "producer:test").await.unwrap()
+        create::create(&self.app, id(order), &new, &by("producer:test")).await.unwrap()
     }
 
     pub(crate) async fn snapshot(&self, order: &str) -> Snapshot {
@@ -118,7 +119,7 @@ impl TestApp {
     }
 
     pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-        reservation::accept(&self.app, &id(order), driver, offer).await
+        reservation::accept(&self.app, &id(order), driver, offer, &Actor::driver(driver)).await
     }
 
     /// Whoever is asked accepts; returns the driver.
@@ -136,7 +137,7 @@ impl TestApp {
     }
 
     pub(crate) async fn cancel(&self, order: &str) -> Result<Changed, ChangeError> {
-        self.act(order, |s| actions::cancel(s, "producer:test", None)).await
+        self.act(order, |s| actions::cancel(s, &by("producer:test"), None)).await
     }
 
     /// Picks up and completes.

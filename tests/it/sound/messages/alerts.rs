@@ -16,7 +16,7 @@ use dispatchq::{
 };
 use workers::{JobId, Outcome};
 
-use crate::support::{Counting, Scrape, TestApp, secs};
+use crate::support::{Counting, Scrape, TestApp, by, secs};
 
 const HOUR: u64 = 3600;
 
@@ -68,7 +68,7 @@ async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requ
     t.assert_sound().await;
 
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
-    let by = Decider { who: "operator:test".to_owned(), why: None };
+    let by = Decider { who: by("operator:test"), why: None };
     assert_eq!(decide::preview(&t.app, &job).await.unwrap(), Answer::Done);
     assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Done);
     t.run_due().await;
@@ -84,8 +84,8 @@ async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requ
 async fn f13_an_escalation_is_requeued_also_when_its_dead_job_is_gone_and_not_after_the_alert_was_acknowledged() {
     let t = escalation_dead().await;
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
-    let by = Decider { who: "operator:test".to_owned(), why: None };
-    alerts::acknowledge(&t.app.db, &Which::One(1), "operator:test", "done").await.unwrap();
+    let by = Decider { who: by("operator:test"), why: None };
+    alerts::acknowledge(&t.app.db, &Which::One(1), &by.who, "done").await.unwrap();
     assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Refused(Refused::AlertAcknowledged));
 
     let t = escalation_dead().await;
@@ -158,14 +158,14 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
     t.order("ORD-1").await;
     let told = |why: &'static str| {
         move |s: &Snapshot| {
-            let mut change = Change::of(s, "system");
+            let mut change = Change::of(s, by("system"));
             change.tell(messages::unexpected_state(&s.order, why, s.now));
             Decision::from(change)
         }
     };
     t.act("ORD-1", told("the partner will not cancel a booking")).await.unwrap();
     t.act("ORD-1", |s| {
-        let mut change = Change::of(s, "system");
+        let mut change = Change::of(s, by("system"));
         change.hold(s, "its payment is odd");
         change.tell(messages::unexpected_state(&change.order, "its payment is odd", s.now));
         change.into()
@@ -173,7 +173,7 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
     .await
     .unwrap();
     assert_eq!(open(&t, UNEXPECTED_STATE).await.len(), 2);
-    let after = t.act("ORD-1", |s| actions::redispatch(s, "operator:test")).await.unwrap();
+    let after = t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     assert_eq!(open(&t, UNEXPECTED_STATE).await, ["the partner will not cancel a booking"]);
     assert_eq!(after.snapshot().alerts.len(), 1, "and it escalates still");
     t.assert_sound().await;
@@ -186,7 +186,7 @@ async fn f19j_payment_events_of_an_order_are_bounded_and_unknown_words_are_one_m
     t.cancel("ORD-1").await.unwrap();
     let pay = async |event: &str, status: &str| {
         let status = status.to_owned().try_into().unwrap();
-        t.act("ORD-1", |s| actions::pay(s, "producer:test", event, &status)).await.unwrap();
+        t.act("ORD-1", |s| actions::pay(s, &by("producer:test"), event, &status)).await.unwrap();
     };
     for word in ["DISPUTED", "FROZEN", "LOST"] {
         pay(&format!("odd-{word}"), word).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dispatchq::{app::App, orders::Status, reservation};
 
-use crate::support::{TestApp, eventually, id, millis, secs};
+use crate::support::{TestApp, by, eventually, id, millis, secs};
 
 #[tokio::test]
 async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_being_withdrawn() {
@@ -19,7 +19,7 @@ async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_bei
     let mut other = t.app.db.begin().await.unwrap();
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
     let app = Arc::new(App { patience: millis(1), ..t.app.clone() });
-    reservation::accept(&app, &id("ORD-1"), "D1", first.id).await.unwrap();
+    reservation::accept(&app, &id("ORD-1"), "D1", first.id, &by("driver:D1")).await.unwrap();
     // The answer is here, and the withdrawal of the other offer is yet to come.
     eventually("the other offer is being withdrawn", secs(5), || async {
         t.count(

@@ -1,0 +1,64 @@
+//! When each key was last used, to the minute.
+//!
+//! Requests only note the key in memory. One statement now and then writes what was noted, so a request waits for nothing,
+//! and a process that dies forgets a few seconds of it.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const WRITE_EVERY: Duration = Duration::from_secs(20);
+
+/// Keys used since the last writing. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct KeyUse(Arc<Mutex<HashSet<Uuid>>>);
+
+impl KeyUse {
+    /// Notes that a key was used just now.
+    pub fn record(&self, key: Uuid) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// Writes what was noted, each key at most once a minute.
+    pub async fn write(&self, db: &PgPool) -> Result<(), sqlx::Error> {
+        let used = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if used.is_empty() {
+            return Ok(());
+        }
+        let mut ids: Vec<Uuid> = used.into_iter().collect();
+        // In one order, so that no two processes wait for each other.
+        ids.sort_unstable();
+        sqlx::query(
+            "-- write key use
+             WITH used AS (SELECT id FROM api_keys
+                           WHERE id = ANY($1)
+                             AND (last_used_at IS NULL OR last_used_at < dispatchq_now() - interval '1 minute')
+                           ORDER BY id FOR UPDATE SKIP LOCKED)
+             UPDATE api_keys k SET last_used_at = dispatchq_now() FROM used WHERE k.id = used.id",
+        )
+        .bind(&ids)
+        .execute(db)
+        .await?;
+        Ok(())
+    }
+
+    /// Writes every few seconds until the process ends.
+    pub async fn keep_written(self, db: PgPool, stop: CancellationToken) {
+        loop {
+            let ends = stop.run_until_cancelled(tokio::time::sleep(WRITE_EVERY)).await.is_none();
+            let written = tokio::time::timeout(WRITE_EVERY, self.write(&db)).await;
+            if let Ok(Err(error)) = written {
+                tracing::debug!(%error, "When keys were used could not be written.");
+            }
+            if ends {
+                return;
+            }
+        }
+    }
+}

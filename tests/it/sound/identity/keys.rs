@@ -1,0 +1,165 @@
+//! Keys, drivers and users come to an end, by Postgres alone.
+
+use dispatchq::people::{
+    api_keys::{self, Role},
+    drivers::{self, Removal},
+    key_admin::{self, Filter, NewKey, Which},
+};
+use serde_json::{Value, json};
+
+use super::{key, ride};
+use crate::support::{Api, Fleet, TestApp, run_binary, secs};
+
+#[tokio::test]
+async fn s09_all_keys_are_listed_however_many() {
+    let t = TestApp::start().await;
+    t.sql(
+        "INSERT INTO api_keys (id, name, sha256, role, driver_id)
+         SELECT gen_random_uuid(), 'app ' || n, sha256(n::text::bytea), 'driver', 'D' || n FROM generate_series(1, 2500) n",
+    )
+    .await;
+    let count = async |filter: Filter| key_admin::list(&t.app.db, &filter).await.unwrap().len();
+    key(&t, "shop", Role::Producer, None).await;
+    assert_eq!(count(Filter::default()).await, 2501);
+    assert_eq!(count(Filter { role: Some(Role::Producer), ..Filter::default() }).await, 1);
+    assert_eq!(count(Filter { driver: Some("D7".to_owned()), ..Filter::default() }).await, 1);
+    assert_eq!(count(Filter { name: Some("app 24".to_owned()), ..Filter::default() }).await, 111);
+    t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'app 24'").await;
+    assert_eq!(count(Filter::default()).await, 2500);
+    assert_eq!(count(Filter { all: true, ..Filter::default() }).await, 2501);
+}
+
+#[tokio::test]
+async fn s09_keys_are_revoked_by_driver_and_by_name() {
+    let t = TestApp::start().await;
+    let db = &t.app.db;
+    let (_, phone) = key(&t, "phone", Role::Driver, Some("D1")).await;
+    let (_, tablet) = key(&t, "tablet", Role::Driver, Some("D1")).await;
+    let (_, other) = key(&t, "other", Role::Driver, Some("D2")).await;
+    let (_, old) = key(&t, "shop", Role::Producer, None).await;
+    let (_, new) = key_admin::rotate(db, "shop", secs(3600), None).await.unwrap();
+    let lives = async |key: &str| api_keys::find(db, key).await.unwrap().is_some();
+    assert!(lives(&old).await && lives(&new).await);
+
+    let driver = Which::Driver("D1".to_owned());
+    assert_eq!(key_admin::to_revoke(db, &driver).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke(&mut *db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
+    assert!(!lives(&phone).await && !lives(&tablet).await && lives(&other).await);
+    let name = Which::Name("shop".to_owned());
+    assert_eq!(key_admin::revoke(&mut *db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    assert!(!lives(&old).await && !lives(&new).await);
+}
+
+#[tokio::test]
+async fn s09_a_key_expires() {
+    let t = TestApp::start().await;
+    let db = &t.app.db;
+    let new = NewKey { name: "guest", role: Role::Support, driver_id: None, expires_in: Some(secs(60)) };
+    let (_, guest) = key_admin::create(db, &new).await.unwrap();
+    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
+    let (_, next) = key_admin::rotate(db, "shop", secs(60), None).await.unwrap();
+    let lives = async |key: &str| api_keys::find(db, key).await.unwrap().is_some();
+    t.advance(secs(59)).await;
+    assert!(lives(&guest).await && lives(&shop).await);
+    t.advance(secs(1)).await;
+    assert!(!lives(&guest).await && !lives(&shop).await, "both have ended");
+    assert!(lives(&next).await);
+}
+
+#[tokio::test]
+async fn s09_when_a_key_was_used_is_known_to_the_minute() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let (id, shop) = key(&t, "shop", Role::Producer, None).await;
+    let used = async || {
+        t.app.key_use.write(&t.app.db).await.unwrap();
+        t.count(&format!(
+            "SELECT coalesce(extract(epoch FROM dispatchq_now() - last_used_at)::bigint, -1) FROM api_keys WHERE id = '{id}'"
+        ))
+        .await
+    };
+    assert_eq!(used().await, -1, "never");
+    assert_eq!(api.post("/api/v1/orders", &shop, ride("ORD-1")).await.status, 201);
+    assert_eq!(used().await, 0);
+    t.advance(secs(50)).await;
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &shop).await.status, 200);
+    assert_eq!(used().await, 50, "within the minute nothing is written");
+    t.advance(secs(20)).await;
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &shop).await.status, 200);
+    assert_eq!(used().await, 0);
+    let unused = Filter { unused_for: Some(secs(60)), ..Filter::default() };
+    assert_eq!(key_admin::list(&t.app.db, &unused).await.unwrap().len(), 0);
+    t.advance(secs(61)).await;
+    assert_eq!(key_admin::list(&t.app.db, &unused).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
+    let t = TestApp::start().await;
+    let db = &t.app.db;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    let (_, d1) = key(&t, "d1", Role::Driver, Some("D1")).await;
+    assert!(drivers::set_disabled(db, "D1", true).await.unwrap());
+    assert!(api_keys::find(db, &d1).await.unwrap().is_none());
+    // Neither the driver nor an import brings the driver back.
+    assert!(!drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    assert_eq!(t.asked("ORD-1").await, "D2");
+    assert!(!drivers::exists(db, "D1").await.unwrap(), "nor by hand");
+
+    assert!(drivers::set_disabled(db, "D1", false).await.unwrap());
+    assert!(api_keys::find(db, &d1).await.unwrap().is_some());
+    assert!(drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
+    assert!(!drivers::set_disabled(db, "D9", true).await.unwrap());
+}
+
+#[tokio::test]
+async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
+    let t = TestApp::start().await;
+    let db = &t.app.db;
+    t.drivers(&[("D1", 100.0)]).await;
+    let (_, d1) = key(&t, "d1", Role::Driver, Some("D1")).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::Busy { order: "ORD-1".to_owned() });
+    t.carry_out("ORD-1", "D1").await;
+    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::Removed { keys: 1 });
+    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::NoSuchDriver);
+    assert!(api_keys::find(db, &d1).await.unwrap().is_none());
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn s09_without_redis_keys_drivers_and_users_are_managed() {
+    let fleet = Fleet::start().await;
+    let dead = [("DISPATCHQ_REDIS__URL", "redis://127.0.0.1:1/")];
+    let run = |args: &[&str]| {
+        let printed = run_binary(fleet.dir(), args, &dead);
+        assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+        printed.stdout
+    };
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&run(args)).unwrap() };
+    std::fs::write(fleet.dir().join("users.jsonl"), "{\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\"}")
+        .unwrap();
+    run(&["user", "import", "users.jsonl"]);
+    run(&["user", "disable", "anna"]);
+    assert!(json(&["user", "list", "--json"])[0]["disabled_at"].is_string());
+    run(&["user", "enable", "anna"]);
+    run(&["user", "remove", "anna"]);
+    assert_eq!(json(&["user", "list", "--json"]), json!([]));
+
+    run(&["apikey", "create", "phone", "--role", "driver", "--driver", "D1", "--expires-in", "90days"]);
+    run(&["apikey", "rotate", "--name", "phone", "--overlap", "1h"]);
+    let keys = json(&["apikey", "list", "--driver", "D1", "--json"]);
+    assert!(keys[0]["superseded_at"].is_string() && keys[0]["expires_at"].is_string(), "{keys}");
+    let dry = json(&["apikey", "revoke", "--driver", "D1", "--dry-run", "--json"]);
+    assert_eq!(dry["revoked"].as_array().unwrap().len(), 2);
+    assert_eq!(run(&["apikey", "revoke", "--name", "phone"]).lines().count(), 2);
+    assert_eq!(json(&["apikey", "list", "--json"]), json!([]));
+    assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
+    let nothing = run_binary(fleet.dir(), &["apikey", "revoke", "--driver", "D1"], &dead);
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+}
