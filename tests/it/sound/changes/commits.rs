@@ -13,7 +13,7 @@ use servers::Proxy;
 use sqlx::Connection;
 
 use super::behind;
-use crate::support::{Counting, TestApp, eventually, id, secs};
+use crate::support::{Counting, TestApp, by, eventually, id, secs};
 
 /// Any number: the lock a COMMIT waits for.
 const LOCK: i64 = 4711;
@@ -40,7 +40,7 @@ async fn f02_a_change_whose_commit_got_no_answer_is_read_before_it_is_decided_ag
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
 
     let cancel =
-        tokio::spawn(async move { act(&app, &id("ORD-1"), |s| actions::cancel(s, "producer:test", None)).await });
+        tokio::spawn(async move { act(&app, &id("ORD-1"), |s| actions::cancel(s, &by("producer:test"), None)).await });
     let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
     eventually("the change is being committed", secs(20), || async { t.count(committing).await == 1 }).await;
     proxy.cut_connections();
