@@ -27,6 +27,7 @@
 //!   logs and metrics, HTTP requests of ours, choices of simulations.
 //! * [`loops`]: background loops whose turns all end, and a watchdog over them.
 //! * [`plain_text`]: text of people, without what a terminal would obey.
+//! * [`privacy`]: erasing what is known about a person.
 //! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
@@ -60,6 +61,7 @@ pub mod partner_sim;
 pub mod people;
 pub mod periodic;
 pub mod plain_text;
+pub mod privacy;
 pub mod recovery;
 pub mod replay;
 pub mod reservation;

@@ -22,6 +22,7 @@ mod outbox;
 mod output;
 mod partner;
 mod partner_sim;
+mod privacy;
 mod queue;
 mod reconcile;
 mod serve;
@@ -101,6 +102,9 @@ enum Command {
     /// Remove what has served its time
     #[command(subcommand)]
     Cleanup(cleanup::Command),
+    /// Erase what is known about a person
+    #[command(subcommand)]
+    Privacy(privacy::Command),
     /// Check the history against its invariants
     #[command(subcommand)]
     Check(check::Command),
@@ -157,6 +161,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Partner(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
+        Command::Privacy(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
         Command::Config(_)

@@ -224,6 +224,8 @@ pub struct RetentionConfig {
     pub records: Duration,
     #[serde(with = "duration")]
     pub dead_jobs: Duration,
+    #[serde(with = "duration")]
+    pub erasures: Duration,
 }
 
 impl RetentionConfig {

@@ -52,6 +52,7 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
     };
     // As long as the history of orders: it says who decided what.
     report.records += sweep(db, &AREA_CHANGES, keep.events, mode).await?;
+    report.records += sweep(db, &ERASURES, keep.erasures, mode).await?;
     for table in records {
         report.records += sweep(db, table, keep.records, mode).await?;
     }
@@ -195,6 +196,15 @@ const AREA_CHANGES: Sweep = Sweep {
              DELETE FROM admission_audit WHERE id IN (
                  SELECT id FROM admission_audit
                  WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+};
+
+const ERASURES: Sweep = Sweep {
+    count: "-- count old erasures
+            SELECT count(*) FROM erasures WHERE erased_at < (SELECT dispatchq_now()) - $1 * interval '1 second'",
+    remove: "-- remove old erasures
+             DELETE FROM erasures WHERE id IN (
+                 SELECT id FROM erasures
+                 WHERE erased_at < (SELECT dispatchq_now()) - $1 * interval '1 second' LIMIT $2)",
 };
 
 const IDEMPOTENCY_KEYS: Sweep = Sweep {

@@ -4,6 +4,7 @@ mod actors;
 mod keys;
 mod owners;
 mod plain;
+mod privacy;
 
 use dispatchq::people::api_keys::{self, Role};
 use serde_json::{Value, json};

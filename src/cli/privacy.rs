@@ -1,0 +1,189 @@
+//! `dispatchq privacy erase|list|replay`.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::{Context, ensure};
+use clap::ArgGroup;
+use jobs::OrderId;
+use serde_json::json;
+
+use super::{
+    order::operator,
+    output::{self, or_dash, time},
+};
+use crate::{
+    app::App,
+    orders::store,
+    plain_text,
+    privacy::{self, Erased, Erasure, Subject},
+};
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Erase what is known about a person; it cannot be undone
+    #[command(after_help = "Examples:\n  dispatchq privacy erase --customer C-7 --reason \"request 12\" --dry-run\n  \
+                            dispatchq privacy erase --driver D-1 --reason \"left the fleet\" --yes")]
+    Erase(Erase),
+    /// Who was erased, to be kept apart from the backups (--json)
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Erase again whoever was erased, on a restored backup
+    #[command(after_help = "Example:\n  dispatchq privacy list --json > erasures.json    (daily, kept apart)\n  \
+                            dispatchq privacy replay erasures.json --yes     (after a restore)")]
+    Replay {
+        /// What `privacy list --json` printed [default: the table of this database]
+        file: Option<PathBuf>,
+        /// Only say what would be erased
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("subject").required(true).args(["customer", "driver", "order"]))]
+pub(super) struct Erase {
+    /// All orders of this customer
+    #[arg(long, value_name = "ID", value_parser = plain_text::parse)]
+    customer: Option<String>,
+    /// This driver: the row, the keys, and the id in the history
+    #[arg(long, value_name = "ID", value_parser = plain_text::parse)]
+    driver: Option<String>,
+    /// This order
+    #[arg(long, value_name = "ID")]
+    order: Option<OrderId>,
+    /// Why; kept with who did it
+    #[arg(long, value_name = "TEXT", value_parser = plain_text::parse)]
+    reason: String,
+    /// Only say what would be erased
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Command {
+    pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Erase(erase) => return erase.run(&app).await,
+            Self::List { json: true } => output::json(&privacy::list(&app).await?)?,
+            Self::List { json: false } => {
+                let rows = privacy::list(&app).await?.into_iter().map(|e| {
+                    [
+                        time(e.erased_at),
+                        e.subject.as_str().to_owned(),
+                        e.subject_id,
+                        or_dash(e.orders),
+                        e.actor,
+                        e.reason,
+                    ]
+                });
+                output::table(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "Nobody was erased.");
+            }
+            Self::Replay { file, dry_run, yes } => return replay(&app, file, dry_run, yes).await,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Erase {
+    async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
+        let (subject, id) = match (&self.customer, &self.driver, &self.order) {
+            (Some(customer), ..) => (Subject::Customer, customer.as_str()),
+            (_, Some(driver), _) => (Subject::Driver, driver.as_str()),
+            (.., order) => (Subject::Order, order.as_ref().map_or("", OrderId::as_str)),
+        };
+        let known = privacy::find(app, subject, id).await?;
+        let what = format!("{} {id}", subject.as_str());
+        ensure!(!known.is_nothing(), "nothing is known of {what}");
+        if self.dry_run {
+            if self.json {
+                output::json(&json!({ "dry_run": true, "known": known }))?;
+            } else {
+                output::line(&format!("Of {what} {} orders would be erased.", known.orders.len()));
+                in_use(&known.in_use);
+            }
+            return Ok(if known.in_use.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
+        let erasure = Erasure::new(subject, id, &self.reason, &operator(), store::now(&app.db).await?);
+        match privacy::erase(app, &erasure).await? {
+            Erased::Done { orders } if self.json => output::json(&json!({ "erased": orders }))?,
+            Erased::Done { orders } => output::line(&format!("What was known of {what} is erased: {orders} orders.")),
+            Erased::InUse(orders) => {
+                in_use(&orders);
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn replay(app: &App, file: Option<PathBuf>, dry_run: bool, yes: bool) -> anyhow::Result<ExitCode> {
+    let erasures: Vec<Erasure> = match file {
+        Some(file) => {
+            let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            serde_json::from_str(&text)
+                .with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
+        }
+        None => privacy::list(app).await?,
+    };
+    if !dry_run {
+        confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
+    }
+    let mut left = 0;
+    for erasure in &erasures {
+        let what = format!("{} {}", erasure.subject.as_str(), erasure.subject_id);
+        if dry_run {
+            let known = privacy::find(app, erasure.subject, &erasure.subject_id).await?;
+            output::line(&format!("{what}: {} orders would be erased.", known.orders.len()));
+            continue;
+        }
+        match privacy::erase(app, erasure).await? {
+            Erased::Done { orders } => output::line(&format!("{what}: {orders} orders are erased.")),
+            Erased::InUse(orders) => {
+                left += 1;
+                in_use(&orders);
+            }
+        }
+    }
+    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says which orders stand in the way.
+fn in_use(orders: &[String]) {
+    if orders.is_empty() {
+        return;
+    }
+    eprintln!("In use, so nothing is erased: {}", plain_text::escape(&orders.join(", ")));
+    eprintln!("End these orders and acknowledge their alerts first: dispatchq order explain {}", orders[0]);
+}
+
+/// Asks a person; without one, `--yes` must have been said.
+fn confirm(yes: bool, what: &str) -> anyhow::Result<()> {
+    if yes {
+        return Ok(());
+    }
+    ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "no terminal to confirm at: {}? Look first with --dry-run, then say --yes",
+        plain_text::escape(what)
+    );
+    eprint!("Really {}? [y/N] ", plain_text::escape(what));
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    ensure!(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"), "nothing was erased");
+    Ok(())
+}

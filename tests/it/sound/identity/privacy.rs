@@ -1,0 +1,263 @@
+//! What is known about a person goes, and the history stays sound.
+
+use std::collections::BTreeSet;
+
+use dispatchq::{
+    orders::{actions, store},
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::Role,
+        drivers,
+    },
+    periodic::cleanup::{self, Mode},
+    privacy::{self, Erased, Erasure, Subject},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+
+use super::{key, ride};
+use crate::support::{Api, Fleet, TestApp, by, secs};
+
+/// The tables that hold a text, but for the record of erasures.
+async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
+    let tables = t
+        .texts(
+            "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE c.relkind IN ('r', 'p') AND n.nspname = 'public' AND NOT c.relispartition AND c.relname <> 'erasures'
+             ORDER BY 1",
+        )
+        .await;
+    let mut found = Vec::new();
+    for table in tables {
+        let query = format!("SELECT count(*) FROM \"{table}\" x WHERE strpos(x::text, '{text}') > 0");
+        if sqlx::query_scalar::<_, i64>(AssertSqlSafe(query)).fetch_one(&t.app.db).await.unwrap() > 0 {
+            found.push(table);
+        }
+    }
+    found
+}
+
+/// A trip with all that may be said on the way: two drivers asked, one declines, the other carries it out; paid, and refunded
+/// by nobody. Every free text holds MARK.
+async fn trip(t: &TestApp, api: &Api, order: &str) {
+    let (shop, root) = (t.key(Role::Producer).await, t.key(Role::Admin).await);
+    let mut new = ride(order);
+    new["customer_id"] = json!("MARK-CUSTOMER");
+    new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34 });
+    assert_eq!(api.post_once("/api/v1/orders", &shop, "idem-1", new).await.status, 201);
+    t.run_due().await;
+    let path = |verb: &str| format!("/api/v1/orders/{order}/{verb}");
+    let first = t.live_offer(order).await;
+    let decline = json!({ "driver_id": first.driver_id, "offer_id": first.id, "reason": "MARK-REASON" });
+    assert_eq!(api.post(&path("decline"), &root, decline).await.status, 200);
+    t.run_due().await;
+    let second = t.live_offer(order).await;
+    let accept = json!({ "driver_id": second.driver_id, "offer_id": second.id });
+    assert_eq!(api.post(&path("accept"), &t.driver_key(&second.driver_id).await, accept).await.status, 200);
+    t.run_due().await;
+    t.carry_out(order, &second.driver_id).await;
+    t.run_due().await;
+    t.sql(
+        "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by, ack_note)
+         VALUES ('ORD-1', 'X', 'x', '{\"customer\": \"MARK-CUSTOMER\"}', now(), now(), 'support:eve', 'MARK-NOTE');
+         UPDATE outbox SET last_error = 'MARK-ERROR'; INSERT INTO outbox_attempts SELECT id, 90, now(), 'MARK-TRY' FROM outbox;
+         INSERT INTO inbox (partner, event_id, order_id, body, state, received_at)
+         VALUES ('bbd', 'E', 'ORD-1', '{\"driver_name\": \"MARK-PARTNERS\"}', 'processed', now());
+         INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope, resolved_at, resolved_by,
+                                   resolved_how, resolved_why)
+         VALUES ('timeout:ORD-1:1', now(), 'q', 'MARK-ERROR', 1, 0, now(), 'MARK-ENVELOPE', now(), 'x', 'discarded', 'MARK-WHY')",
+    )
+    .await;
+}
+
+async fn erasure(t: &TestApp, subject: Subject, id: &str) -> Erasure {
+    let now = store::now(&t.app.db).await.unwrap();
+    Erasure::new(subject, id, "a request", &by("cli:eve"), now)
+}
+
+#[tokio::test]
+async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    trip(&t, &api, "ORD-1").await;
+    assert!(tables_with(&t, "MARK").await.len() >= 8, "{:?}", tables_with(&t, "MARK").await);
+    let before = t.reasons("ORD-1").await;
+    let erasure = erasure(&t, Subject::Customer, "MARK-CUSTOMER").await;
+    assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 1 });
+
+    assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
+    assert_eq!(tables_with(&t, "-6.2088").await, Vec::<String>::new(), "the place is gone, too");
+    assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
+    t.assert_sound().await;
+    // Repeating it is harmless, and finds nothing.
+    assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 0 });
+    let kept = privacy::list(&t.app).await.unwrap();
+    assert_eq!((kept.len(), kept[0].orders, kept[0].actor.as_str()), (1, Some(1), "cli:eve"));
+}
+
+#[tokio::test]
+async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("MARK-D1", 100.0), ("MARK-D2", 200.0), ("D3", 300.0)]).await;
+    trip(&t, &api, "ORD-1").await;
+    // One more that the driver gave back, and that another has.
+    t.order("ORD-2").await;
+    t.run_due().await;
+    let driver = t.accept_offer("ORD-2").await;
+    assert_eq!(driver, "MARK-D1");
+    let left = t.act("ORD-2", |s| actions::driver_cancel(s, "MARK-D1", Some("ask MARK-D1".to_owned()))).await;
+    left.unwrap();
+    t.run_due().await;
+    while t.asked("ORD-2").await != "D3" {
+        t.decline_offer("ORD-2").await;
+        t.run_due().await;
+    }
+    for driver in ["MARK-D1", "MARK-D2"] {
+        let erasure = erasure(&t, Subject::Driver, driver).await;
+        assert!(matches!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 1.. }), "{driver}");
+    }
+    // The rest is ORD-1's customer, whom nobody erased.
+    assert_eq!(tables_with(&t, "MARK-D").await, Vec::<String>::new());
+    t.assert_sound().await;
+    assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
+    let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
+    assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
+    assert!(!drivers::exists(&t.app.db, "MARK-D1").await.unwrap());
+}
+
+#[tokio::test]
+async fn s17_what_is_in_use_is_not_erased() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.sql("UPDATE orders SET customer_id = 'C-1'").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let before = t.dump().await;
+    let in_use = Erased::InUse(vec!["ORD-1".to_owned()]);
+    for (subject, id) in [(Subject::Customer, "C-1"), (Subject::Order, "ORD-1"), (Subject::Driver, "D1")] {
+        let erasure = erasure(&t, subject, id).await;
+        assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), in_use, "{subject:?}");
+    }
+    assert_eq!(t.dump().await, before);
+    assert_eq!(privacy::list(&t.app).await.unwrap(), [], "what was not done is not written down");
+}
+
+#[tokio::test]
+async fn s17_erasures_are_replayed_onto_a_restored_backup() {
+    let fleet = Fleet::with_lifetime("1h").await;
+    let app = &fleet.app;
+    let sql = async |text: &'static str| drop(sqlx::raw_sql(text).execute(&app.db).await.unwrap());
+    let run = |args: &[&str]| {
+        let printed = fleet.run(args);
+        assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+        printed.stdout
+    };
+    let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
+    run(&create);
+    run(&["order", "cancel", "ORD-1"]);
+    sql("UPDATE orders SET customer_id = 'MARK-C'; UPDATE order_events SET detail = 'MARK';
+         UPDATE outbox SET state = 'delivered'; UPDATE alerts SET acked_at = now(), acked_by = 'x', next_escalation_at = NULL;
+         INSERT INTO drivers (id, service_types, lat, lng) VALUES ('MARK-D', '{RIDE}', 1, 1);
+         UPDATE orders SET former_drivers = '{MARK-D}'")
+    .await;
+    // The backup is taken now.
+    sql("CREATE SCHEMA backup; CREATE TABLE backup.orders AS TABLE orders; CREATE TABLE backup.events AS TABLE order_events;
+         CREATE TABLE backup.drivers AS TABLE drivers")
+    .await;
+    let erase = |subject: &'static str, id: &'static str| ["privacy", "erase", subject, id, "--reason", "asked to"];
+    assert!(run(&[&erase("--customer", "MARK-C")[..], &["--dry-run"]].concat()).contains("1 orders would be"));
+    let unsure = fleet.run(&erase("--customer", "MARK-C"));
+    assert_eq!(unsure.code, Some(1), "nobody has confirmed: {unsure:?}");
+    run(&[&erase("--customer", "MARK-C")[..], &["--yes"]].concat());
+    run(&[&erase("--driver", "MARK-D")[..], &["--yes", "--json"]].concat());
+    let ledger = run(&["privacy", "list", "--json"]);
+    std::fs::write(fleet.dir().join("erasures.json"), &ledger).unwrap();
+    let marks = async || {
+        fleet
+            .count(
+                "SELECT (SELECT count(*) FROM orders x WHERE x::text LIKE '%MARK%')
+                      + (SELECT count(*) FROM order_events x WHERE x::text LIKE '%MARK%')
+                      + (SELECT count(*) FROM drivers x WHERE x::text LIKE '%MARK%')",
+            )
+            .await
+    };
+    assert_eq!(marks().await, 0);
+    let pseudonym: String =
+        sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.db).await.unwrap();
+
+    // The backup is restored: it knows the people, and of no erasure.
+    sql("TRUNCATE erasures; DELETE FROM orders; DELETE FROM order_events; INSERT INTO orders SELECT * FROM backup.orders;
+         INSERT INTO order_events SELECT * FROM backup.events; INSERT INTO drivers SELECT * FROM backup.drivers;
+         DROP SCHEMA backup CASCADE")
+    .await;
+    assert!(marks().await > 0);
+    run(&["privacy", "replay", "erasures.json", "--dry-run"]);
+    assert!(marks().await > 0);
+    run(&["privacy", "replay", "erasures.json", "--yes"]);
+    assert_eq!(marks().await, 0);
+    let again: String = sqlx::query_scalar("SELECT former_drivers[1] FROM orders").fetch_one(&app.db).await.unwrap();
+    assert_eq!(again, pseudonym, "the same on every copy");
+    let replayed: Value = serde_json::from_str(&run(&["privacy", "list", "--json"])).unwrap();
+    assert_eq!(replayed.as_array().unwrap().len(), 2);
+    run(&["privacy", "replay", "--yes"]);
+    assert_eq!(run(&["check", "history"]).lines().filter(|line| !line.starts_with("ok")).count(), 0);
+}
+
+#[tokio::test]
+async fn s17_a_driver_reads_no_names_of_other_people() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("OTHER-1", 100.0), ("D1", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    assert_eq!(offer.driver_id, "OTHER-1");
+    let why = Some("OTHER-1 is ill".to_owned());
+    t.act("ORD-1", |s| actions::decline(s, "OTHER-1", offer.id, why.clone())).await.unwrap();
+    let eve = Actor::new(ActorRole::Dispatcher, "OTHER-eve", None);
+    t.act("ORD-1", |s| actions::assign(s, &eve, "D1")).await.unwrap();
+    let (_, d1) = key(&t, "phone", Role::Driver, Some("D1")).await;
+    assert_eq!(api.send(Method::POST, "/api/v1/orders/ORD-1/pickup", &d1, "", "{}").await.status, 200);
+    for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1/timeline"] {
+        let seen = api.get(path, &d1).await;
+        assert_eq!(seen.status, 200);
+        assert!(!seen.body.to_string().contains("OTHER"), "{path}: {}", seen.body);
+    }
+    let events = api.get("/api/v1/orders/ORD-1/timeline", &d1).await.body["events"].clone();
+    let actors: Vec<_> = events.as_array().unwrap().iter().map(|e| e["actor"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(actors, ["producer", "system", "driver", "staff", "driver:D1"]);
+    let all = api.get("/api/v1/orders/ORD-1/timeline", &t.key(Role::Support).await).await;
+    assert!(all.body.to_string().contains("dispatcher:OTHER-eve"), "staff see who it was");
+}
+
+#[tokio::test]
+async fn s17_every_table_has_a_line_in_privacy_md() {
+    let t = TestApp::start().await;
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PRIVACY.md")).unwrap();
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).collect();
+    let tables = t
+        .texts(
+            "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+             WHERE c.relkind IN ('r', 'p') AND n.nspname = 'public' AND NOT c.relispartition ORDER BY 1",
+        )
+        .await;
+    let missing: Vec<_> = tables.iter().filter(|table| !named.contains(table.as_str())).collect();
+    assert!(missing.is_empty(), "docs/PRIVACY.md says nothing of {missing:?}");
+}
+
+#[tokio::test]
+async fn s17_the_record_of_erasures_is_not_kept_for_ever() {
+    let t = TestApp::start().await;
+    t.sql(
+        "INSERT INTO erasures (subject, subject_id, reason, actor, erased_at)
+         SELECT 'customer', n::text, 'x', 'x', dispatchq_now() - n * interval '300 days' FROM generate_series(0, 2) n",
+    )
+    .await;
+    t.advance(secs(1)).await;
+    cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM erasures").await, 2);
+}
