@@ -42,6 +42,8 @@ const WORKERS: usize = 3;
 const DRIVERS_PER_RATE: u32 = 8;
 /// The cleanup runs this often.
 const CLEANUP_EVERY: Duration = Duration::from_secs(20);
+/// The partner is asked for so long, which no speed divides.
+const POLL_BUDGET: Duration = Duration::from_secs(3600);
 /// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
 const SLACK: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(500);
@@ -99,6 +101,10 @@ fn last_word(config: &mut Config) {
     use crate::periodic::schedule::{Schedule, Task};
     config.service_types.entry(BROADCAST.to_owned()).or_default().ask_at_once = Some(3);
     config.schedules.insert(Task::Cleanup, Schedule::Every(CLEANUP_EVERY));
+    // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: nobody would be asked about the trip.
+    for partner in config.partners.values_mut() {
+        partner.poll.budget = POLL_BUDGET;
+    }
 }
 
 /// What is known when everything is at rest.
@@ -202,7 +208,9 @@ async fn come_to_rest(stage: &mut Stage, sim: &PartnerSim) -> anyhow::Result<Vec
             return Ok(Vec::new());
         }
         if Instant::now() > end {
-            return Ok(vec![unrest.describe(&stage.testbed.app.db, patience).await?]);
+            let mut lines = vec![unrest.describe(&stage.testbed.app.db, patience).await?];
+            lines.extend(verify::open_orders(&stage.testbed.app.db).await?);
+            return Ok(lines);
         }
     }
 }

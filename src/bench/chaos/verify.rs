@@ -213,6 +213,20 @@ pub(super) async fn idle_in_transaction(db: &PgPool) -> Result<Vec<String>, sqlx
     .await
 }
 
+/// Some orders that did not end, each with its history.
+pub(super) async fn open_orders(db: &PgPool) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- open orders with their history
+         SELECT 'open: ' || o.id || ' ' || o.status || ' ' || coalesce(o.partner, 'own fleet') || ' '
+                || coalesce(o.driver_id, 'no driver') || ': '
+                || (SELECT string_agg(e.reason || ' by ' || e.actor || ' at ' || to_char(e.at, 'HH24:MI:SS.MS'), ', ' ORDER BY e.seq)
+                    FROM order_events e WHERE e.order_id = o.id)
+         FROM orders o WHERE o.closed_at IS NULL AND NOT o.held_for_review ORDER BY o.id LIMIT 10",
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// Messages delivered, by kind.
 pub(super) async fn delivered(db: &PgPool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
