@@ -13,13 +13,15 @@
 //! - `process`: one child process, ended by pid and always reaped;
 //! - `watchdog`: ends the server when this process is killed and can no longer do it;
 //! - `home`: the directory with its data, log and lock;
-//! - `programs`, `ports`, `account`: where the binaries are, which port is free, and whom Postgres runs as under root.
+//! - `programs`, `ports`, `account`: where the binaries are, which port is free, and whom Postgres runs as under root;
+//! - `login`: the password of Postgres.
 //!
 //! Nothing here writes outside a server's own directory, ends a process it did not start, or listens beyond loopback.
 
 mod account;
 mod error;
 mod home;
+mod login;
 mod ports;
 pub mod postgres;
 mod process;

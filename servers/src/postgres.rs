@@ -1,4 +1,5 @@
-//! A private Postgres with one empty database, `dispatchq`, and a user of that name who needs no password.
+//! A private Postgres with one empty database, `dispatchq`, and a user of that name with a random password, which is part of
+//! the URL. Kept data has it in the file `password`.
 //!
 //! Throw-away data is not fsynced. That is safe for tests that crash it: they kill the process, not the machine, and
 //! what a process has written survives it in the kernel's cache. Data kept in a directory is fsynced.
@@ -9,6 +10,7 @@
 
 use std::env;
 use std::fs;
+use std::io::{Seek, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,11 +22,15 @@ use crate::ServerError;
 use crate::account::Account;
 use crate::error::Doing;
 use crate::home::Home;
+use crate::login::Password;
 use crate::programs::{self, PostgresPrograms};
 use crate::server::{Detached, Kind, START_LOCK_WAIT, Server};
 
 /// The user, and the database that exists from the start.
 const NAME: &str = "dispatchq";
+
+/// How the server has its clients prove who they are.
+const METHOD: &str = "scram-sha-256";
 
 /// Open to every user, unlike a home directory, and not cleared at boot.
 const OPEN_DIR: &str = "/var/tmp";
@@ -54,7 +60,7 @@ impl Postgres {
 
     async fn start_with(setup: Setup, home: Home, port: Option<u16>) -> Result<Postgres, ServerError> {
         let mut server = Server::new(setup, home)?;
-        server.kind.data = server.kind.initialized(&server.home).await?;
+        server.kind.initialize(&server.home).await?;
         server.start(port).await?;
         let postgres = Postgres(server);
         let exists = postgres.sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
@@ -113,7 +119,7 @@ impl Postgres {
     }
 
     fn database_url(&self, name: &str) -> String {
-        format!("postgres://{NAME}@127.0.0.1:{}/{name}", self.port())
+        format!("postgres://{NAME}:{}@127.0.0.1:{}/{name}", self.0.kind.password.as_str(), self.port())
     }
 
     /// Runs one statement through psql in the database every cluster has.
@@ -123,7 +129,8 @@ impl Postgres {
         command
             .args(["--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--quiet"])
             .args(["--host", "127.0.0.1", "--port", &self.port().to_string()])
-            .args(["--username", NAME, "--dbname", "postgres", "--command", statement]);
+            .args(["--username", NAME, "--dbname", "postgres", "--command", statement])
+            .env("PGPASSWORD", setup.password.as_str());
         run("psql", command).await
     }
 }
@@ -134,13 +141,14 @@ struct Setup {
     account: Option<Account>,
     /// Empty until initialized.
     data: PathBuf,
+    password: Password,
     durable: bool,
 }
 
 impl Setup {
     fn new() -> Result<Setup, ServerError> {
         let (programs, account) = (programs::postgres()?, Account::for_postgres()?);
-        Ok(Setup { programs, account, data: PathBuf::new(), durable: true })
+        Ok(Setup { programs, account, data: PathBuf::new(), password: Password::random()?, durable: true })
     }
 
     /// A command that runs as the right user and hears nothing of the caller's own Postgres settings.
@@ -158,19 +166,47 @@ impl Setup {
         command
     }
 
-    /// The data directory, made where it is missing. It gets its name only when it is complete, so an interrupted
-    /// initdb leaves nothing that looks like data.
-    async fn initialized(&self, home: &Home) -> Result<PathBuf, ServerError> {
+    /// Finds the data directory and the password, and makes them where they are missing. Data gets its name only when it is
+    /// complete, so an interrupted initdb leaves nothing that looks like data.
+    async fn initialize(&mut self, home: &Home) -> Result<(), ServerError> {
         let data = home.dir().join("data");
+        let kept = Password::kept_in(home.dir())?;
+        let is_new = kept.is_none();
+        if let Some(password) = kept {
+            self.password = password;
+        }
         if !data.join("PG_VERSION").exists() {
             let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            self.password.keep_in(home.dir())?;
             if self.account.is_some() && !is_open(home.dir()) {
                 self.init_elsewhere(&data).await?;
             } else {
                 self.init(&home.dir().join("data.new"), &data).await?;
             }
+        } else if is_new {
+            let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            self.ask_for_password(&data).await?;
+            self.password.keep_in(home.dir())?;
         }
-        fs::canonicalize(&data).doing(|| format!("find {}", data.display()))
+        self.data = fs::canonicalize(&data).doing(|| format!("find {}", data.display()))?;
+        Ok(())
+    }
+
+    /// Has data of earlier versions, which let every user of this machine in, ask for the password.
+    async fn ask_for_password(&self, data: &Path) -> Result<(), ServerError> {
+        let mut statement = tempfile::tempfile().doing(|| "make a file".to_owned())?;
+        let text = format!("ALTER ROLE {NAME} PASSWORD '{}'\n", self.password.verifier()?);
+        statement
+            .write_all(text.as_bytes())
+            .and_then(|()| statement.rewind())
+            .doing(|| "write a statement".to_owned())?;
+        let mut command = self.program(&self.programs.postgres);
+        command.arg("--single").arg("-D").arg(fs::canonicalize(data).doing(|| format!("find {}", data.display()))?);
+        command.arg("postgres");
+        run_with("postgres --single", command, statement.into()).await?;
+        let rules = data.join("pg_hba.conf");
+        let text = fs::read_to_string(&rules).doing(|| format!("read {}", rules.display()))?;
+        fs::write(&rules, text.replace("trust", METHOD)).doing(|| format!("write {}", rules.display()))
     }
 
     async fn init(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
@@ -198,8 +234,15 @@ impl Setup {
         if let Some(account) = self.account {
             account.own(dir)?;
         }
+        let doing = || format!("write a password file in {OPEN_DIR}");
+        let mut verifier = tempfile::Builder::new().prefix("dispatchq-login-").tempfile_in(OPEN_DIR).doing(doing)?;
+        verifier.write_all(self.password.verifier()?.as_bytes()).doing(doing)?;
+        if let Some(account) = self.account {
+            account.own(verifier.path())?;
+        }
         let mut command = self.program(&self.programs.initdb);
-        command.arg("--pgdata").arg(dir).args(["--auth=trust", "--username", NAME, "--encoding=UTF8", "--no-locale"]);
+        command.arg("--pgdata").arg(dir).args(["--username", NAME, "--encoding=UTF8", "--no-locale"]);
+        command.args(["--auth", METHOD]).arg("--pwfile").arg(verifier.path());
         if !self.durable {
             command.arg("--no-sync");
         }
@@ -249,8 +292,13 @@ fn is_open(dir: &Path) -> bool {
 
 /// Runs a program to its end and returns what it printed. Dropping the future ends the program.
 async fn run(program: &'static str, command: Command) -> Result<String, ServerError> {
+    run_with(program, command, Stdio::null()).await
+}
+
+/// As [`run`], with this input.
+async fn run_with(program: &'static str, command: Command, input: Stdio) -> Result<String, ServerError> {
     let mut command = tokio::process::Command::from(command);
-    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.stdin(input).kill_on_drop(true);
     let output = command.output().await.doing(|| format!("run {program}"))?;
     if !output.status.success() {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();

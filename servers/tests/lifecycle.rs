@@ -27,7 +27,7 @@ fn connect(postgres: &Postgres) -> TcpStream {
     stream.write_all(parameters).unwrap();
     let mut answer = [0; 1];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"R", "authenticated");
+    assert_eq!(&answer, b"R", "asks for the password");
     stream
 }
 
@@ -98,11 +98,15 @@ async fn redis_data_outlives_stop_and_kill() {
 async fn postgres_data_outlives_stop_and_kill() {
     let mut server = Postgres::start().await.unwrap();
     let (port, first) = (server.port(), server.pid());
-    assert_eq!(server.url(), format!("postgres://dispatchq@127.0.0.1:{port}/dispatchq"));
+    let url = server.url();
+    assert!(
+        url.starts_with("postgres://dispatchq:") && url.ends_with(&format!("@127.0.0.1:{port}/dispatchq")),
+        "{url}"
+    );
     assert!(already_exists(&server, "dispatchq").await);
     let url = server.fresh_database("one").await.unwrap();
     let _open = connect(&server);
-    assert_eq!(url, format!("postgres://dispatchq@127.0.0.1:{port}/one"));
+    assert!(url.ends_with(&format!("@127.0.0.1:{port}/one")), "{url}");
     server.stop().await.unwrap();
     assert!(!is_alive(first));
     server.restart().await.unwrap();
@@ -258,4 +262,68 @@ async fn servers_end_when_their_owner_is_killed() {
         wait_until("an orphaned server ends", || has_ended(pid.parse().unwrap()));
         wait_until("its throw-away data goes", || !Path::new(dir).exists());
     }
+}
+
+/// What psql says to a trivial question at this address.
+fn psql(url: &str) -> (bool, String) {
+    let dirs = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut programs: Vec<_> = dirs.map(|dir| dir.path().join("bin/psql")).filter(|path| path.exists()).collect();
+    programs.push("psql".into());
+    let output = Command::new(&programs[0])
+        .args(["--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--command", "SELECT 1", url])
+        .env_remove("PGPASSWORD")
+        .env("PGPASSFILE", "/dev/null")
+        .output()
+        .unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn lets_in_with_the_password_alone(server: &Postgres) {
+    let url = server.url();
+    let (login, rest) = url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
+    let (user, password) = login.split_once(':').unwrap();
+    assert!(password.len() >= 32, "{password}");
+    assert!(psql(&url).0, "{url}");
+    for wrong in [format!("postgres://{user}@{rest}"), format!("postgres://{user}:wrong@{rest}")] {
+        let (entered, said) = psql(&wrong);
+        assert!(!entered, "{wrong}");
+        assert!(said.contains("password"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn s18_postgres_asks_for_a_random_password() {
+    let (one, another) = tokio::join!(Postgres::start(), Postgres::start());
+    let (one, another) = (one.unwrap(), another.unwrap());
+    lets_in_with_the_password_alone(&one);
+    assert!(!psql(&one.url().replace(&one.port().to_string(), &another.port().to_string())).0, "each has its own");
+}
+
+#[tokio::test]
+async fn s18_kept_data_keeps_its_password_and_older_data_gets_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("postgres");
+    let first = Postgres::start_in(&home, None).await.unwrap();
+    lets_in_with_the_password_alone(&first);
+    let login = first.url().split('@').next().unwrap().to_owned();
+    drop(first);
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(home.join("password")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    let again = Postgres::start_in(&home, None).await.unwrap();
+    assert!(again.url().starts_with(&login));
+    again.fresh_database("kept").await.unwrap();
+    drop(again);
+
+    // As earlier versions left it: any user of the machine may enter.
+    let rules = home.join("data").canonicalize().unwrap().join("pg_hba.conf");
+    std::fs::write(&rules, std::fs::read_to_string(&rules).unwrap().replace("scram-sha-256", "trust")).unwrap();
+    std::fs::remove_file(home.join("password")).unwrap();
+    let cured = Postgres::start_in(&home, None).await.unwrap();
+    lets_in_with_the_password_alone(&cured);
+    assert!(!cured.url().starts_with(&login));
+    assert!(already_exists(&cured, "kept").await);
+    drop(cured);
+    std::fs::remove_dir_all(home.join("data").canonicalize().unwrap()).unwrap();
 }
