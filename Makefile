@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test lint deps check clean
+.PHONY: help setup build demo bench test lint deps sbom check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -31,6 +31,9 @@ lint: ## Check formatting and lints
 deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none unused
 	@scripts/setup --checks
 	@scripts/check-deps
+
+sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
+	@scripts/sbom $(target)/dispatchq.cdx.json
 
 check: lint deps test ## All that a change must pass
 
