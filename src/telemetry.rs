@@ -1,6 +1,6 @@
 //! Logs and metrics of a process.
 
-use std::time::Duration;
+use std::{ffi::OsStr, io::IsTerminal, time::Duration};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
@@ -26,10 +26,17 @@ pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&filter).map_err(|e| anyhow::anyhow!("log.filter '{filter}' is not valid: {e}"))?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
-        LogFormat::Text => logs.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Text => {
+            logs.with_ansi(has_colours(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref())).init()
+        }
         LogFormat::Json => logs.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// Returns whether logs are coloured: on a terminal, unless NO_COLOR is set to something (no-color.org).
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Installs the process' metrics; the handle renders them for `/metrics`. Needs a tokio runtime.
@@ -52,4 +59,17 @@ pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
         }
     });
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s20d_logs_are_coloured_on_a_terminal_that_wants_it() {
+        assert!(has_colours(true, None));
+        assert!(has_colours(true, Some(OsStr::new(""))));
+        assert!(!has_colours(true, Some(OsStr::new("1"))));
+        assert!(!has_colours(false, None));
+    }
 }

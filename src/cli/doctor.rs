@@ -1,5 +1,7 @@
 //! `dispatchq doctor`: looks at everything an installation needs, and says what to do about what is wrong.
 
+mod transport;
+
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -15,6 +17,9 @@ use crate::{
 pub(super) struct Args {
     #[arg(long)]
     json: bool,
+    /// Exit 1 for warnings, too
+    #[arg(long)]
+    strict: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -38,9 +43,10 @@ const CLOCK_TOLERANCE_MS: i64 = 1000;
 impl Args {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         let mut findings = vec![finding("configuration", Verdict::Ok, "valid".to_owned())];
+        findings.extend(transport::warnings(&config));
         findings.extend(postgres(&config).await);
         findings.extend(redis(&config).await);
-        let failed = findings.iter().any(|f| f.verdict == Verdict::Fail);
+        let failed = findings.iter().any(|f| f.verdict == Verdict::Fail || (self.strict && f.verdict == Verdict::Warn));
         if self.json {
             output::json(&findings)?;
         } else {
@@ -157,6 +163,12 @@ async fn redis(config: &Config) -> Vec<Finding> {
         }
         Ok(workers) => found.push(finding("workers", Verdict::Ok, format!("{} running", workers.len()))),
         Err(e) => found.push(finding("workers", Verdict::Fail, e.to_string())),
+    }
+    let mut info = redis::cmd("INFO");
+    info.arg("memory").arg("persistence");
+    // A login that may not ask is no fault.
+    if let Ok(info) = store.command::<String>("info", &info).await {
+        found.extend(transport::redis_policy(&info));
     }
     if let Ok(stats) = store.stats(&jobs::queues::ALL).await {
         for paused in stats.iter().filter(|s| s.paused) {

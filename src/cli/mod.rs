@@ -143,6 +143,9 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
     let config = config()?;
+    if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
+        config.warn_of_other_variables();
+    }
     match cli.command {
         Command::Migrate => migrate::run(config).await,
         Command::Doctor(args) => args.run(config).await,

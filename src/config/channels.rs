@@ -1,12 +1,13 @@
 //! `[channels.NAME]`: what messages travel by. A secret is given in the file, by the name of an environment variable
 //! (`..._env`) or by the path of a file (`..._file`).
 
-use std::{collections::BTreeMap, env, fmt, fs, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
+use super::secret::{self, Secret, secret};
 use crate::notifications::{
     Channel,
     channel::{
@@ -161,45 +162,12 @@ impl Default for VoiceConfig {
     }
 }
 
-/// A setting that may be a secret: given as it is, by an environment variable, or by a file.
-struct Setting<'a> {
-    name: &'static str,
-    value: &'a Option<String>,
-    env: &'a Option<String>,
-    file: &'a Option<PathBuf>,
-}
-
-impl Setting<'_> {
-    fn read(&self) -> anyhow::Result<Option<String>> {
-        let name = self.name;
-        Ok(match (self.value, self.env, self.file) {
-            (None, None, None) => None,
-            (Some(value), None, None) => Some(value.clone()),
-            (None, Some(variable), None) => {
-                Some(env::var(variable).with_context(|| format!("{name}_env: {variable} is not in the environment"))?)
-            }
-            (None, None, Some(path)) => {
-                let text =
-                    fs::read_to_string(path).with_context(|| format!("{name}_file: cannot read {}", path.display()))?;
-                Some(text.trim_end().to_owned())
-            }
-            _ => bail!("give only one of {name}, {name}_env and {name}_file"),
-        })
-    }
-
-    fn url(&self) -> anyhow::Result<Url> {
-        let text = self.read()?.context("url is missing")?;
-        // The text is not shown: it may be a secret.
-        let url: Url = text.parse().context("url is not valid")?;
-        ensure!(matches!(url.scheme(), "http" | "https"), "url must be http or https");
-        Ok(url)
-    }
-}
-
-macro_rules! setting {
-    ($config:expr, $name:ident, $env:ident, $file:ident) => {
-        Setting { name: stringify!($name), value: &$config.$name, env: &$config.$env, file: &$config.$file }
-    };
+/// Returns the URL of a channel. Its text is in no error: it may be a secret.
+fn web_address(url: &Secret<'_>) -> anyhow::Result<Url> {
+    let text = url.read()?.context("url is missing")?;
+    let url: Url = text.parse().context("url is not valid")?;
+    ensure!(matches!(url.scheme(), "http" | "https"), "url must be http or https");
+    Ok(url)
 }
 
 impl ChannelConfig {
@@ -213,24 +181,24 @@ impl ChannelConfig {
         Ok(match self {
             Self::Log {} => Channel::Log,
             Self::Webhook(c) => {
-                let secret = setting!(c, secret, secret_env, secret_file).read()?;
-                let previous = setting!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
+                let secret = secret!(c, secret, secret_env, secret_file).read()?;
+                let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
                 ensure!(secret.is_some() || previous.is_none(), "secret_previous goes with a secret");
                 let secrets = secret.into_iter().chain(previous).collect();
-                Channel::Webhook(Webhook::new(setting!(c, url, url_env, url_file).url()?, secrets)?)
+                Channel::Webhook(Webhook::new(web_address(&secret!(c, url, url_env, url_file))?, secrets)?)
             }
-            Self::Slack(c) => Channel::Slack(Slack::new(setting!(c, url, url_env, url_file).url()?)),
+            Self::Slack(c) => Channel::Slack(Slack::new(web_address(&secret!(c, url, url_env, url_file))?)),
             Self::Email(c) => {
                 ensure!(!c.host.is_empty(), "host is missing");
-                let password = setting!(c, password, password_env, password_file).read()?;
+                let password = secret!(c, password, password_env, password_file).read()?;
                 ensure!(c.username.is_some() == password.is_some(), "username and password go together");
                 let server =
                     Server { host: c.host.clone(), port: c.port, tls: c.tls, login: c.username.clone().zip(password) };
                 Channel::Email(Email::new(server, &c.from, &c.to)?)
             }
             Self::Ticket(c) => Channel::Ticket(Ticket::new(
-                setting!(c, url, url_env, url_file).url()?,
-                setting!(c, token, token_env, token_file).read()?,
+                web_address(&secret!(c, url, url_env, url_file))?,
+                secret!(c, token, token_env, token_file).read()?,
             )),
             Self::Voice(c) => {
                 let url = |name: &str, text: &str| -> anyhow::Result<Url> {
@@ -238,14 +206,29 @@ impl ChannelConfig {
                     ensure!(matches!(url.scheme(), "http" | "https"), "{name} must be http or https");
                     Ok(url)
                 };
-                let token = setting!(c, token, token_env, token_file).read()?.context("token is missing")?;
+                let token = secret!(c, token, token_env, token_file).read()?.context("token is missing")?;
+                secret::check_signing_token("token", &token)?;
                 ensure!(is_phone(&c.from), "from must be a phone number such as +15550100000");
                 let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
-                let previous = setting!(c, token_previous, token_previous_env, token_previous_file).read()?;
+                let previous = secret!(c, token_previous, token_previous_env, token_previous_file).read()?;
+                if let Some(previous) = &previous {
+                    secret::check_signing_token("token_previous", previous)?;
+                }
                 let voice = Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
                 Channel::Voice(voice.with_previous_token(previous))
             }
         })
+    }
+
+    /// Returns where its messages go, if they go by HTTP.
+    pub(crate) fn web_address(&self) -> anyhow::Result<Option<Url>> {
+        Ok(Some(match self {
+            Self::Log {} | Self::Email(_) => return Ok(None),
+            Self::Webhook(c) => web_address(&secret!(c, url, url_env, url_file))?,
+            Self::Slack(c) => web_address(&secret!(c, url, url_env, url_file))?,
+            Self::Ticket(c) => web_address(&secret!(c, url, url_env, url_file))?,
+            Self::Voice(c) => c.url.parse()?,
+        }))
     }
 
     /// Without its secrets: of a URL, whose path is often one, only where it leads.
@@ -278,6 +261,9 @@ impl ChannelConfig {
             Self::Voice(c) => {
                 hide(&mut c.token);
                 hide(&mut c.token_previous);
+                for url in [&mut c.url, &mut c.callback_url] {
+                    *url = super::without_password(url);
+                }
             }
         }
     }

@@ -3,11 +3,16 @@
 //! The shipped file is compiled in as the defaults, so it documents every field and cannot go stale. Unknown keys are
 //! errors: a misspelt setting must not be a silent default.
 
+mod bounds;
 mod channels;
 pub(crate) mod duration;
+mod environment;
+pub(crate) mod secret;
+mod slip;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
+    ffi::OsString,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -26,15 +31,12 @@ use crate::{
     periodic::schedule::{Schedule, Task},
 };
 
+use environment::Environment;
+
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, VoiceConfig, WebhookConfig};
 
 /// The shipped file: every setting with its default.
 pub const DEFAULTS: &str = include_str!("../../config.toml");
-
-/// A longer wait is a mistake in a unit.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-
-const ENV_PREFIX: &str = "DISPATCHQ_";
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -54,12 +56,19 @@ pub struct Config {
     pub schedules: BTreeMap<Task, Schedule>,
     pub retention: RetentionConfig,
     pub log: LogConfig,
+    /// Names of variables that begin with `DISPATCHQ_` and are no settings.
+    #[serde(skip)]
+    pub other_variables: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedisConfig {
     pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_file: Option<PathBuf>,
     /// Empty: the public authorities are trusted.
     pub root_certificate: PathBuf,
 }
@@ -83,6 +92,10 @@ impl RedisConfig {
 #[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
     pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_file: Option<PathBuf>,
     pub max_connections: u32,
     #[serde(with = "duration")]
     pub statement_timeout: Duration,
@@ -252,37 +265,49 @@ impl Config {
     ///
     /// `file` must exist; without it `./config.toml` is read if there is one.
     pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
-        let env = std::env::vars().filter(|(name, _)| name.starts_with(ENV_PREFIX)).collect();
         let file = match file {
             Some(path) => Some(path.to_owned()),
             None => Some(PathBuf::from("config.toml")).filter(|path| path.exists()),
         };
-        Self::from_sources(file.as_deref(), env)
+        Self::from_sources(file.as_deref(), std::env::vars_os())
     }
 
     /// The defaults alone.
     pub fn defaults() -> Self {
-        Self::from_sources(None, HashMap::new()).expect("the shipped config.toml is valid")
+        Self::from_sources(None, std::iter::empty()).expect("the shipped config.toml is valid")
     }
 
-    fn from_sources(file: Option<&Path>, env: HashMap<String, String>) -> anyhow::Result<Self> {
+    fn from_sources(
+        file: Option<&Path>,
+        variables: impl Iterator<Item = (OsString, OsString)>,
+    ) -> anyhow::Result<Self> {
+        let Environment { settings, others } = Environment::new(variables)?;
         let mut sources =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+            if let Err(error) = text.parse::<toml::Table>() {
+                bail!("{} is not valid TOML: {}", path.display(), slip::of_syntax(&text, &error));
+            }
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
         let origin =
             file.map_or_else(|| "the environment".to_owned(), |p| format!("{} or the environment", p.display()));
-        let environment = config::Environment::with_prefix(ENV_PREFIX.trim_end_matches('_'))
+        let environment = config::Environment::with_prefix(environment::PREFIX.trim_end_matches('_'))
             .prefix_separator("_")
             .separator("__")
-            .source(Some(env));
+            .source(Some(settings));
         let mut config: Self =
-            sources.add_source(environment).build().and_then(config::Config::try_deserialize).with_context(|| {
-                format!("the configuration is not valid; look at {origin} (dispatchq config show lists all settings)")
+            sources.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
+                anyhow::anyhow!(slip::of_value(&error)).context(format!(
+                    "the configuration is not valid; look at {origin} (dispatchq config show lists all settings)"
+                ))
             })?;
+        config.other_variables = others;
+        let (redis, database) = (&mut config.redis, &mut config.database);
+        secret::replace("url", &mut redis.url, &mut redis.url_env, &mut redis.url_file).context("redis")?;
+        secret::replace("url", &mut database.url, &mut database.url_env, &mut database.url_file).context("database")?;
         let own_channels =
             |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
@@ -291,6 +316,7 @@ impl Config {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        bounds::check(self)?;
         self.redis.of_store()?;
         for name in self.service_types.keys() {
             let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
@@ -300,44 +326,12 @@ impl Config {
             );
             let policy = self.policy(name);
             let at = format!("service_types.{name}");
-            ensure!(!policy.attempt.is_zero(), "{at}: attempt must be longer than 0");
-            ensure!(!policy.lifetime.is_zero(), "{at}: lifetime must be longer than 0");
-            let longest = policy.retry.iter().copied().fold(policy.attempt.max(policy.lifetime), Duration::max);
-            ensure!(longest <= LONGEST, "{at}: no duration may be longer than 365 days");
             ensure!(!policy.retry.is_empty(), "{at}: retry needs at least one duration");
-            ensure!(policy.retry.iter().all(|r| !r.is_zero()), "{at}: retry must be longer than 0");
-            ensure!(policy.radius_m > 0.0, "{at}: radius_m must be positive");
-            ensure!(policy.candidates > 0, "{at}: candidates must be at least 1");
-            ensure!((1..=500).contains(&policy.ask_at_once), "{at}: ask_at_once must be 1 to 500");
-            ensure!((1..=100).contains(&policy.offers_per_driver), "{at}: offers_per_driver must be 1 to 100");
-            let others = [policy.cool_down, policy.pickup_within, policy.completion_within];
-            ensure!(others.iter().all(|d| *d <= LONGEST), "{at}: no duration may be longer than 365 days");
-            let weights = [policy.weights.idle_minute_m, policy.weights.live_offer_m];
-            ensure!(
-                weights.iter().all(|w| w.is_finite() && *w >= 0.0),
-                "{at}: idle_minute_m and live_offer_m are metres, 0 or more"
-            );
             if let Some(partner) = self.partner_of(name) {
                 ensure!(self.partners.contains_key(partner), "{at}: no partner '{partner}'; add [partners.{partner}]");
             }
         }
-        let admission = &self.admission;
-        ensure!(
-            (0..=1_000_000).contains(&admission.max_waiting_orders),
-            "admission: max_waiting_orders must be 0 to 1000000"
-        );
-        ensure!(
-            (1..=100).contains(&admission.low_water_percentage),
-            "admission: low_water_percentage must be 1 to 100"
-        );
-        ensure!(
-            (0..=1_000).contains(&admission.max_bypass_percentage),
-            "admission: max_bypass_percentage must be 0 to 1000"
-        );
-        let pauses = [admission.cooldown, admission.busy_retry];
-        ensure!(pauses.iter().all(|p| *p <= LONGEST), "admission: no duration may be longer than 365 days");
         for queue in self.worker.concurrency.keys() {
-            ensure!(self.worker.concurrency[queue] > 0, "worker.concurrency.{queue} must be at least 1");
             if !jobs::queues::ALL.contains(&queue.as_str()) {
                 bail!("worker.concurrency: no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
             }
@@ -365,13 +359,6 @@ impl Config {
         for (name, channels) in &self.notifications.driver_by_service_type {
             ensure!(!channels.is_empty(), "service_types.{name}.driver_channels is empty: no driver would be told");
         }
-        for (name, repeat) in [("escalate", &self.notifications.escalate), ("remind", &self.notifications.remind)] {
-            let pauses = [repeat.after, repeat.every];
-            ensure!(
-                pauses.iter().all(|p| !p.is_zero() && *p <= LONGEST),
-                "notifications.{name}: after and every must be longer than 0 and at most 365 days"
-            );
-        }
         for (task, schedule) in &self.schedules {
             schedule.next_after(chrono::Utc::now()).with_context(|| format!("schedules.{}", task.name()))?;
         }
@@ -379,9 +366,24 @@ impl Config {
             self.retention.events >= self.retention.orders,
             "retention.events must not be shorter than retention.orders: no order outlives its history"
         );
-        ensure!(self.database.max_connections >= 2, "database.max_connections must be at least 2");
         Partners::new(&self.partners)?;
         self.channels().map(drop)
+    }
+
+    /// Warns of variables that begin as settings do and are none.
+    pub fn warn_of_other_variables(&self) {
+        if !self.other_variables.is_empty() {
+            let variables = self.other_variables.join(", ");
+            tracing::warn!(
+                variables,
+                "Variables without two underscores are no settings and are ignored; write DISPATCHQ_REDIS__URL."
+            );
+        }
+    }
+
+    /// Returns the ignored variables that were probably meant as settings.
+    pub fn misspelt_variables(&self) -> Vec<&str> {
+        self.other_variables.iter().map(String::as_str).filter(|name| environment::looks_like_a_setting(name)).collect()
     }
 
     /// Who finds the driver for this service type; `None`: the own fleet.
@@ -450,6 +452,12 @@ pub fn without_password(url: &str) -> String {
     }
     match url.parse::<reqwest::Url>() {
         Ok(mut parsed) => {
+            // Of a server the user is worth knowing; in front of a web address it may be a token.
+            let is_web = matches!(parsed.scheme(), "http" | "https");
+            if is_web && !parsed.username().is_empty() {
+                let _ = parsed.set_username("***");
+                let _ = parsed.set_password(None);
+            }
             if parsed.password().is_some() {
                 let _ = parsed.set_password(Some("***"));
             }
@@ -483,7 +491,11 @@ mod tests {
     fn with_file(text: &str) -> anyhow::Result<Config> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        Config::from_sources(Some(file.path()), HashMap::new())
+        Config::from_sources(Some(file.path()), std::iter::empty())
+    }
+
+    fn variables(of: &[(&str, &str)]) -> std::vec::IntoIter<(OsString, OsString)> {
+        of.iter().map(|(name, value)| (name.into(), value.into())).collect::<Vec<_>>().into_iter()
     }
 
     fn error(text: &str) -> String {
@@ -515,11 +527,8 @@ mod tests {
 
     #[test]
     fn the_environment_wins() {
-        let env = HashMap::from([
-            ("DISPATCHQ_REDIS__URL".to_owned(), "redis://elsewhere:1".to_owned()),
-            ("DISPATCHQ_DISPATCH__ATTEMPT".to_owned(), "400ms".to_owned()),
-        ]);
-        let config = Config::from_sources(None, env).unwrap();
+        let env = [("DISPATCHQ_REDIS__URL", "redis://elsewhere:1"), ("DISPATCHQ_DISPATCH__ATTEMPT", "400ms")];
+        let config = Config::from_sources(None, variables(&env)).unwrap();
         assert_eq!(config.redis.url, "redis://elsewhere:1");
         assert_eq!(config.dispatch.attempt, Duration::from_millis(400));
     }
@@ -610,7 +619,7 @@ mod tests {
         assert!(error("[partners.bbd]\nurl = \"http://p\"\ncallback_secret = \"whsec_?\"").contains("base64"));
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"[partners.bbd]\nurl = \"http://p\"").unwrap();
-        let env = HashMap::from([("DISPATCHQ_PARTNERS__BBD__API_KEY".to_owned(), "hunter2".to_owned())]);
+        let env = variables(&[("DISPATCHQ_PARTNERS__BBD__API_KEY", "hunter2")]);
         let config = Config::from_sources(Some(file.path()), env).unwrap();
         assert_eq!(config.partners["bbd"].api_key, "hunter2");
         assert!(!serde_json::to_string(&config.redacted()).unwrap().contains("hunter2"));

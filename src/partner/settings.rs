@@ -9,7 +9,27 @@ use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
 use super::{client::Client, decide::Rules, guard::Guard};
-use crate::{app::App, config::duration, dispatch::policy::DispatchPolicy, people::actor::Actor};
+use crate::{
+    app::App,
+    config::{
+        duration,
+        secret::{Secret, signing_key},
+    },
+    dispatch::policy::DispatchPolicy,
+    people::actor::Actor,
+};
+
+/// A secret of a partner. An empty text is none.
+macro_rules! secret_of {
+    ($config:expr, $name:ident, $env:ident, $file:ident) => {
+        Secret {
+            name: stringify!($name),
+            value: Some($config.$name.as_str()).filter(|text| !text.is_empty()),
+            env: $config.$env.as_deref(),
+            file: $config.$file.as_deref(),
+        }
+    };
+}
 
 /// One `[partners.NAME]` of the configuration.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -20,15 +40,24 @@ pub struct PartnerConfig {
     /// Sent as a bearer token.
     #[serde(default)]
     pub api_key: String,
-    /// A file that holds the key instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_file: Option<PathBuf>,
     /// What the partner signs its callbacks with: `whsec_` and base64. Empty: no callback is accepted.
     #[serde(default)]
     pub callback_secret: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_secret_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_secret_file: Option<PathBuf>,
     /// The secret before it, still accepted while the partner changes over.
     #[serde(default)]
     pub callback_secret_previous: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_secret_previous_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_secret_previous_file: Option<PathBuf>,
     /// A call that takes longer failed, and nobody knows whether it had an effect.
     #[serde(default = "default_timeout", with = "duration")]
     pub timeout: Duration,
@@ -53,9 +82,14 @@ impl PartnerConfig {
         Self {
             url: url.to_owned(),
             api_key: String::new(),
+            api_key_env: None,
             api_key_file: None,
             callback_secret: String::new(),
+            callback_secret_env: None,
+            callback_secret_file: None,
             callback_secret_previous: String::new(),
+            callback_secret_previous_env: None,
+            callback_secret_previous_file: None,
             timeout: default_timeout(),
             rate_per_s: default_rate(),
             max_concurrent: default_concurrent(),
@@ -65,9 +99,6 @@ impl PartnerConfig {
         }
     }
 }
-
-/// A job must have time left to say how its call went.
-const LONGEST_CALL: Duration = Duration::from_secs(15);
 
 fn default_timeout() -> Duration {
     Duration::from_secs(5)
@@ -267,41 +298,21 @@ impl Partner {
         ensure!(fits, "{at}: names have 1 to 32 small letters, digits or '_'");
         let url: reqwest::Url = config.url.parse().with_context(|| format!("{at}: url is not valid"))?;
         ensure!(matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base(), "{at}: url must be http or https");
-        ensure!(config.poll.percent <= 100, "{at}.poll: percent must be 0 to 100");
-        ensure!(config.poll.multiplier >= 1.0, "{at}.poll: multiplier must be at least 1");
-        ensure!((0.0..1.0).contains(&config.poll.jitter), "{at}.poll: jitter must be 0 or more and below 1");
-        for (name, duration) in [
-            ("timeout", config.timeout),
-            ("poll.initial", config.poll.initial),
-            ("poll.max", config.poll.max),
-            ("poll.follow", config.poll.follow),
-            ("breaker.open", config.breaker.open),
+        let secret = |secret: Secret<'_>| secret.read().with_context(|| at.clone());
+        let api_key = secret(secret_of!(config, api_key, api_key_env, api_key_file))?;
+        let mut verifiers = Vec::new();
+        for given in [
+            secret_of!(config, callback_secret, callback_secret_env, callback_secret_file),
+            secret_of!(config, callback_secret_previous, callback_secret_previous_env, callback_secret_previous_file),
         ] {
-            ensure!(!duration.is_zero(), "{at}: {name} must be longer than 0");
+            let name = given.name;
+            if let Some(text) = secret(given)? {
+                verifiers.push(Webhook::from_bytes(signing_key(name, &text).with_context(|| at.clone())?)?);
+            }
         }
-        ensure!(config.timeout <= LONGEST_CALL, "{at}: timeout must be 15 s at most: a job waits for it");
-        for (name, number) in [
-            ("rate_per_s", config.rate_per_s),
-            ("max_concurrent", config.max_concurrent),
-            ("max_concurrent_per_process", config.max_concurrent_per_process),
-            ("breaker.failures", config.breaker.failures),
-        ] {
-            ensure!(number > 0, "{at}: {name} must be at least 1");
-        }
-        let api_key = match &config.api_key_file {
-            Some(file) => std::fs::read_to_string(file)
-                .with_context(|| format!("{at}: cannot read api_key_file {}", file.display()))?,
-            None => config.api_key.clone(),
-        };
-        let verifiers = [&config.callback_secret, &config.callback_secret_previous]
-            .into_iter()
-            .filter(|secret| !secret.is_empty())
-            .map(|secret| Webhook::new(secret))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| anyhow::anyhow!("{at}: a callback secret is 'whsec_' and base64"))?;
         Ok(Self {
             name: name.into(),
-            client: Client::new(url, api_key.trim(), config.timeout)
+            client: Client::new(url, api_key.unwrap_or_default().trim(), config.timeout)
                 .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
             guard: Arc::new(Guard::new(name, config)),
             config: Arc::new(config.clone()),

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
@@ -12,6 +13,7 @@ use super::{
     ledger::Booking,
     timers::Due,
 };
+use crate::config::secret::signing_key;
 
 /// A callback nobody takes is given up after this many tries.
 const TRIES: u32 = 6;
@@ -196,10 +198,8 @@ async fn post(core: &Core, url: &str, callback: &Callback) -> Result<reqwest::St
 
 /// The signer of genuine callbacks, from a secret such as `whsec_...`; and that of forged ones.
 pub(super) fn signers(secret: &str) -> anyhow::Result<(Webhook, Webhook)> {
-    let signer = Webhook::new(secret).map_err(|e| {
-        anyhow::anyhow!("the callback secret must be 'whsec_' and base64, as of `openssl rand -base64 24` ({e})")
-    })?;
-    Ok((signer, Webhook::from_bytes(FORGERS_KEY.to_vec())?))
+    let key = signing_key("the callback secret", secret).context("make one with `openssl rand -base64 24`")?;
+    Ok((Webhook::from_bytes(key)?, Webhook::from_bytes(FORGERS_KEY.to_vec())?))
 }
 
 #[cfg(test)]

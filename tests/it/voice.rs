@@ -15,7 +15,7 @@ fn by_phone(config: &mut Config, receiver: &Receiver) {
     let voice = VoiceConfig {
         url: receiver.url(""),
         account: "AC1".to_owned(),
-        token: Some("t0ken".to_owned()),
+        token: Some("0123456789abcdef0123456789abcdef".to_owned()),
         from: "+15550100000".to_owned(),
         callback_url: "https://dispatch.example.com".to_owned(),
         ..VoiceConfig::default()

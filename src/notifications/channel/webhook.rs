@@ -3,36 +3,27 @@
 
 use std::fmt;
 
-use anyhow::Context;
 use chrono::Utc;
 use reqwest::{Url, header::CONTENT_TYPE};
 use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
 use super::{DeliveryError, Parcel, host, post};
-
-/// 24 bytes, as Standard Webhooks asks.
-const MIN_SECRET_CHARS: usize = 32;
+use crate::config::secret::signing_key;
 
 #[derive(Clone)]
 pub struct Webhook {
     url: Url,
-    /// What messages are signed with; while the receiver changes over, also the secret before it.
-    secrets: Vec<String>,
+    /// The keys messages are signed with: of the secret and, while the receiver changes over, of the one before it.
+    keys: Vec<Vec<u8>>,
 }
 
 impl Webhook {
     /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
     /// and its receiver accepts any.
     pub fn new(url: Url, secrets: Vec<String>) -> anyhow::Result<Self> {
-        for secret in &secrets {
-            let text = secret.trim_start_matches("whsec_");
-            anyhow::ensure!(text.len() >= MIN_SECRET_CHARS, "secret is shorter than 24 bytes in base64");
-            let key = standardwebhooks::Webhook::new(secret);
-            // Its error would show a piece of the secret.
-            key.ok().context("secret is not base64, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
-        }
-        Ok(Self { url, secrets })
+        let keys = secrets.iter().map(|secret| signing_key("secret", secret)).collect::<anyhow::Result<_>>()?;
+        Ok(Self { url, keys })
     }
 
     pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
@@ -45,9 +36,10 @@ impl Webhook {
             .header(CONTENT_TYPE, "application/json")
             .header(HEADER_WEBHOOK_ID, &id)
             .header(HEADER_WEBHOOK_TIMESTAMP, timestamp);
-        if !self.secrets.is_empty() {
-            let signatures = self.secrets.iter().map(|secret| {
-                standardwebhooks::Webhook::new(secret).and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
+        if !self.keys.is_empty() {
+            let signatures = self.keys.iter().map(|key| {
+                standardwebhooks::Webhook::from_bytes(key.clone())
+                    .and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
             });
             let signatures: Vec<String> = signatures
                 .collect::<Result<_, _>>()
@@ -60,6 +52,6 @@ impl Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({}{})", host(&self.url), if self.secrets.is_empty() { "" } else { ", signed" })
+        write!(f, "Webhook({}{})", host(&self.url), if self.keys.is_empty() { "" } else { ", signed" })
     }
 }

@@ -1,0 +1,249 @@
+//! What the configuration leaves open: connections that are not encrypted, messages that are not signed, alerts that reach no
+//! desk, and a Redis that may forget timers. Hosts of this machine's own are left out.
+
+use std::net::IpAddr;
+
+use reqwest::Url;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use super::{Finding, Verdict, finding};
+use crate::{
+    config::{ChannelConfig, Config},
+    notifications::{channel::email::TlsMode, routes::LOG},
+};
+
+/// Returns a warning for each of them that can be seen without connecting.
+pub(super) fn warnings(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    found.extend(postgres(&config.database.url).map(|detail| warning("encryption", detail)));
+    found.extend(redis(&config.redis.url).into_iter().map(|detail| warning("encryption", detail)));
+    partners(config, &mut found);
+    channels(config, &mut found);
+    routes(config, &mut found);
+    for name in config.misspelt_variables() {
+        let detail =
+            format!("{name} is ignored; settings have two underscores between the levels: DISPATCHQ_REDIS__URL");
+        found.push(warning("environment", detail));
+    }
+    found
+}
+
+/// Returns what `INFO memory persistence` of Redis tells against it.
+pub(super) fn redis_policy(info: &str) -> Vec<Finding> {
+    let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+    let mut found = Vec::new();
+    if let Some(policy) = value("maxmemory_policy").filter(|policy| *policy != "noeviction") {
+        let detail = format!("maxmemory-policy is {policy}: a full Redis drops timers; set it to noeviction");
+        found.push(warning("redis policy", detail));
+    }
+    if value("aof_enabled") == Some("0") {
+        let detail = "appendonly is off: after a restart all timers are rebuilt from Postgres; set appendonly yes";
+        found.push(warning("redis policy", detail.to_owned()));
+    }
+    found
+}
+
+fn warning(what: &'static str, detail: String) -> Finding {
+    finding(what, Verdict::Warn, detail)
+}
+
+fn postgres(url: &str) -> Option<String> {
+    let options: PgConnectOptions = url.parse().ok()?;
+    let is_open = matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer);
+    let is_far = options.get_socket().is_none() && !is_local(options.get_host());
+    (is_open && is_far).then(|| {
+        format!("Postgres at {} may answer unencrypted; add ?sslmode=verify-full to database.url", options.get_host())
+    })
+}
+
+fn redis(url: &str) -> Vec<String> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let far: Vec<_> = hosts.split(',').map(without_port).filter(|host| !is_local(host)).collect();
+    let mut found = Vec::new();
+    if scheme.ends_with("unix") || far.is_empty() {
+        return found;
+    }
+    let hosts = far.join(", ");
+    if !scheme.starts_with("rediss") {
+        found.push(format!("Redis at {hosts} is reached unencrypted; use rediss:// in redis.url"));
+    }
+    if login.split_once(':').is_none_or(|(_, password)| password.is_empty()) {
+        found.push(format!("Redis at {hosts} is reached without a password; add a login to redis.url"));
+    }
+    found
+}
+
+fn partners(config: &Config, found: &mut Vec<Finding>) {
+    for (name, partner) in &config.partners {
+        if let Some(host) = open_web_host(&partner.url) {
+            let detail = format!("partners.{name}: its key and orders travel unencrypted to {host}; use https://");
+            found.push(warning("encryption", detail));
+        }
+        let is_signed = !partner.callback_secret.is_empty()
+            || partner.callback_secret_env.is_some()
+            || partner.callback_secret_file.is_some();
+        if !is_signed {
+            let detail = format!("partners.{name}: without callback_secret none of its callbacks is accepted");
+            found.push(warning("signatures", detail));
+        }
+    }
+}
+
+fn channels(config: &Config, found: &mut Vec<Finding>) {
+    for (name, channel) in &config.channels {
+        // Addresses that cannot be read were refused when the configuration was loaded.
+        let address = channel.web_address().ok().flatten();
+        if let Some(host) = address.as_ref().and_then(|url| open_web_host(url.as_str())) {
+            let detail = format!("channels.{name}: messages and tokens travel unencrypted to {host}; use https://");
+            found.push(warning("encryption", detail));
+        }
+        match channel {
+            ChannelConfig::Webhook(c) if c.secret.is_none() && c.secret_env.is_none() && c.secret_file.is_none() => {
+                let detail = format!("channels.{name}: without secret its messages are not signed");
+                found.push(warning("signatures", detail));
+            }
+            ChannelConfig::Voice(c) => {
+                if let Some(host) = open_web_host(&c.callback_url) {
+                    let detail = format!("channels.{name}: answers come back unencrypted to {host}; use https://");
+                    found.push(warning("encryption", detail));
+                }
+            }
+            ChannelConfig::Email(c) if c.tls == TlsMode::None && !is_local(&c.host) => {
+                let detail = format!("channels.{name}: mail leaves unencrypted to {}; set tls = \"starttls\"", c.host);
+                found.push(warning("encryption", detail));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn routes(config: &Config, found: &mut Vec<Finding>) {
+    let is_log = |name: &String| name == LOG || matches!(config.channels.get(name), Some(ChannelConfig::Log {}));
+    for (name, route) in
+        [("support", &config.notifications.support), ("dispatchers", &config.notifications.dispatchers)]
+    {
+        if route.iter().all(is_log) {
+            let detail = format!("notifications.{name} is the log alone: no person is told; add [channels.NAME]");
+            found.push(warning("alerts", detail));
+        }
+    }
+}
+
+/// The host of an `http://` address that is not this machine.
+fn open_web_host(address: &str) -> Option<String> {
+    let url: Url = address.parse().ok()?;
+    let host = url.host_str()?;
+    (url.scheme() == "http" && !is_local(host)).then(|| host.to_owned())
+}
+
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    }
+}
+
+/// Returns whether a host is this machine: a loopback address, `localhost`, or the directory of a socket.
+fn is_local(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host.is_empty()
+        || host == "localhost"
+        || host.starts_with('/')
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{config::WebhookConfig, partner::PartnerConfig};
+
+    fn told(config: &Config) -> String {
+        warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()
+    }
+
+    #[test]
+    fn s13_servers_of_this_machine_need_no_encryption() {
+        let mut config = Config::defaults();
+        config.notifications.support = vec!["desk".to_owned()];
+        config.notifications.dispatchers = vec!["desk".to_owned()];
+        for redis in
+            ["redis://127.0.0.1:6379", "redis://localhost", "redis://[::1]:6379/1", "redis+unix:///run/redis.sock"]
+        {
+            redis.clone_into(&mut config.redis.url);
+            assert_eq!(told(&config), "", "{redis}");
+        }
+        for postgres in ["postgres://u@127.0.0.1/d", "postgres://u@localhost:5/d", "postgres://u@%2Frun%2Fpostgres/d"] {
+            postgres.clone_into(&mut config.database.url);
+            assert_eq!(told(&config), "", "{postgres}");
+        }
+    }
+
+    #[test]
+    fn s13_servers_elsewhere_need_encryption_and_a_login() {
+        for (url, open, nameless) in [
+            ("redis://cache.internal:6379", true, true),
+            ("redis://:hunter2@10.0.0.5:6379", true, false),
+            ("rediss://cache.internal", false, true),
+            ("rediss://u:hunter2@cache.internal", false, false),
+            ("redis+sentinel://a:1,b:2/main", true, true),
+            ("rediss+sentinel://u:hunter2@a:1,b:2/main", false, false),
+        ] {
+            let found = redis(url).join("\n");
+            assert_eq!(found.contains("unencrypted"), open, "{url}: {found}");
+            assert_eq!(found.contains("without a password"), nameless, "{url}: {found}");
+            assert!(!found.contains("hunter2"), "{found}");
+        }
+        for (url, open) in [
+            ("postgres://u:hunter2@db.internal/d", true),
+            ("postgres://u@db.internal/d?sslmode=prefer", true),
+            ("postgres://u@db.internal/d?sslmode=disable", true),
+            ("postgres://u@db.internal/d?sslmode=require", false),
+            ("postgres://u@db.internal/d?sslmode=verify-full", false),
+        ] {
+            assert_eq!(postgres(url).is_some(), open, "{url}");
+        }
+    }
+
+    #[test]
+    fn s13_open_addresses_unsigned_messages_and_logged_alerts_are_told() {
+        let mut config = Config::defaults();
+        config.partners.insert("bbd".to_owned(), PartnerConfig::at("http://partner.example.com/api"));
+        config.channels.insert("app".to_owned(), ChannelConfig::webhook("http://app.example.com/"));
+        let found = told(&config);
+        for told in [
+            "encryption: partners.bbd",
+            "signatures: partners.bbd",
+            "encryption: channels.app",
+            "signatures: channels.app",
+            "alerts: notifications.support",
+            "alerts: notifications.dispatchers",
+        ] {
+            assert!(found.contains(told), "{told}: {found}");
+        }
+        let partner = config.partners.get_mut("bbd").unwrap();
+        "https://partner.example.com/api".clone_into(&mut partner.url);
+        partner.callback_secret_file = Some("/run/secrets/bbd".into());
+        config.channels.insert(
+            "app".to_owned(),
+            ChannelConfig::Webhook(WebhookConfig {
+                url: Some("https://app.example.com/".to_owned()),
+                secret_env: Some("APP_SECRET".to_owned()),
+                ..WebhookConfig::default()
+            }),
+        );
+        config.notifications.support = vec!["app".to_owned()];
+        config.notifications.dispatchers = vec!["log".to_owned(), "app".to_owned()];
+        assert_eq!(told(&config), "");
+    }
+
+    #[test]
+    fn s13_a_redis_that_may_forget_timers_is_told() {
+        let good = "# Memory\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n";
+        assert!(redis_policy(good).is_empty());
+        let bad = "maxmemory_policy:allkeys-lru\r\naof_enabled:0\r\n";
+        let found: Vec<_> = redis_policy(bad).into_iter().map(|f| f.detail).collect();
+        assert!(found[0].contains("allkeys-lru") && found[1].contains("appendonly"), "{found:?}");
+    }
+}

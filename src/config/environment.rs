@@ -1,0 +1,60 @@
+//! Settings from the environment: `DISPATCHQ_REDIS__URL`, two underscores between the levels.
+//!
+//! Only names with two underscores are settings. Kubernetes gives the processes of a namespace variables for each Service in
+//! it; those of a Service named `dispatchq` begin like ours (`DISPATCHQ_PORT`, `DISPATCHQ_SERVICE_HOST`).
+
+use std::{collections::HashMap, ffi::OsString};
+
+use anyhow::Context;
+
+pub(super) const PREFIX: &str = "DISPATCHQ_";
+
+const SECTIONS: [&str; 13] = [
+    "REDIS",
+    "DATABASE",
+    "HTTP",
+    "WORKER",
+    "DISPATCH",
+    "SERVICE_TYPES",
+    "ADMISSION",
+    "NOTIFICATIONS",
+    "CHANNELS",
+    "PARTNERS",
+    "SCHEDULES",
+    "RETENTION",
+    "LOG",
+];
+
+/// Variables that begin with our prefix.
+#[derive(Debug, Default)]
+pub(super) struct Environment {
+    pub(super) settings: HashMap<String, String>,
+    /// Names of those that are no settings, sorted.
+    pub(super) others: Vec<String>,
+}
+
+impl Environment {
+    pub(super) fn new(variables: impl Iterator<Item = (OsString, OsString)>) -> anyhow::Result<Self> {
+        let mut environment = Self::default();
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+            if name[PREFIX.len()..].contains("__") {
+                let value = value.into_string().ok().with_context(|| format!("{name} is not valid UTF-8"))?;
+                environment.settings.insert(name.to_owned(), value);
+            } else {
+                environment.others.push(name.to_owned());
+            }
+        }
+        environment.others.sort();
+        Ok(environment)
+    }
+}
+
+/// Returns whether a variable that is no setting looks like one: it names a section, and is none of Kubernetes' own.
+pub(super) fn looks_like_a_setting(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).unwrap_or(name);
+    let section =
+        SECTIONS.iter().any(|s| rest.strip_prefix(s).is_some_and(|rest| rest.is_empty() || rest.starts_with('_')));
+    let service = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"].iter().any(|part| rest.contains(part));
+    section && !service
+}

@@ -1,0 +1,92 @@
+//! Secrets: each is given as it is, by the name of an environment variable (`..._env`), or by the path of a file (`..._file`).
+//! No error shows a piece of one.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+/// A key for signatures has at least so many bytes, as Standard Webhooks asks. A shorter one could be guessed.
+const MIN_KEY_BYTES: usize = 24;
+
+/// Where a secret comes from.
+pub(crate) struct Secret<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) value: Option<&'a str>,
+    pub(crate) env: Option<&'a str>,
+    pub(crate) file: Option<&'a Path>,
+}
+
+/// The secret `$name` of a table that has the fields `$name`, `$env` and `$file`, each an `Option`.
+macro_rules! secret {
+    ($config:expr, $name:ident, $env:ident, $file:ident) => {
+        $crate::config::secret::Secret {
+            name: stringify!($name),
+            value: $config.$name.as_deref(),
+            env: $config.$env.as_deref(),
+            file: $config.$file.as_deref(),
+        }
+    };
+}
+pub(crate) use secret;
+
+impl Secret<'_> {
+    /// Returns the secret, if one is given. A variable or file that is empty is an error: an operator meant to set it.
+    pub(crate) fn read(&self) -> anyhow::Result<Option<String>> {
+        let name = self.name;
+        let (text, source) = match (self.value, self.env, self.file) {
+            (None, None, None) => return Ok(None),
+            (Some(value), None, None) => (value.to_owned(), name.to_owned()),
+            (None, Some(variable), None) => {
+                let text = env::var(variable)
+                    .ok()
+                    .with_context(|| format!("{name}_env: {variable} is not in the environment"))?;
+                (text.trim_end().to_owned(), format!("{name}_env: the variable {variable}"))
+            }
+            (None, None, Some(path)) => {
+                let text =
+                    fs::read_to_string(path).with_context(|| format!("{name}_file: cannot read {}", path.display()))?;
+                (text.trim_end().to_owned(), format!("{name}_file: {}", path.display()))
+            }
+            _ => bail!("give only one of {name}, {name}_env and {name}_file"),
+        };
+        ensure!(!text.is_empty(), "{source} is empty");
+        Ok(Some(text))
+    }
+}
+
+/// Puts the secret of `env` or `file`, if one of them is given, in the place of `value`.
+pub(super) fn replace(
+    name: &'static str,
+    value: &mut String,
+    env: &mut Option<String>,
+    file: &mut Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let given = Secret { name, value: None, env: env.as_deref(), file: file.as_deref() }.read()?;
+    if let Some(secret) = given {
+        *value = secret;
+    }
+    (*env, *file) = (None, None);
+    Ok(())
+}
+
+/// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.
+pub(crate) fn signing_key(name: &str, secret: &str) -> anyhow::Result<Vec<u8>> {
+    let text = secret.trim();
+    let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
+    key.filter(|key| key.len() >= MIN_KEY_BYTES).with_context(|| {
+        format!("{name} must be base64 of at least {MIN_KEY_BYTES} bytes, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    })
+}
+
+/// Refuses a token that signs messages and could be guessed. Its bytes are the key, as they are.
+pub(super) fn check_signing_token(name: &str, token: &str) -> anyhow::Result<()> {
+    ensure!(
+        token.len() >= MIN_KEY_BYTES,
+        "{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it"
+    );
+    Ok(())
+}

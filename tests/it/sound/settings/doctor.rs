@@ -1,0 +1,31 @@
+//! `doctor` warns of what works and is unwise.
+
+use crate::support::{Fleet, redis_command};
+
+#[tokio::test]
+async fn s13_doctor_warns_and_strict_exits_1() {
+    let fleet = Fleet::start().await;
+    let warned = |args: &[&str]| {
+        let printed = fleet.run(args);
+        let warnings: Vec<_> = printed.stdout.lines().filter(|l| l.starts_with("warn")).map(str::to_owned).collect();
+        (printed.code, warnings.join("\n"))
+    };
+    let (code, warnings) = warned(&["doctor"]);
+    assert_eq!(code, Some(0), "{warnings}");
+    assert!(warnings.contains("notifications.support is the log alone"), "{warnings}");
+    assert!(!warnings.contains("redis policy") && !warnings.contains("unencrypted"), "{warnings}");
+    assert_eq!(warned(&["doctor", "--strict"]), (Some(1), warnings));
+
+    redis_command::<()>(&fleet.redis.url(), &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    redis_command::<()>(&fleet.redis.url(), &["CONFIG", "SET", "appendonly", "no"]).await;
+    fleet.configure(
+        "\n[partners.bbd]\nurl = \"http://partner.example.com/api\"\napi_key = \"hunter2\"\n\
+         [channels.app]\ntype = \"webhook\"\nurl = \"http://app.example.com/hunter2\"\n",
+    );
+    let (code, warnings) = warned(&["doctor"]);
+    assert_eq!(code, Some(0), "{warnings}");
+    for told in ["allkeys-lru", "appendonly is off", "partners.bbd", "channels.app", "unencrypted", "not signed"] {
+        assert!(warnings.contains(told), "{told}: {warnings}");
+    }
+    assert!(!warnings.contains("hunter2"), "{warnings}");
+}

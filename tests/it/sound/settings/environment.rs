@@ -1,0 +1,36 @@
+//! Only variables with two underscores are settings.
+
+use crate::support::run_binary;
+
+/// What Kubernetes sets for a Service named `dispatchq`.
+const SERVICE: [(&str, &str); 4] = [
+    ("DISPATCHQ_PORT", "tcp://10.0.0.1:8080"),
+    ("DISPATCHQ_SERVICE_HOST", "10.0.0.1"),
+    ("DISPATCHQ_SERVICE_PORT", "8080"),
+    ("DISPATCHQ_PORT_8080_TCP_ADDR", "10.0.0.1"),
+];
+
+#[test]
+fn s03_a_kubernetes_service_of_our_name_stops_no_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let checked = run_binary(dir.path(), &["config", "check"], &SERVICE);
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{checked:?}");
+
+    // Without servers it ends, but not because of the variables.
+    let nowhere = ("DISPATCHQ_DATABASE__URL", "postgres://127.0.0.1:1/dispatchq");
+    let settings: Vec<_> = SERVICE.into_iter().chain([nowhere, ("DISPATCHQ_REDIS_URL", "redis://hunter2")]).collect();
+    let ended = run_binary(dir.path(), &["work"], &settings);
+    assert!(ended.stderr.contains("cannot reach Postgres"), "{ended:?}");
+    for (name, _) in SERVICE.iter().chain(&[("DISPATCHQ_REDIS_URL", "")]) {
+        assert!(ended.stderr.contains(name), "{name}: {ended:?}");
+    }
+    assert!(ended.stderr.contains("two underscores") && !ended.stderr.contains("hunter2"), "{ended:?}");
+}
+
+#[test]
+fn s03_a_setting_that_does_not_exist_is_still_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = run_binary(dir.path(), &["config", "check"], &[("DISPATCHQ_REDIS__ULR", "redis://hunter2")]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("ulr") && !refused.stderr.contains("hunter2"), "{refused:?}");
+}
