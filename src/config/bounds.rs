@@ -157,8 +157,8 @@ mod tests {
         found
     }
 
-    fn refused(path: &str, value: Value) -> String {
-        let mut tree = complete();
+    fn refused(complete: &Value, path: &str, value: Value) -> String {
+        let mut tree = complete.clone();
         let leaf = tree.pointer_mut(path).unwrap();
         *leaf = if leaf.is_array() { Value::Array(vec![value.clone()]) } else { value.clone() };
         match serde_json::from_value::<Config>(tree) {
@@ -182,6 +182,7 @@ mod tests {
 
     #[test]
     fn s20i_values_out_of_bounds_are_refused_with_their_place() {
+        let complete = complete();
         for path in numbers_and_durations() {
             let names: Vec<_> = path.trim_start_matches('/').split('/').collect();
             let name = names.join(".");
@@ -195,7 +196,7 @@ mod tests {
                         } else {
                             Value::from(value as i64)
                         };
-                        let error = refused(&path, value);
+                        let error = refused(&complete, &path, value);
                         // A number the type cannot hold is refused earlier.
                         assert!(error.contains(&name) || error.contains("invalid value"), "{path}: {error}");
                     }
@@ -204,7 +205,7 @@ mod tests {
                     let mut values = vec![most + SECOND, most * 100];
                     values.extend(least.checked_sub(Duration::from_nanos(1)));
                     for value in values {
-                        let error = refused(&path, humantime::format_duration(value).to_string().into());
+                        let error = refused(&complete, &path, humantime::format_duration(value).to_string().into());
                         assert!(error.contains(&name) && error.contains("must be"), "{path}: {error}");
                     }
                 }

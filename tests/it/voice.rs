@@ -70,7 +70,7 @@ async fn a_driver_is_called_and_takes_the_order_by_pressing_1() {
     let p = calling().await;
     let call = p.receiver.received().remove(0);
     assert_eq!(call.path, "/2010-04-01/Accounts/AC1/Calls.json");
-    assert_eq!(call.headers["authorization"], "Basic QUMxOnQwa2Vu");
+    assert_eq!(call.headers["authorization"], "Basic QUMxOjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm");
     let form = Url::parse(&format!("form:?{}", std::str::from_utf8(&call.bytes).unwrap())).unwrap();
     let field = |name: &str| form.query_pairs().find(|(n, _)| n == name).unwrap().1.into_owned();
     let message = p.message().await;
