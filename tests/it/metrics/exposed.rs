@@ -209,6 +209,9 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
             let fits = match label.as_str() {
                 "area_id" => ["", "JKT-PUSAT"].contains(&value.as_str()),
                 "service_type" => ["RIDE", "RENT", "DELIVERY", "TAXI"].contains(&value.as_str()),
+                "loop" => {
+                    ["gate", "mirror of dead letters", "offer board", "reconciler", "rules"].contains(&value.as_str())
+                }
                 "partner" => value == "bbd",
                 "channel" => value == "log",
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
