@@ -2,18 +2,20 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::{Context, bail, ensure};
 use jobs::OrderId;
 
 use super::{
+    consent::{Consent, reason},
     order::operator,
     output::{self, or_dash, time},
 };
 use crate::{
     app::App,
     notifications::alerts::{self, Alert, Filter, Which},
-    plain_text,
 };
+
+const HEADINGS: [&str; 7] = ["ID", "ORDER", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -33,8 +35,8 @@ pub(super) enum Command {
         json: bool,
     },
     /// Say that an alert is taken care of: it escalates no more
-    #[command(after_help = "Examples:\n  dispatchq alert ack 7 --note \"refunded by bank transfer\"\n  \
-                            dispatchq alert ack --order ORD-1 --note \"nothing to do\"")]
+    #[command(after_help = "Examples:\n  dispatchq alert ack 7 --reason \"refunded by bank transfer\"\n  \
+                            dispatchq alert ack --order ORD-1 --reason \"nothing to do\" --yes")]
     Ack {
         /// Id of the alert
         #[arg(required_unless_present = "order", conflicts_with = "order")]
@@ -42,9 +44,11 @@ pub(super) enum Command {
         /// Every alert of this order
         #[arg(long, value_name = "ID")]
         order: Option<OrderId>,
-        /// What was done, or will be
-        #[arg(long, value_parser = plain_text::parse)]
-        note: String,
+        /// The same as --reason
+        #[arg(long, value_name = "TEXT", value_parser = reason, conflicts_with = "reason", hide = true)]
+        note: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -57,12 +61,24 @@ impl Command {
                 if json {
                     output::json(&list)?;
                 } else {
-                    let headings = ["ID", "ORDER", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
-                    output::table(&headings, list.into_iter().map(row), "No such alerts.");
+                    output::table(&HEADINGS, list.into_iter().map(row), "No such alerts.");
                 }
             }
-            Self::Ack { id, order, note } => {
-                ensure!(!note.trim().is_empty(), "--note must say what was done, or will be");
+            Self::Ack { id, order, note, consent } => {
+                if let Some(order) = &order {
+                    let open = open(&app, order).await?;
+                    ensure!(!open.is_empty(), "no such alert; see: dispatchq alert list");
+                    if consent.dry_run {
+                        output::table(&HEADINGS, open.into_iter().map(row), "No such alerts.");
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                    if !consent.obtain(&format!("acknowledge {} alerts of {order}?", open.len()))? {
+                        bail!("no alert was acknowledged");
+                    }
+                } else {
+                    ensure!(!consent.dry_run, "--dry-run goes with --order; see one alert with: dispatchq alert list");
+                }
+                let note = note.or(consent.reason).context("--reason must say what was done, or will be")?;
                 let which = match (id, order) {
                     (Some(id), _) => Which::One(id),
                     (None, Some(order)) => Which::Order(order),
@@ -83,6 +99,12 @@ impl Command {
     }
 }
 
+/// The open alerts of an order.
+async fn open(app: &App, order: &OrderId) -> Result<Vec<Alert>, sqlx::Error> {
+    let filter = Filter { open: true, order: Some(order.clone()), limit: u32::MAX, ..Filter::default() };
+    alerts::list(&app.db, &filter).await
+}
+
 fn row(alert: Alert) -> [String; 7] {
     let acked = alert.acked_at.map(|at| {
         let (by, note) = (alert.acked_by.unwrap_or_default(), alert.ack_note.unwrap_or_default());
@@ -94,7 +116,10 @@ fn row(alert: Alert) -> [String; 7] {
         alert.kind,
         time(alert.raised_at),
         alert.escalations.to_string(),
-        or_dash(alert.next_escalation_at.map(time)),
+        match alert.gave_up_at {
+            Some(_) => "never: its job is dead".to_owned(),
+            None => or_dash(alert.next_escalation_at.map(time)),
+        },
         or_dash(acked),
     ]
 }

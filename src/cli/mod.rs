@@ -10,6 +10,7 @@ mod check;
 mod cleanup;
 mod completions;
 mod config;
+mod consent;
 mod dead;
 mod dev;
 mod doctor;

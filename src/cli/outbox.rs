@@ -2,18 +2,25 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use jobs::OrderId;
 
 use super::{
+    consent::Consent,
     order::operator,
     output::{self, or_dash, time},
 };
 use crate::{
     app::App,
+    dead_letters::decide::Decider,
     notifications::redeliver::{self, Filter, Row},
 };
+
+/// Rows read at a time.
+const PAGE: u32 = 500;
+/// Rows that `--dry-run` shows.
+const MOST_SHOWN: u32 = 50;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -35,7 +42,9 @@ pub(super) enum Command {
         json: bool,
     },
     /// Send dead messages again, under the ids they had
-    #[command(after_help = "Examples:\n  dispatchq outbox replay 7 8\n  dispatchq outbox replay --channel slack")]
+    #[command(after_help = "Examples:\n  dispatchq outbox replay 7 8\n  \
+                            dispatchq outbox replay --channel slack --dry-run\n  \
+                            dispatchq outbox replay --channel slack --reason \"Slack is back\" --yes")]
     Replay {
         /// Ids of messages
         #[arg(required_unless_present_any = ["channel", "kind", "order", "all"])]
@@ -45,12 +54,11 @@ pub(super) enum Command {
         /// Every dead message
         #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order"])]
         all: bool,
-        /// At most so many, the newest
-        #[arg(long, default_value_t = 1000)]
-        limit: u32,
-        /// Only say which
+        /// At most so many, the newest; all if it is not given
         #[arg(long)]
-        dry_run: bool,
+        limit: Option<u32>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -97,19 +105,10 @@ impl Command {
                 if json { output::json(&rows)? } else { table(rows) }
             }
             Self::Show { id, json } => show(&app, id, json).await?,
-            Self::Replay { ids, only, all: _, limit, dry_run } => {
+            Self::Replay { ids, only, all: _, limit, consent } => {
                 let ids = (!ids.is_empty()).then_some(ids);
-                let rows = redeliver::list(&app.db, &filter(Some(State::Dead), only, ids, limit)).await?;
-                if dry_run {
-                    table(rows);
-                } else {
-                    ensure!(!rows.is_empty(), "no such message is dead; see: dispatchq outbox list --state dead");
-                    let mut replayed = 0;
-                    for row in &rows {
-                        replayed += u32::from(redeliver::replay(&app, row, &operator()).await?);
-                    }
-                    println!("{replayed} messages are sent again.");
-                }
+                let dead = filter(Some(State::Dead), only, ids, PAGE);
+                replay(&app, dead, limit.unwrap_or(u32::MAX), &consent).await?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -118,7 +117,40 @@ impl Command {
 
 fn filter(state: Option<State>, only: Only, ids: Option<Vec<i64>>, limit: u32) -> Filter {
     let state = state.map(|s| s.as_str().to_owned());
-    Filter { ids, state, channel: only.channel, kind: only.kind, order: only.order, limit }
+    Filter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
+}
+
+/// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
+/// the page that is next, so this comes to an end.
+async fn replay(app: &App, mut dead: Filter, most: u32, consent: &Consent) -> anyhow::Result<()> {
+    let selected = redeliver::count(&app.db, &dead).await?.min(i64::from(most));
+    if consent.dry_run {
+        dead.limit = MOST_SHOWN.min(most);
+        table(redeliver::list(&app.db, &dead).await?);
+        println!("{selected} messages would be sent again; the newest {MOST_SHOWN} at most are shown.");
+        return Ok(());
+    }
+    ensure!(selected > 0, "no such message is dead; see: dispatchq outbox list --state dead");
+    if dead.ids.is_none() && !consent.obtain(&format!("send {selected} messages again?"))? {
+        bail!("no message was sent again");
+    }
+    let by = Decider { who: operator(), why: consent.reason.clone() };
+    let (mut replayed, mut left) = (0, most);
+    loop {
+        dead.limit = PAGE.min(left);
+        let rows = redeliver::list(&app.db, &dead).await?;
+        let Some(last) = rows.last() else { break };
+        dead.before = Some(last.id);
+        left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
+        for row in &rows {
+            let sent = redeliver::replay(app, row, &by).await;
+            let done =
+                format!("{replayed} of {selected} messages are sent again; what is done stays done: run it again");
+            replayed += i64::from(sent.context(done)?);
+        }
+    }
+    println!("{replayed} messages are sent again.");
+    Ok(())
 }
 
 fn table(rows: Vec<Row>) {

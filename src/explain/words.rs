@@ -132,7 +132,10 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
         }
     }
     if !s.alerts.is_empty() {
-        say("an alert waits for somebody to take it on", Some(format!("dispatchq alert ack --order {id} --note TEXT")));
+        say(
+            "an alert waits for somebody to take it on",
+            Some(format!("dispatchq alert ack --order {id} --reason TEXT --yes")),
+        );
     }
     for queue in &about.paused {
         say(&format!("{queue} is paused"), Some(format!("dispatchq queue resume {queue}")));

@@ -52,6 +52,8 @@ pub struct Filter {
     pub channel: Option<String>,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
+    /// Only those written before this one: the next page.
+    pub before: Option<i64>,
     pub limit: u32,
 }
 
@@ -63,7 +65,7 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error>
          FROM outbox
          WHERE ($1::bigint[] IS NULL OR id = ANY($1)) AND ($2::text IS NULL OR state = $2)
            AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR kind = $4)
-           AND ($5::text IS NULL OR order_id = $5)
+           AND ($5::text IS NULL OR order_id = $5) AND ($7::bigint IS NULL OR id < $7)
          ORDER BY id DESC LIMIT $6",
     )
     .bind(&filter.ids)
@@ -72,7 +74,26 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error>
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))
     .bind(i64::from(filter.limit))
+    .bind(filter.before)
     .fetch_all(db)
+    .await
+}
+
+/// Counts the rows on all pages.
+pub async fn count(db: &PgPool, filter: &Filter) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- count outbox
+         SELECT count(*) FROM outbox
+         WHERE ($1::bigint[] IS NULL OR id = ANY($1)) AND ($2::text IS NULL OR state = $2)
+           AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR kind = $4)
+           AND ($5::text IS NULL OR order_id = $5)",
+    )
+    .bind(&filter.ids)
+    .bind(&filter.state)
+    .bind(&filter.channel)
+    .bind(&filter.kind)
+    .bind(filter.order.as_ref().map(OrderId::as_str))
+    .fetch_one(db)
     .await
 }
 
@@ -92,11 +113,10 @@ pub async fn log(db: &PgPool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
 }
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
-pub async fn replay(app: &App, row: &Row, actor: &Actor) -> anyhow::Result<bool> {
+pub async fn replay(app: &App, row: &Row, by: &Decider) -> anyhow::Result<bool> {
     let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
     let job = Notify { order, outbox_id: row.id };
-    let by = Decider { who: actor.clone(), why: None };
-    match decide::requeue(app, &job.id(), &by).await? {
+    match decide::requeue(app, &job.id(), by).await? {
         Answer::Done => Ok(true),
         Answer::NotDead => Ok(false),
         Answer::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),

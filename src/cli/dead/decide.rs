@@ -1,11 +1,11 @@
 //! `dispatchq dead requeue|discard`.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     process::ExitCode,
 };
 
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -14,7 +14,7 @@ use workers::JobId;
 use super::Filter;
 use crate::{
     app::App,
-    cli::{job::job_id, order::operator, output},
+    cli::{consent::Consent, job::job_id, order::operator, output},
     dead_letters::{
         bulk::{self, Summary},
         decide::{self, Answer, Decider},
@@ -24,7 +24,6 @@ use crate::{
 
 /// Jobs named one by one; the rest is counted.
 const MOST_NAMED: usize = 10;
-const REASON_BYTES: usize = 500;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq dead requeue dispatch:ORD-1:1 --reason \"routing is back\"\n  \
@@ -55,25 +54,10 @@ struct Which {
     /// All dead jobs
     #[arg(long, conflicts_with_all = ["queue", "error", "older_than"])]
     all: bool,
-    /// Why; kept with who did it
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
-    reason: Option<String>,
-    /// Only say what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[arg(long)]
     json: bool,
-}
-
-fn reason(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text.is_empty() || text.len() > REASON_BYTES || !crate::plain_text::is_plain(text) {
-        return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));
-    }
-    Ok(text.to_owned())
 }
 
 /// What is to be done with them, and how that is said.
@@ -124,15 +108,16 @@ impl Which {
                 println!("No such dead jobs.");
                 return Ok(ExitCode::SUCCESS);
             }
-            if !self.dry_run && !self.yes && !ids.is_empty() && !confirmed(deed, ids.len())? {
+            let question = format!("{} {}?", deed.imperative(), jobs(ids.len() as u64));
+            if !self.consent.dry_run && !ids.is_empty() && !self.consent.obtain(&question)? {
                 bail!("nothing was {}", deed.done());
             }
         }
-        let by = Decider { who: operator(), why: self.reason.clone() };
+        let by = Decider { who: operator(), why: self.consent.reason.clone() };
         let total = ids.len();
         let bar = progress(total);
         let summary =
-            bulk::each(ids, |id| decide(app.clone(), deed, self.dry_run, id, by.clone()), || bar.inc(1)).await;
+            bulk::each(ids, |id| decide(app.clone(), deed, self.consent.dry_run, id, by.clone()), || bar.inc(1)).await;
         bar.finish_and_clear();
         self.report(deed, named, total, &summary)?;
         if let Some(error) = summary.failed {
@@ -153,14 +138,14 @@ impl Which {
                 .collect();
             let not_dead: Vec<_> = summary.not_dead.iter().map(JobId::as_str).collect();
             return output::json(&json!({
-                "dry_run": self.dry_run,
+                "dry_run": self.consent.dry_run,
                 "selected": total,
                 deed.done(): summary.done,
                 "not_dead": not_dead,
                 "refused": refused,
             }));
         }
-        let were = if self.dry_run { "would be " } else { "" };
+        let were = if self.consent.dry_run { "would be " } else { "" };
         println!("{} {were}{}.", jobs(summary.done), deed.done());
         if !named && !summary.not_dead.is_empty() {
             println!("{} no longer dead.", jobs(summary.not_dead.len() as u64));
@@ -193,20 +178,6 @@ async fn decide(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> 
 
 fn jobs(count: u64) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
-}
-
-/// Asks a person; without one, `--yes` must have been said.
-fn confirmed(deed: Deed, count: usize) -> anyhow::Result<bool> {
-    let question = format!("{} {}?", deed.imperative(), jobs(count as u64));
-    ensure!(
-        io::stdin().is_terminal() && io::stderr().is_terminal(),
-        "nobody is there to confirm: {question} Look first with --dry-run, then say --yes"
-    );
-    eprint!("Really {question} [y/N] ");
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// On stderr, and only where somebody watches.

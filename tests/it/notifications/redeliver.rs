@@ -2,12 +2,17 @@
 
 use axum::http::StatusCode;
 use dispatchq::{
+    dead_letters::decide::Decider,
     notifications::redeliver::{self, Filter, Row},
     recovery::reconciler,
 };
 use workers::store::JobState;
 
 use crate::support::{Fleet, Receiver, TestApp, by, secs};
+
+fn by_test() -> Decider {
+    Decider { who: by("operator:test"), why: None }
+}
 
 /// A refund alert that its receiver has refused for good.
 async fn with_dead() -> (Receiver, TestApp, Row) {
@@ -29,7 +34,7 @@ async fn dead(t: &TestApp) -> Vec<Row> {
 async fn a_dead_message_is_sent_again_under_its_own_id() {
     let (receiver, t, row) = with_dead().await;
     t.advance(secs(48 * 3600)).await;
-    assert!(redeliver::replay(&t.app, &row, &by("operator:test")).await.unwrap());
+    assert!(redeliver::replay(&t.app, &row, &by_test()).await.unwrap());
     t.run_due().await;
     let received = receiver.received();
     let alerts: Vec<_> = received.iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").collect();
@@ -47,7 +52,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
     let first = "given up after 1 tries: the receiver answered 410";
     assert_eq!(log, [line("TRY", first), line("REPLAY", "operator:test"), line("TRY", "")]);
     // It has arrived: there is nothing to send again.
-    assert!(!redeliver::replay(&t.app, &row, &by("operator:test")).await.unwrap());
+    assert!(!redeliver::replay(&t.app, &row, &by_test()).await.unwrap());
     t.run_due().await;
     assert_eq!(receiver.received().len(), received.len());
     t.assert_sound().await;
@@ -57,7 +62,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
 async fn a_replayed_message_has_a_day_again_and_begins_its_backoff_anew() {
     let (receiver, t, row) = with_dead().await;
     receiver.fail(StatusCode::BAD_GATEWAY, 2);
-    redeliver::replay(&t.app, &row, &by("operator:test")).await.unwrap();
+    redeliver::replay(&t.app, &row, &by_test()).await.unwrap();
     t.run_for(secs(10)).await;
     assert_eq!(dead(&t).await.len(), 0);
     let alerts = receiver.received().iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").count();
@@ -98,9 +103,12 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     let open = json(&["alert", "list", "--open", "--json"]);
     assert_eq!((&open[0]["kind"], &open[0]["order_id"]), (&"MANUAL_REFUND_REQUIRED".into(), &"ORD-1".into()));
     assert!(fleet.run(&["alert", "list"]).stdout.contains("MANUAL_REFUND_REQUIRED"));
-    assert_eq!(fleet.run(&["alert", "ack", "1"]).code, Some(2), "a note must be given");
-    let acked = fleet.run(&["alert", "ack", "--order", "ORD-1", "--note", "refunded"]);
-    assert!(acked.stdout.starts_with("Alert 1 (MANUAL_REFUND_REQUIRED of ORD-1) is acknowledged by cli:"), "{acked:?}");
+    assert_eq!(fleet.run(&["alert", "ack", "1"]).code, Some(1), "a reason must be given");
+    let acked = fleet.run(&["alert", "ack", "--order", "ORD-1", "--reason", "refunded", "--yes"]);
+    assert!(
+        acked.stdout.starts_with("Alert 1 (MANUAL_REFUND_REQUIRED of ORD-1) is acknowledged by cli:"),
+        "{acked:?}"
+    );
     assert_eq!(json(&["alert", "list", "--open", "--json"]), serde_json::json!([]));
     let nothing = fleet.run(&["alert", "ack", "99", "--note", "x"]);
     assert!(nothing.code == Some(1) && nothing.stderr.contains("dispatchq alert list"), "{nothing:?}");
@@ -115,7 +123,10 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert!(fleet.run(&["doctor"]).stdout.contains("outbox list --state dead"));
     assert_eq!(json(&["outbox", "list", "--state", "dead", "--channel", "log", "--json"])[0]["order_id"], "ORD-1");
     assert!(fleet.run(&["outbox", "replay", "--channel", "log", "--dry-run"]).stdout.contains("404"));
-    assert_eq!(fleet.run(&["outbox", "replay", "--channel", "log"]).stdout, "1 messages are sent again.\n");
+    let unsure = fleet.run(&["outbox", "replay", "--channel", "log"]);
+    assert!(unsure.code == Some(1) && unsure.stderr.contains("--dry-run"), "{unsure:?}");
+    let sure = fleet.run(&["outbox", "replay", "--channel", "log", "--reason", "it is back", "--yes"]);
+    assert_eq!(sure.stdout, "1 messages are sent again.\n");
     assert_eq!(json(&["outbox", "list", "--json"])[0]["state"], "pending");
     assert_eq!(json(&["outbox", "show", "1", "--json"])["log"][0]["what"], "REPLAY");
     assert!(fleet.run(&["outbox", "show", "1"]).stdout.contains("REPLAY"));

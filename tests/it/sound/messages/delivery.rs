@@ -12,7 +12,7 @@ use standardwebhooks::Webhook;
 use tokio::task::JoinSet;
 use workers::{Leased, NewJob, Outcome};
 
-use crate::support::{Receiver, TestApp, eventually, id, secs};
+use crate::support::{Fleet, Receiver, TestApp, eventually, id, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
@@ -228,4 +228,26 @@ async fn s15_a_webhook_is_signed_with_the_new_secret_and_the_old() {
     }
     let shown = format!("{:?} {:?}", t.app.config.redacted().channels, t.app.channels);
     assert!(!shown.contains("C2FVsBQIhrscChl") && !shown.contains("MfKQ9r8GKYqr"), "{shown}");
+}
+
+#[tokio::test]
+async fn s16_dead_messages_are_sent_again_on_every_page_and_only_with_consent() {
+    let fleet = Fleet::start().await;
+    sqlx::query(
+        "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+         SELECT 'ORD-' || n % 2, 'ORDER_CANCELLED', 'log', n::text, '{}', 'dead', dispatchq_now(), dispatchq_now(),
+                dispatchq_now() FROM generate_series(1, 1200) n",
+    )
+    .execute(&fleet.app.db)
+    .await
+    .unwrap();
+    let would = fleet.run(&["outbox", "replay", "--all", "--dry-run"]);
+    assert!(would.stdout.contains("1200 messages would be sent again"), "{would:?}");
+    let unsure = fleet.run(&["outbox", "replay", "--all"]);
+    assert!(unsure.code == Some(1) && unsure.stderr.contains("--yes"), "{unsure:?}");
+    let sure = fleet.run(&["outbox", "replay", "--order", "ORD-1", "--reason", "it is back", "--yes"]);
+    assert_eq!(sure.stdout, "600 messages are sent again.\n", "{sure:?}");
+    let left: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&fleet.app.db).await.unwrap();
+    assert_eq!(left, 600);
 }

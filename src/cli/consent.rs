@@ -1,0 +1,50 @@
+//! What all commands that deal with many things at once have in common: `--dry-run` says what would be done, `--reason` is
+//! kept with who did it, and without `--yes` a person is asked first. They deal with every page of what is selected.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::ensure;
+
+use crate::plain_text::is_plain;
+
+const REASON_BYTES: usize = 500;
+
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(super) struct Consent {
+    /// Why; kept with who did it
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(super) reason: Option<String>,
+    /// Only say what would be done
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Consent {
+    /// Returns whether `question` (as in `requeue 7 jobs?`) is answered with yes, by `--yes` or by a person.
+    pub(super) fn obtain(&self, question: &str) -> anyhow::Result<bool> {
+        if self.yes {
+            return Ok(true);
+        }
+        ensure!(
+            io::stdin().is_terminal() && io::stderr().is_terminal(),
+            "no terminal to confirm at: {question} Look first with --dry-run, then say --yes"
+        );
+        eprint!("Really {question} [y/N] ");
+        io::stderr().flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+}
+
+/// Parses a reason: one line of a bounded length.
+pub(super) fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > REASON_BYTES || !is_plain(text) {
+        return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));
+    }
+    Ok(text.to_owned())
+}
