@@ -70,6 +70,8 @@ const GAUGES: Words = &[
     ("dispatchq_queue_due", "Jobs that are due and wait for a worker"),
     ("dispatchq_queue_leased", "Jobs being performed"),
     ("dispatchq_queue_oldest_due_seconds", "How long the job that is due longest has waited; 0 when none is due"),
+    ("dispatchq_queue_suspects", "Jobs that lost two deliveries, waiting to run with nothing beside them"),
+    ("dispatchq_redis_clock_ahead_seconds", "Clock of Redis minus clock of Postgres; below 0: Redis is behind"),
     ("dispatchq_waiting_drift", "Places of orders that the latest comparison of Redis with Postgres mended"),
     ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
 ];
@@ -79,6 +81,10 @@ const HISTOGRAMS: Words = &[
     ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
     ("dispatchq_job_duration_seconds", "How long runs of jobs take, by kind"),
     ("dispatchq_job_lateness_seconds", "Start of a run minus its due time"),
+    (
+        "dispatchq_timer_lateness_seconds",
+        "Start of an order's timer minus the deadline in its row, by the clock of Postgres",
+    ),
     ("job_id_retrieval_attempts", "Questions until the partner named the job id; its _sum over _count is the average"),
     ("job_id_retrieval_duration_seconds", "From booking to job id"),
 ];

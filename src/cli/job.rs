@@ -99,6 +99,8 @@ fn rfc3339(text: &str) -> Result<DateTime<Utc>, String> {
 pub(super) enum State {
     /// Waiting, due now or later
     Due,
+    /// Waiting to run with nothing beside it: two of its deliveries were lost
+    Suspect,
     /// Running
     Leased,
     /// Given up
@@ -109,6 +111,7 @@ impl From<State> for JobState {
     fn from(state: State) -> Self {
         match state {
             State::Due => Self::Due,
+            State::Suspect => Self::Suspect,
             State::Leased => Self::Leased,
             State::Dead => Self::Dead,
         }
@@ -128,7 +131,7 @@ impl Command {
                         .into_iter()
                         .map(|j| [j.id, time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]);
                     let at = match state {
-                        State::Due => "DUE",
+                        State::Due | State::Suspect => "DUE",
                         State::Leased => "LEASE ENDS",
                         State::Dead => "DIED",
                     };
@@ -145,6 +148,7 @@ impl Command {
                     println!("{:<10} {}\n{:<10} {}", "job", job.id, "queue", job.queue);
                     let state = match job.state {
                         JobState::Due => format!("due at {}", time_ms(job.at_ms)),
+                        JobState::Suspect => format!("due at {}, with nothing beside it", time_ms(job.at_ms)),
                         JobState::Leased => format!("running; its lease ends at {}", time_ms(job.at_ms)),
                         JobState::Dead => format!("dead since {}", time_ms(job.at_ms)),
                     };

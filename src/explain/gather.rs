@@ -67,7 +67,7 @@ async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>
 
 fn standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
     match job.state {
-        JobState::Due => JobStanding::Waiting { due: at(job.at_ms) },
+        JobState::Due | JobState::Suspect => JobStanding::Waiting { due: at(job.at_ms) },
         JobState::Leased => JobStanding::Running {
             worker: job.token.as_deref().and_then(|token| holder(token, workers)),
             lease_ends: at(job.at_ms),

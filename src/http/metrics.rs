@@ -16,10 +16,16 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use sqlx::FromRow;
 use workers::store::StoreError;
 
-use crate::{admission::report, app::App, orders::area_label};
+use crate::{
+    admission::report,
+    app::App,
+    orders::{area_label, store},
+};
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A slower answer says too little of a clock.
+const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Workers say every 2 s that they live.
 const SILENCE_MS: u64 = 10_000;
 /// What text without a version is taken for differs between versions of Prometheus.
@@ -34,16 +40,8 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     for (name, idle) in app.loops.idle() {
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
-    tokio::join!(
-        queues(&app),
-        workers(&app),
-        breakers(&app),
-        orders(&app),
-        refunds(&app),
-        outbox(&app),
-        alerts(&app),
-        areas(&app)
-    );
+    let redis = async { tokio::join!(queues(&app), workers(&app), breakers(&app), clocks(&app)) };
+    tokio::join!(redis, orders(&app), refunds(&app), outbox(&app), alerts(&app), areas(&app));
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
@@ -59,12 +57,25 @@ async fn queues(app: &App) {
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(number(value));
         set("dispatchq_queue_depth", s.map(|s| s.due + s.scheduled));
         set("dispatchq_queue_due", s.map(|s| s.due));
+        set("dispatchq_queue_suspects", s.map(|s| s.suspects));
         set("dispatchq_queue_leased", s.map(|s| s.leased));
         set("dispatchq_queue_dead", s.map(|s| s.dead));
         set("dispatchq_due_next_minute", s.map(|s| s.next_minute));
         let oldest = s.map_or(f64::NAN, |s| Duration::from_millis(s.oldest_due_ms.unwrap_or(0)).as_secs_f64());
         gauge!("dispatchq_queue_oldest_due_seconds", "queue" => queue).set(oldest);
     }
+}
+
+/// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
+async fn clocks(app: &App) {
+    let both = async { tokio::join!(app.store.now_ms(), store::now(&app.db)) };
+    let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
+        Ok((Ok(redis_ms), Ok(postgres))) => {
+            chrono::TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
+        }
+        _ => f64::NAN,
+    };
+    gauge!("dispatchq_redis_clock_ahead_seconds").set(ahead);
 }
 
 async fn workers(app: &App) {

@@ -110,7 +110,7 @@ pub async fn cancel(app: &App, job: &JobId) -> anyhow::Result<Result<(), Refused
 async fn not_waiting(app: &App, job: &JobId) -> anyhow::Result<Option<Refused>> {
     let found = app.store.find(job, &jobs::queues::ALL).await?;
     Ok(match found.map(|found| found.state) {
-        Some(JobState::Due) => None,
+        Some(JobState::Due | JobState::Suspect) => None,
         Some(JobState::Leased) => Some(Refused::Running(job.clone())),
         Some(JobState::Dead) => Some(Refused::Dead(job.clone())),
         None => Some(Refused::Absent(job.clone())),

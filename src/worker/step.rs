@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use jobs::OrderId;
+use metrics::histogram;
 use workers::{JobId, Outcome, retry::jittered};
 
 use crate::{
@@ -103,6 +104,9 @@ async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot,
         return Ok(Err(Outcome::then(timers::derived_jobs(&s))));
     };
     Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+        if timer.is_due(s.now) {
+            histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
+        }
         Ok(s)
     } else {
         Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })

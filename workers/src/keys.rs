@@ -1,7 +1,7 @@
 //! Every Redis key of the engine, with its type and lifetime.
 //!
 //! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, on Redis Cluster too.
-//! A job's id is in at most one of `due`, `leased` and `dead` of its queue.
+//! A job's id is in at most one of `due`, `suspects`, `leased` and `dead` of its queue.
 
 /// The keys of one shard.
 #[derive(Debug, Clone)]
@@ -27,6 +27,12 @@ impl Keys {
         self.key(&format!("due:{queue}"))
     }
 
+    /// zset, job id -> due in ms: jobs whose last two deliveries were lost, which run with nothing beside them. A member
+    /// goes when the job is leased.
+    pub fn suspects(&self, queue: &str) -> String {
+        self.key(&format!("suspects:{queue}"))
+    }
+
     /// zset, job id -> lease expiry in ms. A member goes when the lease is settled, released or rescued.
     pub fn leased(&self, queue: &str) -> String {
         self.key(&format!("leased:{queue}"))
@@ -48,7 +54,8 @@ impl Keys {
         self.key("jobs")
     }
 
-    /// hash, job id -> `failed lost`, only when one is not 0. Goes with the job.
+    /// hash, job id -> `failed lost`: jobs that failed or were lost, and `0 0` of those put off on purpose, by a snooze or
+    /// an operator. Goes with the job.
     pub fn tries(&self) -> String {
         self.key("tries")
     }
@@ -64,10 +71,10 @@ impl Keys {
         self.key("paused")
     }
 
-    /// hash, queue -> `boot until_ms`: the process that may stop taking to run the queue's suspects. Only while there are
-    /// suspects; expires a minute after the last was passed over.
-    pub fn quiesce(&self) -> String {
-        self.key("quiesce")
+    /// hash `boot`, `until`: the one process that runs suspects at present, and until when in ms if it does not renew.
+    /// Removed when its turn ends, expires a minute after the last renewal.
+    pub fn suspect_turn(&self) -> String {
+        self.key("suspect_turn")
     }
 
     /// zset, holder -> end of its slot in ms: who holds a slot of this concurrency limit. Expires with the last slot.
@@ -117,14 +124,14 @@ impl Keys {
     }
 
     fn fixed(&self) -> [String; Self::FIXED] {
-        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch(), self.quiesce()]
+        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch(), self.suspect_turn()]
     }
 
-    /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then three per queue.
+    /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then four per queue.
     pub(crate) fn of_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut keys = self.fixed().to_vec();
         for queue in queues {
-            keys.extend([self.due(queue), self.leased(queue), self.dead_of(queue)]);
+            keys.extend([self.due(queue), self.leased(queue), self.dead_of(queue), self.suspects(queue)]);
         }
         keys
     }

@@ -28,6 +28,8 @@ for i, key in ipairs(KEYS) do
   if ARGV[at] == 'slots' then
     local slots = tonumber(ARGV[at + 1])
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+    -- A slot that ends later than this clock can give was given by a clock ahead. Its holder keeps it by asking again.
+    redis.call('ZREMRANGEBYSCORE', key, string.format('(%.0f', now + 2 * lease), '+inf')
     if redis.call('ZCARD', key) >= slots and not redis.call('ZSCORE', key, holder) then
       local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
       wait = math.max(wait, math.min(ASK_AGAIN_MS, first[2] and tonumber(first[2]) - now or ASK_AGAIN_MS))

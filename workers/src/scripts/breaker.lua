@@ -20,10 +20,19 @@ if not now then
 end
 local key, what, why = KEYS[1], ARGV[2], ARGV[3]
 
-local state = redis.call('HMGET', key, 'failures', 'opens', 'until', 'closed', 'why')
+local state = redis.call('HMGET', key, 'failures', 'opens', 'until', 'closed', 'why', 'at')
 local failures, opens = tonumber(state[1] or 0), tonumber(state[2] or 0)
 local open_until, closed = tonumber(state[3] or 0), tonumber(state[4] or -1)
 local known = state[1]
+
+-- The clock stepped back since: what it said of times yet to come is as far off.
+local stepped_back = math.max(0, tonumber(state[6] or now) - now)
+if stepped_back > 0 then
+  open_until = open_until - stepped_back
+  if closed >= 0 then closed = closed - stepped_back end
+  redis.call('HSET', key, 'until', string.format('%.0f', open_until), 'closed', string.format('%.0f', closed),
+    'at', string.format('%.0f', now))
+end
 
 if what == 'read' or (what == 'ok' and not known) then
   why = state[5] or ''
@@ -48,7 +57,7 @@ else
     end
   end
   redis.call('HSET', key, 'failures', failures, 'opens', opens, 'until', string.format('%.0f', open_until),
-    'closed', string.format('%.0f', closed), 'why', why)
+    'closed', string.format('%.0f', closed), 'why', why, 'at', string.format('%.0f', now))
   redis.call('PEXPIRE', key, KEPT_MS)
 end
 

@@ -6,9 +6,9 @@
 -- BOUND   constant per queue
 
 local REMOVED = 1
-local q, place = place_of(ARGV[3])
+local _, place, key = place_of(ARGV[3])
 if place ~= IS_DUE then return place end
-redis.call('ZREM', due_key(q), ARGV[3])
+redis.call('ZREM', key, ARGV[3])
 redis.call('HDEL', JOBS, ARGV[3])
 redis.call('HDEL', TRIES, ARGV[3])
 return REMOVED

@@ -3,8 +3,8 @@
 -- KEYS    1 workers, 2 worker_info, 3 lateness of the hour
 -- ARGV    1 now in ms (empty: this server's clock), 2 process: `boot replica`, 3 `up_ms info` with its info as JSON, or ''
 --         when it leaves, 4 greatest lateness in ms, then pairs: lateness bucket in ms, jobs
--- RETURNS number of processes pruned because they were not seen for 60 s
--- BOUND   100 prunings; the caller's buckets, at most some 1,000
+-- RETURNS number of processes pruned because they were not seen for 60 s, by this clock
+-- BOUND   200 prunings; the caller's buckets, at most some 1,000
 
 local UNSEEN_MS, PRUNINGS, KEEP_SECS = 60000, 100, 25 * 3600
 local now = tonumber(ARGV[1])
@@ -28,9 +28,14 @@ if #ARGV > 4 then
   redis.call('EXPIRE', KEYS[3], KEEP_SECS)
 end
 
-local unseen = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - UNSEEN_MS, 'LIMIT', 0, PRUNINGS)
-for _, process in ipairs(unseen) do
-  redis.call('ZREM', KEYS[1], process)
-  redis.call('HDEL', KEYS[2], process)
+-- Processes seen later than now were seen by a clock ahead of this one: those that live say so again within seconds.
+local pruned = 0
+for _, range in ipairs({ { '-inf', now - UNSEEN_MS }, { now + UNSEEN_MS, '+inf' } }) do
+  local unseen = redis.call('ZRANGEBYSCORE', KEYS[1], range[1], range[2], 'LIMIT', 0, PRUNINGS)
+  for _, process in ipairs(unseen) do
+    redis.call('ZREM', KEYS[1], process)
+    redis.call('HDEL', KEYS[2], process)
+  end
+  pruned = pruned + #unseen
 end
-return #unseen
+return pruned

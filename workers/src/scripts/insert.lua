@@ -1,6 +1,6 @@
 -- Inserting jobs, for enqueue and for the follow-ups of settle; prepended after lib.lua.
 --
--- The rule: absent -> insert; due -> keep the earlier; leased -> record `again`, the earliest wanted due; dead -> leave.
+-- The rule: absent -> insert; due, suspect or not -> keep the earlier; leased -> record `again`, the earliest wanted due; dead -> leave.
 
 local INSERTED, MOVED, KEPT, AGAIN, IS_DEAD = 1, 2, 3, 4, 5
 
@@ -11,7 +11,7 @@ local function insert_all(items)
   local leases = hash_values(LEASES, ids)
   local dead = redis.call('HLEN', DEAD) > 0 and hash_values(DEAD, ids) or {}
 
-  local heads, earliest = {}, {}
+  local heads, earliest, any_suspects = {}, {}, {}
   local codes = {}
   for i = 1, #items do
     local q, id, due, envelope = items[i][1], items[i][2], items[i][3], items[i][4]
@@ -25,11 +25,16 @@ local function insert_all(items)
       end
       codes[i] = AGAIN
     else
-      if not heads[q] then heads[q], earliest[q] = head_due(q), math.huge end
-      if redis.call('ZADD', due_key(q), 'NX', due, id) == 1 then
+      if not heads[q] then
+        heads[q], earliest[q] = head_due(q), math.huge
+        any_suspects[q] = redis.call('ZCARD', suspects_key(q)) > 0
+      end
+      local is_suspect = any_suspects[q] and redis.call('ZSCORE', suspects_key(q), id)
+      local key = is_suspect and suspects_key(q) or due_key(q)
+      if redis.call('ZADD', key, 'NX', due, id) == 1 then
         if envelope ~= '' then redis.call('HSET', JOBS, id, envelope) end
         codes[i] = INSERTED
-      elseif redis.call('ZADD', due_key(q), 'LT', 'CH', due, id) == 1 then
+      elseif redis.call('ZADD', key, 'LT', 'CH', due, id) == 1 then
         codes[i] = MOVED
       else
         codes[i] = KEPT

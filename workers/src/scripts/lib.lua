@@ -1,11 +1,12 @@
 -- What the job scripts share; prepended to each of them.
 --
--- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 quiesce, then per queue: due, leased, dead
+-- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 suspect_turn, then per queue: due, leased, dead,
+--         suspects
 -- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
 --
 -- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
 
-local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH, QUIESCE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local LEASES, JOBS, TRIES, DEAD, PAUSED, EPOCH, TURN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local CHANNEL = ARGV[2]
 
 -- Lua's unpack() fails above some 8,000 values.
@@ -14,11 +15,12 @@ local CHUNK = 1000
 -- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
 local WAKE_WITHIN_MS = 2000
 
-local QUEUES = (#KEYS - 7) / 3
+local QUEUES = (#KEYS - 7) / 4
 
-local function due_key(q) return KEYS[3 * q + 5] end
-local function leased_key(q) return KEYS[3 * q + 6] end
-local function dead_key(q) return KEYS[3 * q + 7] end
+local function due_key(q) return KEYS[4 * q + 4] end
+local function leased_key(q) return KEYS[4 * q + 5] end
+local function dead_key(q) return KEYS[4 * q + 6] end
+local function suspects_key(q) return KEYS[4 * q + 7] end
 local function queue_name(q) return string.match(due_key(q), ':due:(.*)$') end
 
 -- `now` is rounded down for asking what is due, `now_up` rounded up for adding a delay: never early, not by a fraction.
@@ -73,6 +75,9 @@ local function parse_lease(text)
   local token, due, again = string.match(text, '^(%S+) (%S+) (%S+)$')
   return token, tonumber(due), tonumber(again)
 end
+
+-- In `tries`: no run failed and none was lost, but the job lies later than its producer wanted.
+local PUT_OFF = '0 0'
 
 local function parse_tries(text)
   if not text then return 0, 0 end

@@ -2,10 +2,11 @@
 
 local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT = 1, 2, 3, 4
 
--- The job's queue, and one of the above.
+-- The job's queue, one of the above, and of a due job the set it lies in.
 local function place_of(id)
   for q = 1, QUEUES do
-    if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE end
+    if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE, due_key(q) end
+    if redis.call('ZSCORE', suspects_key(q), id) then return q, IS_DUE, suspects_key(q) end
     if redis.call('ZSCORE', leased_key(q), id) then return q, IS_LEASED end
     if redis.call('ZSCORE', dead_key(q), id) then return q, IS_DEAD end
   end

@@ -18,7 +18,7 @@ for i = 1, #ids do
   if token == ARGV[at + 2] then
     codes[i] = RELEASED
     append(unlease, q, ids[i])
-    append(requeue, q, earlier(due, again), ids[i])
+    append(requeue, q, math.min(earlier(due, again), now), ids[i])
     ended[#ended + 1] = ids[i]
   else
     codes[i] = LOST

@@ -7,7 +7,8 @@
 
 local REQUEUED, NOT_DEAD = 1, 2
 local PAYLOAD = ',"payload":'
-local due = due_after(ARGV[3])
+local delay_ms = tonumber(ARGV[3])
+local due = due_after(delay_ms)
 local codes, by_queue = {}, {}
 for n = 4, #ARGV do
   local id = ARGV[n]
@@ -22,6 +23,7 @@ for n = 4, #ARGV do
     local _, before = string.find(record, PAYLOAD, 1, true)
     local envelope = before and string.sub(record, before + 1, -2) or 'null'
     if envelope ~= 'null' then redis.call('HSET', JOBS, id, envelope) end
+    if delay_ms > 0 then redis.call('HSET', TRIES, id, PUT_OFF) end
     append(by_queue, q, due, id)
   end
 end

@@ -6,9 +6,11 @@
 -- BOUND   constant per queue
 
 local MOVED = 1
-local q, place = place_of(ARGV[3])
+local id, delay_ms = ARGV[3], tonumber(ARGV[4])
+local q, place, key = place_of(id)
 if place ~= IS_DUE then return place end
-local head_before, due = head_due(q), due_after(ARGV[4])
-redis.call('ZADD', due_key(q), 'XX', due, ARGV[3])
-wake_if_new_head(q, due, head_before)
+local head_before, due = head_due(q), due_after(delay_ms)
+redis.call('ZADD', key, 'XX', due, id)
+if delay_ms > 0 then redis.call('HSETNX', TRIES, id, PUT_OFF) end
+wake_if_new_head(q, due, key == due_key(q) and head_before or math.huge)
 return MOVED

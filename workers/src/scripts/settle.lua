@@ -40,12 +40,8 @@ for i, item in ipairs(items) do
     local run_at = again
     if item.outcome == 'snooze' then
       run_at = earlier(due_after(item.argument), again)
-      if lost > 0 and failed > 0 then
-        new_tries[#new_tries + 1] = item.id
-        new_tries[#new_tries + 1] = failed .. ' 0'
-      elseif lost > 0 then
-        no_tries[#no_tries + 1] = item.id
-      end
+      new_tries[#new_tries + 1] = item.id
+      new_tries[#new_tries + 1] = failed > 0 and failed .. ' 0' or PUT_OFF
     elseif item.outcome == 'retry' then
       run_at = earlier(due_after(item.argument), again)
       new_tries[#new_tries + 1] = item.id

@@ -3,22 +3,29 @@
 -- KEYS    as in lib.lua, the queues asked for
 -- ARGV    1 now, 2 wake channel (unused)
 -- RETURNS per queue: {due, scheduled, leased, dead, 1 if paused, age of the oldest due job in ms or -1,
---         jobs falling due within the next minute}
+--         jobs falling due within the next minute, suspects}; suspects are counted among due and scheduled, too
 -- BOUND   constant per queue: counts are taken from the sorted sets' ranks
 
 local MINUTE_MS = 60000
 local answer = {}
 for q = 1, QUEUES do
-  local due = redis.call('ZCOUNT', due_key(q), '-inf', now)
-  local head = redis.call('ZRANGE', due_key(q), 0, 0, 'WITHSCORES')
+  local due, waiting, next_minute, oldest = 0, 0, 0, math.huge
+  for _, key in ipairs({ due_key(q), suspects_key(q) }) do
+    due = due + redis.call('ZCOUNT', key, '-inf', now)
+    waiting = waiting + redis.call('ZCARD', key)
+    next_minute = next_minute + redis.call('ZCOUNT', key, '(' .. whole(now), now + MINUTE_MS)
+    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    oldest = math.min(oldest, head[2] and tonumber(head[2]) or math.huge)
+  end
   answer[q] = {
     due,
-    redis.call('ZCARD', due_key(q)) - due,
+    waiting - due,
     redis.call('ZCARD', leased_key(q)),
     redis.call('ZCARD', dead_key(q)),
     redis.call('SISMEMBER', PAUSED, queue_name(q)),
-    due > 0 and now - tonumber(head[2]) or -1,
-    redis.call('ZCOUNT', due_key(q), '(' .. whole(now), now + MINUTE_MS),
+    due > 0 and now - oldest or -1,
+    next_minute,
+    redis.call('ZCARD', suspects_key(q)),
   }
 end
 return answer

@@ -2,45 +2,51 @@
 --
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
---         6 deliveries lost that make a job a suspect, 7 mode: normal | alone | quiesce, then per queue: free permits
--- RETURNS {0} without an epoch; else {1, now, next due or -1, suspects: 0 none passed over, 1 some, 2 some and it is this
---         process that may quiesce for them, newly dead: {queue number, id, error, ..},
+--         6 deliveries lost that make a job a suspect, 7 mode: normal | rest | quiesce | alone, then per queue: free permits
+-- RETURNS {0} without an epoch; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
+--         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}}
---         next due: the earliest over the queues that still have free permits, but for suspects passed over
--- BOUND   100 rescues in all; per queue `permits` jobs (at most 1,000) and 100 suspects passed over; in mode quiesce 1,000
---         jobs looked at per queue
+--         next due: the earliest over the queues that still have free permits, suspects apart
+-- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000)
 --
--- A suspect is a job whose last deliveries were lost: it may be what kills its worker. It is leased only in mode alone,
--- by a process that holds nothing else, and then nothing else is leased with it: poison kills no neighbours. A process
--- that holds nothing may take one at once. For a fleet that is never idle, one process per queue is told to take nothing
--- more until its hand is empty; if it dies, another takes its place after 30 s. If all did, one poisoned job would stall
--- the fleet for as long as its slowest handler. Meanwhile it asks in mode quiesce, which leases nothing, whether there
--- still are suspects.
+-- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
+-- so they hide no other job. One process at a time has the turn to run them, for as long as a lease unless it renews it;
+-- all others go on with normal jobs. The process with the turn leases nothing more until it holds nothing (quiesce), and
+-- then one suspect with nothing beside it (alone): poison takes no neighbour along. `rest` gives the turn back, so that
+-- normal jobs and other processes have their share; `normal` asks for it when suspects are due.
 
 if redis.call('EXISTS', EPOCH) == 0 then return { 0 } end
 
 local LEASE_MS, TOKEN = tonumber(ARGV[3]), ARGV[4]
 local MAX_LOST, SUSPECT_AT = tonumber(ARGV[5]), tonumber(ARGV[6])
-local ALONE, QUIESCING = ARGV[7] == 'alone', ARGV[7] == 'quiesce'
-local RESCUES, PASSED_OVER, MOST = 100, 100, 1000
-local QUIESCE_MS, QUIESCE_KEPT_SECS = 30000, 60
+local MODE = ARGV[7]
+local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
+local RESCUES, MOST = 1000, 1000
+local TURN_KEPT_SECS = 60
 local FIRST = 8
 local queues = #ARGV - FIRST + 1
 
+-- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
+local FURTHEST_MS = now + 2 * LEASE_MS
+
 local dead, jobs = {}, {}
 
-local rescues = RESCUES
+local any_paused = redis.call('SCARD', PAUSED) > 0
+local open, wanted, permits = {}, {}, {}
 for q = 1, queues do
-  if rescues == 0 then break end
-  local expired = redis.call('ZRANGEBYSCORE', leased_key(q), '-inf', now, 'LIMIT', 0, rescues)
-  rescues = rescues - #expired
-  for _, id in ipairs(expired) do
-    local lease = redis.call('HGET', LEASES, id)
-    local _, due, again = parse_lease(lease or '- ' .. whole(now) .. ' -')
-    local failed, lost = parse_tries(redis.call('HGET', TRIES, id))
+  open[q] = not (any_paused and redis.call('SISMEMBER', PAUSED, queue_name(q)) == 1)
+  wanted[q] = tonumber(ARGV[FIRST + q - 1])
+  permits[q] = open[q] and math.min(wanted[q], MOST) or 0
+end
+
+-- Jobs of queue q whose leases have expired: due again as before, or dead of it.
+local function rescue(q, ids)
+  local leases, tries = hash_values(LEASES, ids), hash_values(TRIES, ids)
+  local due_again, suspects, new_tries = {}, {}, {}
+  for i, id in ipairs(ids) do
+    local _, due, again = parse_lease(leases[i] or '- ' .. whole(now) .. ' -')
+    local failed, lost = parse_tries(tries[i])
     lost = lost + 1
-    redis.call('ZREM', leased_key(q), id)
-    redis.call('HDEL', LEASES, id)
     if lost >= MAX_LOST then
       local error = 'lost ' .. lost .. ' deliveries: its worker died or lost Redis each time'
       bury(q, id, error, failed, lost, due)
@@ -48,35 +54,38 @@ for q = 1, queues do
       dead[#dead + 1] = id
       dead[#dead + 1] = error
     else
-      redis.call('ZADD', due_key(q), earlier(due, again), id)
-      redis.call('HSET', TRIES, id, failed .. ' ' .. lost)
+      local list = lost >= SUSPECT_AT and suspects or due_again
+      -- It was due when it was leased, whatever this clock says.
+      list[#list + 1] = math.min(earlier(due, again), now)
+      list[#list + 1] = id
+      new_tries[#new_tries + 1] = id
+      new_tries[#new_tries + 1] = failed .. ' ' .. lost
     end
+  end
+  in_chunks('ZREM', leased_key(q), ids)
+  in_chunks('HDEL', LEASES, ids)
+  in_chunks('ZADD', due_key(q), due_again)
+  in_chunks('ZADD', suspects_key(q), suspects)
+  in_chunks('HSET', TRIES, new_tries)
+  -- This process leases what it has permits for; the others have some, too.
+  if #due_again / 2 > permits[q] then wake(q) end
+end
+
+local rescues = RESCUES
+for q = 1, queues do
+  -- A worker that lives renews its leases long before they end; those of a dead one end now as all others do.
+  local ahead = redis.call('ZRANGEBYSCORE', leased_key(q), '(' .. whole(FURTHEST_MS), '+inf', 'LIMIT', 0, RESCUES)
+  for _, id in ipairs(ahead) do redis.call('ZADD', leased_key(q), now + LEASE_MS, id) end
+  if rescues > 0 then
+    local expired = redis.call('ZRANGEBYSCORE', leased_key(q), '-inf', now, 'LIMIT', 0, rescues)
+    rescues = rescues - #expired
+    if #expired > 0 then rescue(q, expired) end
   end
 end
 
 local any_tries = redis.call('HLEN', TRIES) > 0
 
--- Due jobs of queue q from rank `offset`, at most `limit`, as a list of {id, due, failed, lost}.
-local function due_jobs(q, offset, limit)
-  local found = {}
-  local reply = redis.call('ZRANGEBYSCORE', due_key(q), '-inf', now, 'WITHSCORES', 'LIMIT', offset, limit)
-  local ids = {}
-  for i = 1, #reply, 2 do ids[#ids + 1] = reply[i] end
-  local tries = any_tries and hash_values(TRIES, ids) or {}
-  for i = 1, #ids do
-    local failed, lost = parse_tries(tries[i])
-    found[i] = { ids[i], reply[2 * i], failed, lost }
-  end
-  return found
-end
-
--- The earliest due that is yet to come.
-local function due_later(q)
-  local later = redis.call('ZRANGEBYSCORE', due_key(q), '(' .. whole(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  return later[2] and tonumber(later[2]) or math.huge
-end
-
-local function lease_jobs(q, found)
+local function lease_jobs(q, key, found)
   if #found == 0 then return end
   local ids, leased, leases = {}, {}, {}
   for i, job in ipairs(found) do
@@ -86,7 +95,7 @@ local function lease_jobs(q, found)
     leases[2 * i - 1] = job[1]
     leases[2 * i] = TOKEN .. ' ' .. job[2] .. ' -'
   end
-  in_chunks('ZREM', due_key(q), ids)
+  in_chunks('ZREM', key, ids)
   in_chunks('ZADD', leased_key(q), leased)
   in_chunks('HSET', LEASES, leases)
   local envelopes = hash_values(JOBS, ids)
@@ -97,69 +106,77 @@ local function lease_jobs(q, found)
   end
 end
 
-local any_paused = redis.call('SCARD', PAUSED) > 0
-local wanted, permits = {}, {}
-for q = 1, queues do
-  wanted[q] = tonumber(ARGV[FIRST + q - 1])
-  permits[q] = QUIESCING and MOST or math.min(wanted[q], MOST)
-  if any_paused and redis.call('SISMEMBER', PAUSED, queue_name(q)) == 1 then permits[q] = 0 end
-end
-
-local suspect_leased = false
-if ALONE and any_tries then
-  for q = 1, queues do
-    if permits[q] > 0 and not suspect_leased then
-      for _, job in ipairs(due_jobs(q, 0, permits[q] + PASSED_OVER)) do
-        if job[4] >= SUSPECT_AT then
-          lease_jobs(q, { job })
-          suspect_leased = true
-          break
-        end
+-- The queue and job of the suspect that has been due for longest; nil when none is. Each suspect has an entry in `tries`.
+local function first_suspect()
+  local first_q, first
+  for q = 1, any_tries and queues or 0 do
+    if open[q] then
+      local head = redis.call('ZRANGE', suspects_key(q), 0, 0, 'WITHSCORES')
+      if head[2] and tonumber(head[2]) <= now and (not first or tonumber(head[2]) < tonumber(first[2])) then
+        first_q, first = q, head
       end
     end
   end
+  return first_q, first
 end
 
--- Whether this process is the one to quiesce for the suspects of queue q.
-local function may_quiesce(q)
-  local boot = string.match(TOKEN, '^(.*):') or TOKEN
-  local other, until_ms = string.match(redis.call('HGET', QUIESCE, queue_name(q)) or '', '^(.*) (%d+)$')
-  if other and other ~= boot and tonumber(until_ms) > now then return false end
-  redis.call('HSET', QUIESCE, queue_name(q), boot .. ' ' .. whole(now + QUIESCE_MS))
-  redis.call('EXPIRE', QUIESCE, QUIESCE_KEPT_SECS)
+-- Takes or renews the turn; false while another process has it.
+local function take_turn()
+  local boot, until_ms = unpack(redis.call('HMGET', TURN, 'boot', 'until'))
+  until_ms = tonumber(until_ms or 0)
+  if boot and boot ~= BOOT and until_ms > now and until_ms <= FURTHEST_MS then return false end
+  redis.call('HSET', TURN, 'boot', BOOT, 'until', whole(now + LEASE_MS))
+  redis.call('EXPIRE', TURN, TURN_KEPT_SECS)
   return true
 end
 
-local next_due, suspects = -1, 0
-for q = 1, queues do
-  if suspect_leased then break end
-  if QUIESCING then
-    for _, job in ipairs(due_jobs(q, 0, permits[q])) do
-      if job[4] >= SUSPECT_AT then
-        suspects = math.max(suspects, may_quiesce(q) and 2 or 1)
-        break
-      end
+local function give_turn_back()
+  if redis.call('HGET', TURN, 'boot') == BOOT then redis.call('DEL', TURN) end
+end
+
+local suspect_q, suspect = first_suspect()
+local has_turn = false
+if MODE == 'quiesce' or (suspect and MODE ~= 'rest') then
+  has_turn = take_turn()
+end
+local leases_normal = MODE ~= 'quiesce'
+if MODE == 'rest' or (MODE == 'alone' and not has_turn) then
+  give_turn_back()
+elseif MODE == 'alone' then
+  local failed, lost = parse_tries(redis.call('HGET', TRIES, suspect[1]))
+  lease_jobs(suspect_q, suspects_key(suspect_q), { { suspect[1], suspect[2], failed, lost } })
+  leases_normal = false
+end
+
+-- At most `limit` due jobs of queue q that are no suspects. A suspect among them was handed back by a drain, or rescued by
+-- an older worker: it is set aside.
+local function due_jobs(q, limit)
+  local fit, ids = {}, {}
+  local reply = redis.call('ZRANGEBYSCORE', due_key(q), '-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+  for i = 1, #reply, 2 do ids[#ids + 1] = reply[i] end
+  local tries = any_tries and hash_values(TRIES, ids) or {}
+  for i, id in ipairs(ids) do
+    local due, failed, lost = reply[2 * i], parse_tries(tries[i])
+    if lost >= SUSPECT_AT then
+      redis.call('ZREM', due_key(q), id)
+      redis.call('ZADD', suspects_key(q), 'LT', due, id)
+    else
+      fit[#fit + 1] = { id, due, failed, lost }
     end
-  elseif permits[q] > 0 then
-    local found = due_jobs(q, 0, permits[q])
-    local fit, read = {}, #found
-    for _, job in ipairs(found) do
-      if job[4] < SUSPECT_AT then fit[#fit + 1] = job end
-    end
-    local passed_over = #fit < read
-    if passed_over then
-      for _, job in ipairs(due_jobs(q, read, PASSED_OVER)) do
-        if #fit == permits[q] then break end
-        if job[4] < SUSPECT_AT then fit[#fit + 1] = job end
-      end
-      suspects = math.max(suspects, may_quiesce(q) and 2 or 1)
-    end
-    lease_jobs(q, fit)
+  end
+  return fit
+end
+
+local next_due = -1
+for q = 1, leases_normal and queues or 0 do
+  if permits[q] > 0 then
+    local fit = due_jobs(q, permits[q])
+    lease_jobs(q, due_key(q), fit)
     if #fit < wanted[q] then
-      local head = passed_over and #fit < permits[q] and due_later(q) or head_due(q)
+      local head = head_due(q)
       if head < math.huge and (next_due < 0 or head < next_due) then next_due = head end
     end
   end
 end
 
-return { 1, now, next_due, suspects, dead, jobs }
+return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs }

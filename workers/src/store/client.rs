@@ -110,8 +110,8 @@ impl Store {
         }
     }
 
-    /// Now in ms, by the store's clock.
-    pub(super) async fn now_ms(&self) -> Result<u64, StoreError> {
+    /// Now in ms, by Redis' clock.
+    pub async fn now_ms(&self) -> Result<u64, StoreError> {
         match &self.clock {
             Clock::Redis => {
                 let (secs, micros): (u64, u64) = self.query("time", &redis::cmd("TIME")).await?;

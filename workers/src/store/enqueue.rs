@@ -7,7 +7,7 @@ use super::{
 };
 use crate::job::NewJob;
 
-/// Delay beyond which `repair` moves a job earlier. Snoozes and backoffs stay below it.
+/// Delay beyond which `repair` moves a job earlier that was put off on purpose. Snoozes and backoffs stay below it.
 const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
 /// What became of a job that was enqueued.
@@ -30,7 +30,7 @@ pub enum Enqueued {
 pub enum Repaired {
     /// It was absent.
     Inserted,
-    /// It lay more than 60 s behind its due.
+    /// It lay later than its row wants it: its enqueue was lost, or it was put off by more than 60 s.
     Moved,
     /// Leased, or due in time.
     Fine,
@@ -58,8 +58,9 @@ impl Store {
             .collect()
     }
 
-    /// Puts back what is missing: absent jobs are inserted, jobs more than 60 s late are moved earlier, all others left
-    /// as they are. Never removes. Answers one verdict per job, in their order.
+    /// Puts back what is missing: absent jobs are inserted; jobs that lie later than wanted are moved earlier, those put
+    /// off by a snooze, a backoff or an operator only beyond 60 s. Never removes. Answers one verdict per job, in their
+    /// order.
     pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
         let codes = self.insert(&REPAIR, &[REPAIR_TOLERANCE_MS], jobs).await?;
         codes

@@ -25,6 +25,8 @@ pub struct QueueStats {
     pub oldest_due_ms: Option<u64>,
     /// Jobs falling due within the next 60 s.
     pub next_minute: u64,
+    /// Jobs whose last deliveries were lost, waiting to run with nothing beside them. Counted in `due` and `scheduled`, too.
+    pub suspects: u64,
 }
 
 /// Where a job is.
@@ -33,6 +35,8 @@ pub struct QueueStats {
 pub enum JobState {
     /// Waiting, due now or later.
     Due,
+    /// Waiting to run with nothing beside it: its last deliveries were lost.
+    Suspect,
     /// Being performed.
     Leased,
     Dead,
@@ -42,6 +46,7 @@ impl JobState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Due => "due",
+            Self::Suspect => "suspect",
             Self::Leased => "leased",
             Self::Dead => "dead",
         }
@@ -85,10 +90,11 @@ pub struct JobDetail {
 impl Store {
     /// Counts of these queues, in their order. Cheap at any size.
     pub async fn stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
+        type Row = (u64, u64, u64, u64, bool, i64, u64, u64);
         let call = self.job_script(&STATS, queues.iter().copied());
-        let rows: Vec<(u64, u64, u64, u64, bool, i64, u64)> = self.run(&call).await?;
-        let stats =
-            queues.iter().zip(rows).map(|(queue, (due, scheduled, leased, dead, paused, oldest, next_minute))| {
+        let rows: Vec<Row> = self.run(&call).await?;
+        let stats = queues.iter().zip(rows).map(
+            |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects))| {
                 let oldest_due_ms = u64::try_from(oldest).ok();
                 QueueStats {
                     queue: (*queue).to_owned(),
@@ -99,8 +105,10 @@ impl Store {
                     paused,
                     oldest_due_ms,
                     next_minute,
+                    suspects,
                 }
-            });
+            },
+        );
         Ok(stats.collect())
     }
 
@@ -132,6 +140,7 @@ impl Store {
         let queue = queues.get(number.wrapping_sub(1)).ok_or_else(|| StoreError::answer(FIND.name, "queue number"))?;
         let state = match state.as_str() {
             "due" => JobState::Due,
+            "suspect" => JobState::Suspect,
             "leased" => JobState::Leased,
             _ => JobState::Dead,
         };

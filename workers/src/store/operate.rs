@@ -48,7 +48,7 @@ impl Store {
 
     /// Lets a due job run after this delay instead; zero runs it now, and wakes a worker.
     ///
-    /// Later than its row's deadline by a minute or more, a `repair` takes it for lost time and moves it back.
+    /// When it then lies a minute or more behind its row's deadline, a `repair` moves it back.
     pub async fn reschedule(&self, id: &JobId, queues: &[&str], delay: Duration) -> Result<Rescheduled, StoreError> {
         Ok(match self.operate(&RESCHEDULE, id, queues, Some(delay)).await? {
             1 => Rescheduled::Moved,

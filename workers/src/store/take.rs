@@ -14,7 +14,7 @@ use crate::{
 /// Lost deliveries in a row after which a job is dead.
 const MAX_LOST: u32 = 5;
 
-/// Lost deliveries in a row that make a job a suspect: leased only alone.
+/// Lost deliveries in a row that make a job a suspect: it is leased with nothing beside it.
 pub(crate) const SUSPECT_AT: u32 = 2;
 
 /// How long a job waits whose envelope is of a newer version than this process knows.
@@ -44,12 +44,15 @@ impl fmt::Display for Token {
 /// Which jobs a take may lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeMode {
-    /// All but suspects.
+    /// Normal jobs; asks for the turn when suspects are due.
     Normal,
-    /// A suspect and nothing else; without a suspect as in `Normal`. Only for a process that holds nothing.
-    Alone,
-    /// Nothing, whatever the permits: only asks whether suspects are due still. For a process that quiesces.
+    /// Normal jobs; gives the turn back.
+    Rest,
+    /// Nothing, whatever the permits; keeps the turn. For a process that waits until it holds nothing, or runs a suspect.
     Quiesce,
+    /// One suspect and nothing else. Without a suspect, or without the turn, as `Rest`. Only for a process that holds
+    /// nothing.
+    Alone,
 }
 
 /// What a process asks for.
@@ -90,19 +93,21 @@ pub enum Taken {
         unreadable: Vec<Settle>,
         /// Redis' time of this take, in ms.
         now_ms: u64,
-        /// The earliest due over the queues with permits left, in ms: nothing but suspects is to be taken there before it.
+        /// The earliest due over the queues with permits left, in ms: no normal job is to be taken there before it.
         next_due_ms: Option<u64>,
         /// Jobs found dead in this take.
         dead: Vec<DeadJob>,
-        /// Suspects were due and passed over: whoever holds nothing may take in mode `Alone`.
+        /// Suspects were due when this take began.
         suspects: bool,
-        /// It is for this process to come to hold nothing, and then take them. One process per queue is told so.
-        quiesce: bool,
+        /// This process has the turn to run suspects: it takes in mode `Quiesce` until it holds nothing, then `Alone`.
+        has_turn: bool,
+        /// One take rescues 1,000 leases at most, and did: take again at once.
+        more_expired: bool,
     },
 }
 
 impl Store {
-    /// Rescues expired leases of these queues, then leases due jobs.
+    /// Rescues expired leases of these queues, 1,000 at most, then leases due jobs.
     ///
     /// Do not drop the future before it ends: jobs leased by a call nobody waits for run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<Taken, StoreError> {
@@ -113,8 +118,9 @@ impl Store {
             .arg(SUSPECT_AT)
             .arg(match request.mode {
                 TakeMode::Normal => "normal",
-                TakeMode::Alone => "alone",
+                TakeMode::Rest => "rest",
                 TakeMode::Quiesce => "quiesce",
+                TakeMode::Alone => "alone",
             });
         for (_, permits) in request.queues {
             call.arg(*permits);
@@ -131,7 +137,9 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
     }
     let now_ms: u64 = value(answer.next())?;
     let next_due_ms: i64 = value(answer.next())?;
-    let suspects: u8 = value(answer.next())?;
+    let suspects: bool = value(answer.next())?;
+    let has_turn: bool = value(answer.next())?;
+    let more_expired: bool = value(answer.next())?;
     let mut dead_values = value::<Vec<Value>>(answer.next())?.into_iter();
     let mut job_values = value::<Vec<Value>>(answer.next())?.into_iter();
 
@@ -177,7 +185,7 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
         }
     }
     let next_due_ms = u64::try_from(next_due_ms).ok();
-    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects: suspects > 0, quiesce: suspects > 1 })
+    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired })
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.

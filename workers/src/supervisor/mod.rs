@@ -5,6 +5,7 @@
 //!
 //! * `hand`: the table of jobs in hand. It alone knows the free permits.
 //! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
+//! * `turn`: when this process runs suspects.
 //! * `settle`: writes results back, many in one call.
 //! * `lease`: renews leases, gives the sign of life, hands back what a drain leaves.
 //! * `metrics`: what is counted.
@@ -31,6 +32,7 @@ mod metrics;
 mod outage;
 pub(crate) mod settle;
 pub(crate) mod take;
+mod turn;
 
 pub(crate) use hand::{Hand, Work};
 pub(crate) use metrics::Metrics;

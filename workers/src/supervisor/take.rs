@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{LEASE, Outage, Supervisor, Work};
+use super::{LEASE, Outage, Supervisor, Work, turn::Turn};
 use crate::store::{DeadJob, Leased, Settle, TakeMode, TakeRequest, Taken, Token};
 
 /// Longest sleep: a wake message that was lost costs no more.
@@ -20,7 +20,7 @@ const EPOCH_POLL: Duration = Duration::from_millis(250);
 
 /// What to do after a take.
 enum Next {
-    /// Take again at once: more is due than one take may lease.
+    /// Take again at once: there is more to lease or to rescue than one take may.
     Now,
     /// Until this moment nothing can be due, unless one of the signals comes.
     Sleep { until: Instant, when_freed: bool },
@@ -38,11 +38,7 @@ pub(crate) struct Taker<'a> {
     gate: watch::Receiver<bool>,
     wakes: Option<broadcast::Receiver<String>>,
     sequence: u64,
-    /// Suspects are due: when the hand is empty, one of them is taken alone.
-    suspects: bool,
-    /// Nothing more is taken until then: a fleet has one such process per queue, so that suspects neither wait for an
-    /// idle process that never comes nor stall all others.
-    quiesce: bool,
+    turn: Turn,
     /// Takes in a row that failed.
     failures: u32,
     epoch_missing: bool,
@@ -61,8 +57,7 @@ impl<'a> Taker<'a> {
             gate: supervisor.gate.watch(),
             wakes: None,
             sequence: 0,
-            suspects: false,
-            quiesce: false,
+            turn: Turn::default(),
             failures: 0,
             epoch_missing: false,
         }
@@ -90,14 +85,17 @@ impl<'a> Taker<'a> {
 
     async fn take(&mut self, stop: &CancellationToken) -> Next {
         let supervisor = self.supervisor;
-        let may_lease = *self.gate.borrow_and_update() && !supervisor.hand.holds_suspect();
-        let mode = match (may_lease, supervisor.hand.is_empty()) {
-            (true, true) if self.suspects => TakeMode::Alone,
-            (true, false) if self.quiesce => TakeMode::Quiesce,
-            _ => TakeMode::Normal,
+        let is_open = *self.gate.borrow_and_update();
+        let mode = if supervisor.hand.holds_suspect() {
+            TakeMode::Quiesce
+        } else if !is_open {
+            // A process that may not take leaves the suspects to others.
+            TakeMode::Rest
+        } else {
+            self.turn.mode(supervisor.hand.is_empty(), Instant::now())
         };
         let mut permits = supervisor.hand.permits();
-        if !may_lease {
+        if !is_open {
             // Expired leases of others are rescued all the same.
             permits.iter_mut().for_each(|(_, free)| *free = 0);
         }
@@ -121,13 +119,9 @@ impl<'a> Taker<'a> {
                 self.missing_epoch();
                 Next::Pause(EPOCH_POLL)
             }
-            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, quiesce }) => {
+            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired }) => {
                 self.answered();
                 self.epoch_missing = false;
-                if may_lease {
-                    self.suspects = suspects;
-                    self.quiesce = quiesce;
-                }
                 supervisor.now_ms.store(now_ms, Ordering::Relaxed);
                 let full = permits
                     .iter()
@@ -138,20 +132,15 @@ impl<'a> Taker<'a> {
                 }
                 self.deliver(jobs, begun, stop);
                 let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
-                // A suspect is passed over and the hand is empty, or there is none any more to quiesce for.
-                let at_once = match mode {
-                    TakeMode::Normal => may_lease && self.suspects && supervisor.hand.is_empty(),
-                    TakeMode::Quiesce => !self.quiesce,
-                    TakeMode::Alone => false,
-                };
-                if at_once || (wait.is_zero() && !self.quiesce) {
+                let holds_suspect = supervisor.hand.holds_suspect();
+                let changed = self.turn.update(has_turn, suspects, holds_suspect, ended);
+                let is_idle = supervisor.hand.is_empty();
+                // A turn that has begun waits until this process holds nothing.
+                if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
                     return Next::Now;
                 }
-                let wait = if self.quiesce { IDLE_POLL } else { wait.min(IDLE_POLL) };
-                Next::Sleep {
-                    until: ended + wait,
-                    when_freed: full || self.suspects || supervisor.hand.holds_suspect(),
-                }
+                let wait = self.turn.rests_for(ended).map_or(wait, |rest| wait.min(rest)).min(IDLE_POLL);
+                Next::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
             }
         }
     }

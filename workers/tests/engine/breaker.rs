@@ -50,6 +50,20 @@ async fn a_half_open_breaker_opens_again_for_longer_or_closes() {
 }
 
 #[tokio::test]
+async fn f17_a_breaker_stays_open_no_longer_though_the_clock_steps_back() {
+    let bench = Bench::new().await;
+    for _ in 0..3 {
+        bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();
+    }
+    bench.advance(secs(2));
+    bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();
+    bench.step_back(secs(3_600));
+    assert!(bench.store.breaker("p").await.unwrap().open_for <= secs(5));
+    bench.advance(secs(5));
+    assert!(bench.store.breaker("p").await.unwrap().is_half_open());
+}
+
+#[tokio::test]
 async fn a_pause_is_no_failure() {
     let bench = Bench::new().await;
     let paused = bench.store.breaker_paused("p", secs(7), "429").await.unwrap();

@@ -91,8 +91,10 @@ async fn a_requeued_job_lives_again_with_its_payload_and_all_its_tries() {
     let found = bench.find("letter:1").await.unwrap();
     assert_eq!((found.state, found.at_ms, found.failed, found.lost), (JobState::Due, START_MS + 7_000, 0, 0));
     assert_eq!((found.envelope, found.dead), (envelope, None));
-    let left: usize = bench.redis(&["EXISTS", "{dq:0}:dead", "{dq:0}:dead:others", "{dq:0}:tries"]).await;
+    let left: usize = bench.redis(&["EXISTS", "{dq:0}:dead", "{dq:0}:dead:others"]).await;
     assert_eq!(left, 0);
+    let put_off: String = bench.redis(&["HGET", "{dq:0}:tries", "letter:1"]).await;
+    assert_eq!(put_off, "0 0", "repair leaves it where it was put");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use workers::{
     store::{End, Enqueued, JobState, Repaired},
 };
 
-use crate::support::{Bench, Letter, OTHER, START_MS, due_now, millis, secs, timer};
+use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, millis, secs, timer};
 
 #[tokio::test]
 async fn enqueued_twice_is_one_job() {
@@ -102,18 +102,45 @@ async fn many_jobs_go_in_batches_and_answer_in_order() {
 }
 
 #[tokio::test]
-async fn repair_inserts_what_is_absent_and_moves_only_what_is_far_too_late() {
+async fn repair_inserts_what_is_absent_and_moves_what_lies_later_than_its_enqueue_explains() {
     let bench = Bench::new().await;
-    bench.enqueue(timer("t:near", secs(61))).await;
-    bench.enqueue(timer("t:far", secs(62))).await;
+    bench.enqueue(timer("t:near", secs(4))).await;
+    bench.enqueue(timer("t:far", secs(5))).await;
     bench.enqueue(due_now("t:leased")).await;
     bench.take_one().await;
     let wanted = ["t:absent", "t:near", "t:far", "t:leased"].map(|id| timer(id, secs(1)));
     let answers = bench.store.repair(&wanted).await.unwrap();
     assert_eq!(answers, [Repaired::Inserted, Repaired::Fine, Repaired::Moved, Repaired::Fine]);
-    assert_eq!(bench.find("t:near").await.unwrap().at_ms, START_MS + 61_000);
+    assert_eq!(bench.find("t:near").await.unwrap().at_ms, START_MS + 4_000);
     assert_eq!(bench.find("t:far").await.unwrap().at_ms, START_MS + 1_000);
     assert_eq!(bench.find("t:leased").await.unwrap().again_ms, None);
+}
+
+/// The enqueue that was to move it earlier is lost.
+#[tokio::test]
+async fn f09_a_job_that_its_row_wants_now_is_moved_however_little_it_lies_behind() {
+    let bench = Bench::new().await;
+    bench.enqueue(timer("t:1", millis(5_001))).await;
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Moved]);
+    assert_eq!(bench.take(1).await.ids(), ["t:1"]);
+}
+
+#[tokio::test]
+async fn f09_a_job_that_was_put_off_on_purpose_is_left_for_a_minute() {
+    let bench = Bench::new().await;
+    for (n, end) in [End::Snooze { delay: secs(60) }, End::Retry { delay: secs(60) }].into_iter().enumerate() {
+        bench.enqueue(due_now(&format!("t:{n}"))).await;
+        bench.settle(&bench.take_one().await, end).await;
+    }
+    bench.enqueue(due_now("t:2")).await;
+    bench.store.reschedule(&id("t:2"), &[QUEUE], secs(60)).await.unwrap();
+    bench.enqueue(due_now("t:3")).await;
+    bench.settle(&bench.take_one().await, End::Dead { error: "it is broken".to_owned() }).await;
+    bench.store.requeue(&["t:3".to_owned()], &[QUEUE], secs(60)).await.unwrap();
+    let wanted: Vec<NewJob> = (0..4).map(|n| due_now(&format!("t:{n}"))).collect();
+    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [Repaired::Fine; 4]);
+    bench.step_back(millis(1));
+    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [Repaired::Moved; 4]);
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! Expiry, renewal, release.
 
-use workers::store::{End, Enqueued, Held, JobState, Renewed, Settled};
+use workers::{
+    NewJob,
+    store::{End, Enqueued, Held, JobState, Renewed, Settled},
+};
 
-use crate::support::{Bench, LEASE, START_MS, due_now, millis, secs, timer};
+use crate::support::{Bench, LEASE, QUEUE, START_MS, due_now, millis, secs, timer};
 
 fn held(leased: &workers::Leased) -> Held {
     Held { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() }
@@ -32,14 +35,16 @@ async fn a_take_without_permits_still_rescues() {
 }
 
 #[tokio::test]
-async fn one_take_rescues_at_most_a_hundred() {
+async fn one_take_rescues_at_most_a_thousand_and_says_whether_there_may_be_more() {
     let bench = Bench::new().await;
-    let jobs: Vec<_> = (0..250).map(|n| due_now(&format!("t:{n}"))).collect();
+    let jobs: Vec<_> = (0..2_500).map(|n| due_now(&format!("t:{n}"))).collect();
     bench.store.enqueue(&jobs).await.unwrap();
-    bench.take(250).await;
+    for _ in 0..3 {
+        bench.take(1_000).await;
+    }
     bench.advance(LEASE);
-    for leased in [150, 50, 0] {
-        bench.take(0).await;
+    for leased in [1_500, 500, 0] {
+        assert_eq!(bench.take(0).await.more_expired, leased > 0);
         assert_eq!(bench.store.stats(&["timers"]).await.unwrap()[0].leased, leased);
     }
 }
@@ -102,4 +107,51 @@ async fn a_rescue_and_a_release_take_the_earlier_due_wanted_meanwhile() {
     assert_eq!(bench.enqueue(timer("t:1", secs(5))).await, Enqueued::Again);
     bench.store.release(&[held(&leased)]).await.unwrap();
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS, "the original due is the earlier one");
+}
+
+/// 10,000 is what a host with many processes may leave behind.
+#[tokio::test]
+async fn f15_ten_thousand_expired_leases_are_due_again_after_eleven_calls() {
+    let bench = Bench::new().await;
+    let jobs: Vec<NewJob> = (0..10_000).map(|n| due_now(&format!("t:{n}"))).collect();
+    bench.store.enqueue(&jobs).await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(bench.take(1_000).await.jobs.len(), 1_000);
+    }
+    bench.advance(LEASE);
+    let mut calls = 1;
+    while bench.take(0).await.more_expired {
+        calls += 1;
+    }
+    assert_eq!(calls, 11);
+    let stats = &bench.store.stats(&[QUEUE]).await.unwrap()[0];
+    assert_eq!((stats.due, stats.leased, stats.oldest_due_ms), (10_000, 0, Some(8_000)));
+}
+
+#[tokio::test]
+async fn f17_leases_given_by_a_clock_an_hour_ahead_end_after_one_lease() {
+    let bench = Bench::new().await;
+    for n in 0..3 {
+        bench.enqueue(due_now(&format!("t:{n}"))).await;
+    }
+    let leased = bench.take(3).await.jobs;
+    bench.step_back(secs(3_600));
+    assert_eq!(bench.take(5).await.ids().len(), 0, "their workers may live");
+    let alive = &leased[0];
+    bench.advance(LEASE - millis(1));
+    assert_eq!(bench.store.extend(&[held(alive)], LEASE).await.unwrap(), [Renewed::Yes]);
+    bench.advance(millis(1));
+    assert_eq!(bench.take(5).await.ids(), ["t:1", "t:2"], "due at once, not when that clock would have said so");
+    assert_eq!(bench.settle(alive, End::Done).await, Settled::Settled { dead_follow_ups: Vec::new() });
+}
+
+#[tokio::test]
+async fn f17_a_lease_that_this_clock_may_have_given_is_left_as_it_is() {
+    let bench = Bench::new().await;
+    bench.enqueue(due_now("t:1")).await;
+    bench.take_one().await;
+    bench.step_back(LEASE);
+    let before = bench.find("t:1").await;
+    bench.take(5).await;
+    assert_eq!(bench.find("t:1").await, before);
 }

@@ -52,6 +52,15 @@ async fn several_limits_are_taken_together_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn f17_a_dead_holders_slot_of_a_clock_ahead_comes_free() {
+    let bench = Bench::new().await;
+    let limits = [Limit::slots("acme", 1)];
+    let _dead = acquire(&bench, &limits).await.unwrap();
+    bench.step_back(secs(3_600));
+    assert!(acquire(&bench, &limits).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_dead_holders_slot_comes_free_when_its_lease_ends() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];

@@ -105,5 +105,5 @@ async fn many_suspects_do_not_block_the_queue() {
     let took = bench.take(5).await;
     assert_eq!(took.ids(), ["t:1"]);
     assert!(took.suspects);
-    assert_eq!(bench.find("t:poison-7").await.unwrap().state, JobState::Due);
+    assert_eq!(bench.find("t:poison-7").await.unwrap().state, JobState::Suspect);
 }

@@ -36,6 +36,7 @@ pub(crate) struct Took {
     pub(crate) next_due_ms: Option<u64>,
     pub(crate) dead: Vec<DeadJob>,
     pub(crate) suspects: bool,
+    pub(crate) more_expired: bool,
 }
 
 impl Took {
@@ -63,6 +64,11 @@ impl Bench {
         self.clock.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
+    /// As if Redis had failed over to a host whose clock is behind.
+    pub(crate) fn step_back(&self, by: Duration) {
+        self.clock.fetch_sub(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
     pub(crate) async fn enqueue(&self, job: NewJob) -> workers::store::Enqueued {
         self.store.enqueue(&[job]).await.unwrap()[0]
     }
@@ -75,8 +81,8 @@ impl Bench {
         let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
         let request = TakeRequest { queues, token: &token, lease: LEASE, mode };
         match self.store.take(&request).await.unwrap() {
-            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, .. } => {
-                Took { jobs, unreadable, next_due_ms, dead, suspects }
+            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, more_expired, .. } => {
+                Took { jobs, unreadable, next_due_ms, dead, suspects, more_expired }
             }
             Taken::NoEpoch => panic!("no epoch"),
         }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use workers::store::{Cancelled, Discarded, End, Enqueued, Renewed, Repaired, Requeued, Rescheduled, TakeMode};
 
 const LEASE_MS: u64 = 8_000;
-const TOLERANCE_MS: u64 = 60_000;
-const QUIESCE_MS: u64 = 30_000;
+const FURTHEST_MS: u64 = 2 * LEASE_MS;
+const PUT_OFF_MS: u64 = 60_000;
+const ENQUEUE_TOOK_MS: u64 = 3_000;
 
 /// Redis, all of it but the epoch: key -> member or field -> score or value.
 pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
@@ -14,6 +15,7 @@ pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     Due { at: u64 },
+    Suspect { at: u64 },
     Leased { until: u64, token: String, due: u64, again: Option<u64> },
     Dead { at: u64, record: String },
 }
@@ -25,6 +27,8 @@ struct Job {
     envelope: Option<String>,
     failed: u32,
     lost: u32,
+    /// It lies later on purpose.
+    put_off: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -50,7 +54,7 @@ pub(super) struct Took {
     pub(super) dead: Vec<String>,
     pub(super) next_due: Option<u64>,
     pub(super) suspects: bool,
-    pub(super) quiesce: bool,
+    pub(super) has_turn: bool,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +63,8 @@ pub(super) struct Reference {
     pub(super) epoch: bool,
     jobs: BTreeMap<String, Job>,
     paused: BTreeSet<&'static str>,
-    quiesce: BTreeMap<&'static str, (String, u64)>,
+    /// The process that has it, and until when.
+    turn: Option<(String, u64)>,
 }
 
 impl Reference {
@@ -75,8 +80,9 @@ impl Reference {
         let due = self.now + wanted.delay;
         let Some(job) = self.jobs.get_mut(&wanted.id) else {
             let (queue, envelope) = (wanted.queue, wanted.envelope.clone());
-            self.jobs
-                .insert(wanted.id.clone(), Job { queue, state: State::Due { at: due }, envelope, failed: 0, lost: 0 });
+            let state = State::Due { at: due };
+            let job = Job { queue, state, envelope, failed: 0, lost: 0, put_off: false };
+            self.jobs.insert(wanted.id.clone(), job);
             return Enqueued::Inserted;
         };
         match &mut job.state {
@@ -85,21 +91,29 @@ impl Reference {
                 *again = Some(again.unwrap_or(due).min(due));
                 Enqueued::Again
             }
-            State::Due { at } if due < *at => {
+            State::Due { at } | State::Suspect { at } if due < *at => {
                 *at = due;
                 Enqueued::Moved
             }
-            State::Due { .. } => Enqueued::Kept,
+            State::Due { .. } | State::Suspect { .. } => Enqueued::Kept,
         }
     }
 
     pub(super) fn repair(&mut self, wanted: &[Wanted]) -> Vec<Repaired> {
         let fine: Vec<bool> = wanted
             .iter()
-            .map(|wanted| match self.jobs.get(&wanted.id).map(|job| &job.state) {
-                Some(State::Leased { .. }) => true,
-                Some(State::Due { at }) => *at <= self.now + wanted.delay + TOLERANCE_MS,
-                Some(State::Dead { .. }) | None => false,
+            .map(|wanted| {
+                let Some(job) = self.jobs.get(&wanted.id) else { return false };
+                let tolerance = match wanted.delay {
+                    _ if job.has_tries() => PUT_OFF_MS,
+                    0 => 0,
+                    _ => ENQUEUE_TOOK_MS,
+                };
+                match job.state {
+                    State::Leased { .. } => true,
+                    State::Due { at } | State::Suspect { at } => at <= self.now + wanted.delay + tolerance,
+                    State::Dead { .. } => false,
+                }
             })
             .collect();
         let repair = |(wanted, fine): (&Wanted, bool)| {
@@ -127,7 +141,27 @@ impl Reference {
         all
     }
 
+    /// The suspects of these queues that are due now, with the one due for longest first; of two, that of the first queue.
+    fn suspects(&self, queues: &[&'static str]) -> Vec<String> {
+        let due = |(id, job): (&String, &Job)| match job.state {
+            State::Suspect { at } if at <= self.now => {
+                queues.iter().position(|queue| *queue == job.queue).map(|number| (at, number, id.clone()))
+            }
+            _ => None,
+        };
+        let mut all: Vec<_> = self.jobs.iter().filter_map(due).collect();
+        all.sort();
+        all.into_iter().map(|(_, _, id)| id).collect()
+    }
+
     fn rescue(&mut self, queue: &str) -> Vec<String> {
+        for job in self.jobs.values_mut().filter(|job| job.queue == queue) {
+            if let State::Leased { until, .. } = &mut job.state
+                && *until > self.now + FURTHEST_MS
+            {
+                *until = self.now + LEASE_MS;
+            }
+        }
         let expired = |(id, job): (&String, &Job)| match job.state {
             State::Leased { until, .. } if job.queue == queue && until <= self.now => Some((until, id.clone())),
             _ => None,
@@ -144,7 +178,8 @@ impl Reference {
                 job.bury(self.now, &error, due);
                 dead.push(id);
             } else {
-                job.state = State::Due { at: again.map_or(due, |again| again.min(due)) };
+                let at = again.map_or(due, |again| again.min(due)).min(self.now);
+                job.state = if job.lost >= 2 { State::Suspect { at } } else { State::Due { at } };
             }
         }
         dead
@@ -152,7 +187,7 @@ impl Reference {
 
     fn lease(&mut self, id: &str, token: &str, took: &mut Took) {
         let job = self.jobs.get_mut(id).unwrap();
-        let State::Due { at } = job.state else { unreachable!() };
+        let (State::Due { at } | State::Suspect { at }) = job.state else { unreachable!() };
         job.state = State::Leased { until: self.now + LEASE_MS, token: token.to_owned(), due: at, again: None };
         took.jobs.push(TakenJob { id: id.to_owned(), due: at, failed: job.failed, lost: job.lost });
     }
@@ -171,53 +206,50 @@ impl Reference {
         for (queue, _) in permits {
             took.dead.extend(self.rescue(queue));
         }
-        let quiescing = mode == TakeMode::Quiesce;
-        let is_open = |(queue, many): &&(&'static str, usize)| (*many > 0 || quiescing) && !self.paused.contains(queue);
-        let open: Vec<_> = permits.iter().filter(is_open).collect();
-        let is_suspect = |jobs: &BTreeMap<String, Job>, id: &str| jobs[id].lost >= 2;
-        let due_now = |this: &Self, queue: &str| {
-            let due = this.due(queue).into_iter().take_while(|(at, _)| *at <= this.now);
-            due.map(|(_, id)| id).collect::<Vec<_>>()
-        };
-        if mode == TakeMode::Alone {
-            for (queue, _) in &open {
-                if let Some(id) = due_now(self, queue).into_iter().find(|id| is_suspect(&self.jobs, id)) {
-                    self.lease(&id, token, &mut took);
-                    return Some(took);
-                }
+        let open: Vec<&'static str> =
+            permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
+        let suspect = self.suspects(&open).into_iter().next();
+        took.suspects = suspect.is_some();
+        if mode == TakeMode::Quiesce || (took.suspects && mode != TakeMode::Rest) {
+            took.has_turn = self.take_turn(boot);
+        }
+        match mode {
+            TakeMode::Normal => {}
+            TakeMode::Quiesce => return Some(took),
+            TakeMode::Alone if took.has_turn => {
+                self.lease(&suspect.unwrap(), token, &mut took);
+                return Some(took);
+            }
+            TakeMode::Rest | TakeMode::Alone => {
+                self.turn.take_if(|(holder, _)| holder == boot);
             }
         }
-        for &&(queue, many) in &open {
-            let due = due_now(self, queue);
-            if quiescing {
-                if due.iter().any(|id| is_suspect(&self.jobs, id)) {
-                    took.suspects = true;
-                    took.quiesce |= self.may_quiesce(queue, boot);
+        for &(queue, many) in permits.iter().filter(|(queue, many)| *many > 0 && open.contains(queue)) {
+            let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= self.now);
+            let mut leased = 0;
+            for (at, id) in due.take(many).collect::<Vec<_>>() {
+                let job = self.jobs.get_mut(&id).unwrap();
+                if job.lost >= 2 {
+                    job.state = State::Suspect { at };
+                } else {
+                    self.lease(&id, token, &mut took);
+                    leased += 1;
                 }
-                continue;
             }
-            let fit: Vec<String> = due.iter().filter(|id| !is_suspect(&self.jobs, id)).take(many).cloned().collect();
-            let passed_over = due.iter().take(many).any(|id| is_suspect(&self.jobs, id));
-            if passed_over {
-                took.suspects = true;
-                took.quiesce |= self.may_quiesce(queue, boot);
-            }
-            for id in &fit {
-                self.lease(id, token, &mut took);
-            }
-            if fit.len() < many {
-                let left = self.due(queue).into_iter().map(|(at, _)| at).find(|at| !passed_over || *at > self.now);
+            if leased < many {
+                let left = self.due(queue).into_iter().map(|(at, _)| at).next();
                 took.next_due = [took.next_due, left].into_iter().flatten().min();
             }
         }
         Some(took)
     }
 
-    fn may_quiesce(&mut self, queue: &'static str, boot: &str) -> bool {
-        if self.quiesce.get(queue).is_some_and(|(other, until)| other != boot && *until > self.now) {
+    fn take_turn(&mut self, boot: &str) -> bool {
+        let in_force = |until: u64| until > self.now && until <= self.now + FURTHEST_MS;
+        if self.turn.as_ref().is_some_and(|(holder, until)| holder != boot && in_force(*until)) {
             return false;
         }
-        self.quiesce.insert(queue, (boot.to_owned(), self.now + QUIESCE_MS));
+        self.turn = Some((boot.to_owned(), self.now + LEASE_MS));
         true
     }
 
@@ -249,7 +281,7 @@ impl Reference {
         match end {
             End::Snooze { delay } => {
                 job.state = after(delay);
-                job.lost = 0;
+                (job.lost, job.put_off) = (0, true);
             }
             End::Retry { delay } => {
                 job.state = after(delay);
@@ -264,7 +296,7 @@ impl Reference {
             End::Done => match again {
                 Some(at) => {
                     job.state = State::Due { at };
-                    (job.failed, job.lost) = (0, 0);
+                    (job.failed, job.lost, job.put_off) = (0, 0, false);
                 }
                 None => {
                     self.jobs.remove(id);
@@ -284,9 +316,10 @@ impl Reference {
     }
 
     pub(super) fn release(&mut self, held: &[(String, String)]) -> Vec<Renewed> {
+        let now = self.now;
         self.renew(held, |job| {
             if let State::Leased { due, again, .. } = job.state {
-                job.state = State::Due { at: again.map_or(due, |again| again.min(due)) };
+                job.state = State::Due { at: again.map_or(due, |again| again.min(due)).min(now) };
             }
         })
     }
@@ -305,7 +338,7 @@ impl Reference {
             None => Cancelled::Absent,
             Some(State::Leased { .. }) => Cancelled::Running,
             Some(State::Dead { .. }) => Cancelled::Dead,
-            Some(State::Due { .. }) => {
+            Some(State::Due { .. } | State::Suspect { .. }) => {
                 self.jobs.remove(id);
                 Cancelled::Removed
             }
@@ -313,12 +346,13 @@ impl Reference {
     }
 
     pub(super) fn reschedule(&mut self, id: &str, delay: u64) -> Rescheduled {
-        match self.jobs.get_mut(id).map(|job| &mut job.state) {
-            None => Rescheduled::Absent,
-            Some(State::Leased { .. }) => Rescheduled::Running,
-            Some(State::Dead { .. }) => Rescheduled::Dead,
-            Some(State::Due { at }) => {
+        let Some(job) = self.jobs.get_mut(id) else { return Rescheduled::Absent };
+        match &mut job.state {
+            State::Leased { .. } => Rescheduled::Running,
+            State::Dead { .. } => Rescheduled::Dead,
+            State::Due { at } | State::Suspect { at } => {
                 *at = self.now + delay;
+                job.put_off |= delay > 0;
                 Rescheduled::Moved
             }
         }
@@ -328,7 +362,7 @@ impl Reference {
         let at = self.now + delay;
         let requeue = |id: &String| match self.jobs.get_mut(id) {
             Some(job @ Job { state: State::Dead { .. }, .. }) => {
-                (job.state, job.failed, job.lost) = (State::Due { at }, 0, 0);
+                (job.state, job.failed, job.lost, job.put_off) = (State::Due { at }, 0, 0, delay > 0);
                 Requeued::Requeued
             }
             _ => Requeued::NotDead,
@@ -385,6 +419,7 @@ impl Reference {
             let alive = !matches!(job.state, State::Dead { .. });
             match &job.state {
                 State::Due { at } => put(format!("due:{}", job.queue), id, at.to_string()),
+                State::Suspect { at } => put(format!("suspects:{}", job.queue), id, at.to_string()),
                 State::Leased { until, token, due, again } => {
                     put(format!("leased:{}", job.queue), id, until.to_string());
                     let again = again.map_or("-".to_owned(), |again| again.to_string());
@@ -398,21 +433,27 @@ impl Reference {
             if let Some(envelope) = job.envelope.as_ref().filter(|_| alive) {
                 put("jobs".to_owned(), id, envelope.clone());
             }
-            if alive && (job.failed, job.lost) != (0, 0) {
+            if alive && job.has_tries() {
                 put("tries".to_owned(), id, format!("{} {}", job.failed, job.lost));
             }
         }
         for queue in &self.paused {
             put("paused".to_owned(), queue, String::new());
         }
-        for (queue, (boot, until)) in &self.quiesce {
-            put("quiesce".to_owned(), queue, format!("{boot} {until}"));
+        if let Some((boot, until)) = &self.turn {
+            put("suspect_turn".to_owned(), "boot", boot.clone());
+            put("suspect_turn".to_owned(), "until", until.to_string());
         }
         image
     }
 }
 
 impl Job {
+    /// Whether it has an entry in `tries`.
+    fn has_tries(&self) -> bool {
+        (self.failed, self.lost) != (0, 0) || self.put_off
+    }
+
     fn bury(&mut self, now: u64, error: &str, due: u64) {
         let Self { queue, failed, lost, .. } = self;
         let envelope = self.envelope.as_deref().unwrap_or("null");

@@ -41,6 +41,7 @@ pub(super) enum Step {
     Pause(usize),
     Resume(usize),
     Advance(u64),
+    TurnClockBack(u64),
     LoseScripts,
     Flush { rebuild: bool },
 }
@@ -66,7 +67,12 @@ fn step() -> impl Strategy<Value = Step> {
     let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3));
     let picks = || prop::collection::vec(any::<usize>(), 1..4);
     let age = || prop::sample::select(vec![0, 500, 8_000]);
-    let mode = prop_oneof![5 => Just(TakeMode::Normal), 3 => Just(TakeMode::Alone), 1 => Just(TakeMode::Quiesce)];
+    let mode = prop_oneof![
+        5 => Just(TakeMode::Normal),
+        3 => Just(TakeMode::Alone),
+        1 => Just(TakeMode::Quiesce),
+        1 => Just(TakeMode::Rest)
+    ];
     prop_oneof![
         6 => news(6).prop_map(Step::Enqueue),
         2 => news(4).prop_map(Step::Repair),
@@ -84,6 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_usize).prop_map(Step::Pause),
         2 => (0..2_usize).prop_map(Step::Resume),
         7 => prop::sample::select(vec![1, 500, 7_999, 8_000, 30_000]).prop_map(Step::Advance),
+        1 => prop::sample::select(vec![500, 8_001, 3_600_000]).prop_map(Step::TurnClockBack),
         1 => Just(Step::LoseScripts),
         1 => prop::bool::weighted(0.8).prop_map(|rebuild| Step::Flush { rebuild }),
     ]
@@ -200,6 +207,11 @@ impl Sides<'_> {
                 reference.now += ms;
                 Ok(())
             }
+            Step::TurnClockBack(ms) => {
+                self.bench.step_back(Duration::from_millis(*ms));
+                reference.now -= ms;
+                Ok(())
+            }
             Step::LoseScripts => {
                 self.bench.redis::<()>(&["SCRIPT", "FLUSH"]).await;
                 Ok(())
@@ -224,7 +236,7 @@ impl Sides<'_> {
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
         let answer = match self.bench.store.take(&request).await.unwrap() {
             Taken::NoEpoch => None,
-            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, quiesce, .. } => {
+            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
                 same(&unreadable, &Vec::new())?;
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
                 let jobs = jobs.map(|job| TakenJob {
@@ -234,7 +246,7 @@ impl Sides<'_> {
                     lost: job.lost,
                 });
                 let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
-                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, quiesce })
+                Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn })
             }
         };
         let should = self.reference.take(&queues, mode, &boot, &token.to_string());
