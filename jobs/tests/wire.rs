@@ -238,7 +238,7 @@ async fn newer_programs_make_jobs_wait_and_broken_ones_make_them_dead() {
 
 /// As the README says, with a login that may do nothing else.
 #[tokio::test]
-async fn a_producer_needs_few_rights() {
+async fn s20g_a_producer_needs_few_rights_and_forges_no_alert() {
     let (redis, _) = redis().await;
     let readme = include_str!("../README.md");
     let (_, rights) = readme.split_once("ACL SETUSER producer on >... ").unwrap();
@@ -248,16 +248,21 @@ async fn a_producer_needs_few_rights() {
     command::<()>(&redis, &login).await;
     let url = redis.url().replace("redis://", "redis://producer:secret@");
     let store = Store::connect(&url).await.unwrap();
-    let jobs: Vec<NewJob> = all().into_iter().map(|(_, job)| job).collect();
+    let (own, others): (Vec<NewJob>, Vec<NewJob>) =
+        all().into_iter().map(|(_, job)| job).partition(|job| job.queue == queues::DISPATCH);
     for _ in 0..2 {
-        store.enqueue(&jobs).await.unwrap();
+        store.enqueue(&own).await.unwrap();
     }
-    store.enqueue(&[NewJob::now(&Dispatch { order: order(), attempt: 3 })]).await.unwrap();
-    // Also beside leased and dead jobs, which it then has to look at.
-    command::<()>(&redis, &["HSET", "{dq:0}:leases", "lifetime:ORD-1", "a:1 1 -"]).await;
-    command::<()>(&redis, &["HSET", "{dq:0}:dead", "timeout:ORD-1:3", "{}"]).await;
-    let again = [NewJob::now(&Timeout { order: order(), attempt: 3 }), NewJob::now(&Lifetime { order: order() })];
+    // Also beside leased and dead jobs and suspects, which it then has to look at.
+    command::<()>(&redis, &["HSET", "{dq:0}:leases", "dispatch:ORD-1:7", "a:1 1 -"]).await;
+    command::<()>(&redis, &["HSET", "{dq:0}:dead", "dispatch:ORD-1:8", "{}"]).await;
+    command::<()>(&redis, &["ZADD", "{dq:0}:suspects:dispatch-queue", "9999999999999", "dispatch:ORD-1:9"]).await;
+    let again: Vec<NewJob> = [7, 8, 9].map(|attempt| NewJob::now(&Dispatch { order: order(), attempt })).into();
     let verdicts = store.enqueue(&again).await.unwrap();
-    assert_eq!(verdicts, [Enqueued::Dead, Enqueued::Again]);
+    assert_eq!(verdicts, [Enqueued::Again, Enqueued::Dead, Enqueued::Moved]);
+    assert!(others.iter().any(|job| job.queue == queues::NOTIFY), "alerts and messages");
+    for job in others {
+        assert!(store.enqueue(std::slice::from_ref(&job)).await.is_err(), "it may not enqueue {}", job.id);
+    }
     assert!(store.epoch().await.is_err(), "it may read nothing else");
 }
