@@ -1,8 +1,15 @@
 //! Queues an operator stopped. Kept in Postgres, so that a flushed Redis does not start what a person stopped.
+//!
+//! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
+//! back a pause that an operator ends at that moment.
 
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use workers::StoreError;
 
 use crate::{app::App, people::actor::Actor};
+
+/// Any number, the same in every process.
+const LOCK: i64 = 0x6470_7061_7573_6573;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PauseError {
@@ -12,41 +19,68 @@ pub enum PauseError {
     Redis(#[from] StoreError),
 }
 
-/// Stops a queue; running jobs finish. False: it was stopped already.
+/// Stops a queue; running jobs finish. Returns false if it was stopped already.
 pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
+    let mut tx = locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
          INSERT INTO paused_queues (queue, paused_by) VALUES ($1, $2) ON CONFLICT DO NOTHING",
     )
     .bind(queue)
     .bind(who.to_string())
-    .execute(&app.db)
+    .execute(&mut *tx)
     .await?;
-    Ok(app.store.pause(queue).await?)
+    let changed = app.store.pause(queue).await?;
+    tx.commit().await?;
+    Ok(changed)
 }
 
-/// Lets a queue run again. False: it was running.
+/// Lets a queue run again. Returns false if it was running.
 pub async fn resume(app: &App, queue: &str) -> Result<bool, PauseError> {
+    let mut tx = locked(&app.db).await?;
     sqlx::query(
         "-- resume queue
          DELETE FROM paused_queues WHERE queue = $1",
     )
     .bind(queue)
-    .execute(&app.db)
+    .execute(&mut *tx)
     .await?;
-    Ok(app.store.resume(queue).await?)
+    let changed = app.store.resume(queue).await?;
+    tx.commit().await?;
+    Ok(changed)
 }
 
-/// Stops in Redis what is stopped here.
-pub async fn restore(app: &App) -> Result<(), PauseError> {
-    let queues: Vec<String> = sqlx::query_scalar(
+/// Makes Redis follow Postgres: stops the queues that are stopped there, and lets all others run.
+pub async fn mirror(app: &App) -> Result<(), PauseError> {
+    let mut tx = locked(&app.db).await?;
+    let wanted = paused(&mut tx).await?;
+    for stats in app.store.stats(&jobs::queues::ALL).await? {
+        match (stats.paused, wanted.contains(&stats.queue)) {
+            (false, true) => app.store.pause(&stats.queue).await?,
+            (true, false) => app.store.resume(&stats.queue).await?,
+            (true, true) | (false, false) => continue,
+        };
+    }
+    Ok(tx.rollback().await?)
+}
+
+async fn paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
         "-- paused queues
          SELECT queue FROM paused_queues",
     )
-    .fetch_all(&app.db)
+    .fetch_all(db)
+    .await
+}
+
+async fn locked(db: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    sqlx::query(
+        "-- lock pauses
+         SELECT pg_advisory_xact_lock($1)",
+    )
+    .bind(LOCK)
+    .execute(&mut *tx)
     .await?;
-    for queue in queues {
-        app.store.pause(&queue).await?;
-    }
-    Ok(())
+    Ok(tx)
 }

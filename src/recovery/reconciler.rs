@@ -104,9 +104,14 @@ pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
 
 async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
     let recorded = async {
-        let report = work.await?;
+        // First what needs Postgres alone: Redis may be away, or full.
+        let compensated = Box::pin(repair::end_far_overdue(app)).await?;
+        let (report, failed) = match Box::pin(work).await {
+            Ok(report) => (Report { compensated, ..report }, None),
+            Err(error) => (Report { compensated, ..Report::default() }, Some(error)),
+        };
         repair::record(app, &report).await?;
-        Ok(report)
+        failed.map_or(Ok(report), Err)
     };
     lock::exclusively(&app.upkeep, LOCK, recorded).await
 }

@@ -40,7 +40,7 @@ pub struct Report {
     pub looked_at: u64,
     /// Timers that were missing.
     pub inserted: u64,
-    /// Timers that lay far beyond their row's deadline.
+    /// Timers that lay later than their row wants them.
     pub moved: u64,
     /// Orders held for review because one of their timers is dead.
     pub held: u64,
@@ -65,7 +65,6 @@ pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
-    pauses::restore(app).await?;
     let mut report = look(app, Scope::All).await?;
     report.rebuild = true;
     if app.store.finish_rebuild(&marker, &run_id).await? {
@@ -126,6 +125,7 @@ enum Scope {
 
 async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
     let mut report = Report::default();
+    pauses::mirror(app).await?;
     enqueue_schedules(app).await?;
     match_late_callbacks(app, scope).await?;
     let mut pages = Pages::new(scope);
@@ -144,20 +144,16 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
                 }
             }
         }
-        for order in &page.far_overdue {
-            report.compensated += u64::from(or_next(end(app, order).await, order)?);
-            progress();
-        }
     }
     Ok(report)
 }
 
 /// One row that cannot be written holds up no other; a database that is away ends the look.
-fn or_next(done: anyhow::Result<bool>, about: &impl fmt::Display) -> anyhow::Result<bool> {
+fn or_next<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> anyhow::Result<T> {
     match done {
         Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(db::is_transient)) => {
             tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
-            Ok(false)
+            Ok(T::default())
         }
         done => done,
     }
@@ -188,17 +184,16 @@ async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One page of rows: the jobs they must have, and the orders to be ended at once.
+/// One page of rows, and the jobs they must have.
 struct Page {
     rows: u64,
     jobs: Vec<NewJob>,
-    far_overdue: Vec<OrderId>,
 }
 
 impl Page {
     /// Rows with one job each.
     fn of(jobs: Vec<NewJob>) -> Self {
-        Self { rows: jobs.len() as u64, jobs, far_overdue: Vec::new() }
+        Self { rows: jobs.len() as u64, jobs }
     }
 }
 
@@ -384,14 +379,8 @@ struct MessageRow {
 }
 
 fn page_of_orders(rows: &[OrderRow]) -> Page {
-    let mut page = Page { rows: rows.len() as u64, jobs: Vec::new(), far_overdue: Vec::new() };
-    for OrderRow { order, now } in rows {
-        if is_far_overdue(order, *now) {
-            page.far_overdue.push(order.id.clone());
-        }
-        page.jobs.extend(timers::timers(order, *now).into_iter().map(|t| t.job));
-    }
-    page
+    let jobs = rows.iter().flat_map(|row| timers::timers(&row.order, row.now)).map(|t| t.job);
+    Page { rows: rows.len() as u64, jobs: jobs.collect() }
 }
 
 fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
@@ -399,8 +388,45 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
     order.is_past_lifetime(long_ago) || (order.status == Status::Compensating && order.updated_at < long_ago)
 }
 
-/// Ends an order without waiting for its job.
-async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
+/// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
+///
+/// Their follow-ups are enqueued if Redis takes them; if not, the reconciler puts them in later.
+pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
+    let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
+    loop {
+        let page: Vec<String> = sqlx::query_scalar(
+            "-- orders far past their lifetime
+             SELECT id FROM orders, (SELECT dispatchq_now() - $2 * interval '1 second' AS long_ago) t
+             WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
+               AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
+                     AND lifetime_deadline <= long_ago)
+                    OR (status = 'COMPENSATING' AND updated_at < long_ago))
+             ORDER BY id LIMIT $3",
+        )
+        .bind(&after)
+        .bind(FAR_OVERDUE.as_secs_f64())
+        .bind(PAGE)
+        .fetch_all(&app.db)
+        .await?;
+        let Some(last) = page.last() else { return Ok(ended) };
+        after.clone_from(last);
+        let mut follow_ups = Vec::new();
+        for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
+            if let Some(jobs) = or_next(end(app, &order).await, &order)? {
+                ended += 1;
+                follow_ups.extend(jobs);
+            }
+            progress();
+        }
+        if redis_answers && let Err(error) = app.store.enqueue(&follow_ups).await {
+            tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
+            redis_answers = false;
+        }
+    }
+}
+
+/// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
+async fn end(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
     let ended = store::change(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
@@ -411,7 +437,7 @@ async fn end(app: &App, id: &OrderId) -> anyhow::Result<bool> {
         }
     })
     .await;
-    follow_up(app, ended).await
+    changed_jobs(ended)
 }
 
 /// Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
@@ -432,7 +458,9 @@ async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
         change.into()
     })
     .await;
-    follow_up(app, held).await
+    let Some(follow_ups) = changed_jobs(held)? else { return Ok(false) };
+    app.store.enqueue(&follow_ups).await?;
+    Ok(true)
 }
 
 /// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
@@ -455,14 +483,11 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Enqueues what a change of ours leads to. Did it change anything?
-async fn follow_up(app: &App, result: Result<store::Changed, store::ChangeError>) -> anyhow::Result<bool> {
+/// Returns the jobs that a change of ours leads to; `None` if it changed nothing.
+fn changed_jobs(result: Result<store::Changed, store::ChangeError>) -> anyhow::Result<Option<Vec<NewJob>>> {
     match result {
-        Ok(store::Changed::Yes(after)) => {
-            app.store.enqueue(&timers::derived_jobs(&after)).await?;
-            Ok(true)
-        }
-        Ok(store::Changed::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(false),
+        Ok(store::Changed::Yes(after)) => Ok(Some(timers::derived_jobs(&after))),
+        Ok(store::Changed::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }
