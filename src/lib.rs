@@ -28,6 +28,7 @@
 //! * [`loops`]: background loops whose turns all end, and a watchdog over them.
 //! * [`plain_text`]: text of people, without what a terminal would obey.
 //! * [`privacy`]: erasing what is known about a person.
+//! * [`redis_keys`]: every Redis key beside the engine's.
 //! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
@@ -63,6 +64,7 @@ pub mod periodic;
 pub mod plain_text;
 pub mod privacy;
 pub mod recovery;
+pub mod redis_keys;
 pub mod replay;
 pub mod reservation;
 pub mod telemetry;

@@ -19,7 +19,7 @@ use super::{
     limits::Loyalty,
     waiting::{self, Entry, Seen},
 };
-use crate::{app::App, orders::area_label};
+use crate::{app::App, orders::area_label, redis_keys};
 
 /// A place that was taken, or none that was needed.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,6 +173,6 @@ async fn record(app: &App, area: &str, seeker: &Seeker<'_>, what: &'static str) 
         }
     }
     let mut count = cmd("HINCRBY");
-    count.arg(waiting::COUNTS).arg(format!("{area}:{}:{what}", seeker.service_type)).arg(1);
+    count.arg(redis_keys::WAITING_COUNTS).arg(format!("{area}:{}:{what}", seeker.service_type)).arg(1);
     let _ = app.hint::<i64>("count refusal", &count).await;
 }

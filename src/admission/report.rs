@@ -4,8 +4,7 @@ use chrono::{DateTime, Utc};
 use redis::cmd;
 use serde::Serialize;
 
-use super::waiting;
-use crate::app::App;
+use crate::{app::App, redis_keys};
 
 /// One area and service type, now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -88,12 +87,12 @@ fn ratio(waiting: i64, threshold: i64) -> f64 {
 pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
     // Put aside, so that what is counted meanwhile is in the next one; and until it is kept, so that none is lost. If the
     // process dies in between, a minute may be kept twice.
-    let aside = format!("{}:aside", waiting::COUNTS);
+    let (counts, aside) = (redis_keys::WAITING_COUNTS, redis_keys::WAITING_COUNTS_TAKEN);
     let script = "if redis.call('EXISTS', KEYS[2]) == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
          redis.call('RENAME', KEYS[1], KEYS[2]) end
          return redis.call('HGETALL', KEYS[2])";
     let mut take = cmd("EVAL");
-    take.arg(script).arg(2).arg(waiting::COUNTS).arg(&aside);
+    take.arg(script).arg(2).arg(counts).arg(aside);
     let counts: std::collections::HashMap<String, i64> = app.store.command("take counts", &take).await?;
     let key = |field: &String| {
         let mut parts = field.split(':');
@@ -120,7 +119,7 @@ pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
     .bind(column(&|r| of(r, "bypassed")))
     .execute(&app.db)
     .await?;
-    app.store.command::<()>("forget counts", cmd("DEL").arg(&aside)).await?;
+    app.store.command::<()>("forget counts", cmd("DEL").arg(aside)).await?;
     Ok(rows.len())
 }
 

@@ -19,12 +19,8 @@ use super::{
     decide::{Gate, Standing},
     limits::Limits,
 };
-use crate::{app::App, loops::progress, orders::Order};
+use crate::{app::App, loops::progress, orders::Order, redis_keys};
 
-/// All sets are complete.
-const MARKER: &str = "waiting:order";
-/// Refusals and bypasses since the last snapshot: a hash of `{area}:{service type}:{what}`.
-pub(super) const COUNTS: &str = "waiting:counts";
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
 /// Members put back by one command: after a flush whole areas are missing.
@@ -62,20 +58,6 @@ pub enum Entry {
         bypassed: bool,
     },
     Full,
-}
-
-fn set(area: &str, service_type: &str) -> String {
-    format!("{MARKER}:{area}:{service_type}")
-}
-
-/// Since when the area is busy.
-fn busy(area: &str, service_type: &str) -> String {
-    format!("waiting:busy:{area}:{service_type}")
-}
-
-/// Of the waits that ended with a driver.
-fn average(area: &str, service_type: &str) -> String {
-    format!("waiting:average:{area}:{service_type}")
 }
 
 /// Drops who is past the lifetime, and counts. KEYS: marker, set, busy, average. Returns nothing while the marker is
@@ -141,8 +123,12 @@ const LEAVE: &str = "
 /// How the area stands, as Redis knows it; `None`: it does not.
 pub async fn look(app: &App, area: &str, service_type: &str) -> Option<Seen> {
     let mut look = cmd("EVAL");
-    look.arg(LOOK).arg(4).arg(MARKER).arg(set(area, service_type)).arg(busy(area, service_type));
-    look.arg(average(area, service_type));
+    look.arg(LOOK)
+        .arg(4)
+        .arg(redis_keys::WAITING_COMPLETE)
+        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_busy(area, service_type));
+    look.arg(redis_keys::waiting_average(area, service_type));
     let (count, busy, oldest, average) =
         app.hint::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
@@ -169,7 +155,11 @@ pub async fn take(
         Gate::Open | Gate::Closed(_) => (-1, -1),
     };
     let mut take = cmd("EVAL");
-    take.arg(TAKE).arg(3).arg(MARKER).arg(set(area, service_type)).arg(busy(area, service_type));
+    take.arg(TAKE)
+        .arg(3)
+        .arg(redis_keys::WAITING_COMPLETE)
+        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_busy(area, service_type));
     take.arg(order.as_str()).arg(millis(lifetime)).arg(threshold).arg(most);
     take.arg(millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
@@ -198,7 +188,9 @@ pub async fn note(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc
     }
     if waits {
         let mut add = cmd("ZADD");
-        add.arg(set(area, &order.service_type)).arg(order.lifetime_deadline.timestamp_millis()).arg(order.id.as_str());
+        add.arg(redis_keys::waiting(area, &order.service_type))
+            .arg(order.lifetime_deadline.timestamp_millis())
+            .arg(order.id.as_str());
         let _ = app.hint::<i64>("wait again", &add).await;
         return;
     }
@@ -210,7 +202,11 @@ pub async fn note(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc
 /// The order is not there, or waits no longer.
 pub async fn leave(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
     let mut leave = cmd("EVAL");
-    leave.arg(LEAVE).arg(2).arg(set(area, service_type)).arg(average(area, service_type));
+    leave
+        .arg(LEAVE)
+        .arg(2)
+        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_average(area, service_type));
     leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT);
     let _ = app.hint::<i64>("give place back", &leave).await;
 }
@@ -264,7 +260,7 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     for w in waiters {
-        let waiting = by_set.entry(set(&w.area_id, &w.service_type)).or_default();
+        let waiting = by_set.entry(redis_keys::waiting(&w.area_id, &w.service_type)).or_default();
         waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
     }
     let mut drift = Drift::default();
@@ -292,7 +288,7 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
         }
     }
     *suspects = left_over_now;
-    app.store.command::<()>("vouch for sets", cmd("SET").arg(MARKER).arg("complete")).await?;
+    app.store.command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete")).await?;
     gauge!("dispatchq_waiting_drift")
         .set(f64::from(u32::try_from(drift.missing + drift.left_over).unwrap_or(u32::MAX)));
     Ok(drift)
@@ -318,7 +314,7 @@ pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
         let limits = rules.limits(area, service_type);
         let lifetime = rules.durations(area, service_type).lifetime;
         let lifetime = lifetime.unwrap_or_else(|| app.config.policy(service_type).lifetime);
-        let key = format!("threshold:config:{area}:{service_type}");
+        let key = redis_keys::threshold_config(area, service_type);
         let mut copy = cmd("HSET");
         copy.arg(&key).arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
         app.store.command::<i64>("mirror limits", &copy).await?;
@@ -330,7 +326,7 @@ pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
 
 /// Are the sets vouched for?
 pub async fn is_complete(app: &App) -> anyhow::Result<bool> {
-    Ok(app.store.command::<i64>("look at sets", cmd("EXISTS").arg(MARKER)).await? == 1)
+    Ok(app.store.command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
 /// The sets there are.
@@ -339,7 +335,7 @@ async fn sets(app: &App) -> anyhow::Result<Vec<String>> {
     let mut cursor = 0_u64;
     loop {
         let mut scan = cmd("SCAN");
-        scan.arg(cursor).arg("MATCH").arg(format!("{MARKER}:*")).arg("COUNT").arg(1000).arg("TYPE").arg("zset");
+        scan.arg(cursor).arg("MATCH").arg(redis_keys::WAITING_SETS).arg("COUNT").arg(1000).arg("TYPE").arg("zset");
         let (next, found): (u64, Vec<String>) = app.store.command("find sets", &scan).await?;
         keys.extend(found);
         if next == 0 {

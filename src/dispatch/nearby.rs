@@ -9,10 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, cmd};
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use super::ranking::Pickup;
-use crate::{app::App, loops::progress, recovery::lock};
+use crate::{app::App, loops::progress, recovery::lock, redis_keys};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
@@ -22,9 +21,10 @@ const TRUSTED: Duration = Duration::from_secs(120);
 const REFRESH_BELOW: Duration = Duration::from_secs(60);
 /// Drivers per command.
 const BATCH: usize = 1_000;
-const MARKER: &str = "drivers:geo";
 /// An index that is being built is forgotten after this.
-const UNFINISHED_SEC: u64 = 60;
+const UNFINISHED_SECS: u64 = 60;
+/// An index is refreshed every minute; one of a service type that is no more is forgotten after this.
+const INDEX_SECS: u64 = 3_600;
 /// Any number, the same in every replica.
 const LOCK: i64 = 0x6470_6e65_6172_6279;
 /// Redis places nothing nearer to the poles (EPSG:3857).
@@ -72,7 +72,7 @@ async fn indexed(app: &App, service_type: &str, pickup: Pickup, most: usize) -> 
     let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
          return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
     let mut search = cmd("EVAL");
-    search.arg(script).arg(2).arg(MARKER).arg(index(service_type));
+    search.arg(script).arg(2).arg(redis_keys::DRIVERS_TRUSTED).arg(redis_keys::drivers(service_type));
     search.arg(pickup.lng).arg(pickup.lat).arg(pickup.radius_m).arg(most);
     match app.hint("nearby", &search).await {
         Ok(ids) => ids,
@@ -105,7 +105,8 @@ async fn searched(db: &PgPool, service_type: &str, pickup: Pickup, most: usize) 
 /// Notes where a driver is now. If Redis cannot be told, the next refresh will.
 pub async fn note(app: &App, place: &Place) {
     for service_type in &place.service_types {
-        let told: Result<i64, _> = app.hint("note driver", &placed(&index(service_type), [place])).await;
+        let told: Result<i64, _> =
+            app.hint("note driver", &placed(&redis_keys::drivers(service_type), INDEX_SECS, [place])).await;
         if let Err(error) = told {
             tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
             return;
@@ -115,21 +116,30 @@ pub async fn note(app: &App, place: &Place) {
 
 /// Many drivers have changed: the index is not believed until it is built anew.
 pub async fn distrust(app: &App) {
-    if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(MARKER)).await {
+    if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await {
         tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
     }
 }
 
+/// Adds drivers to an index, and has it expire: in one step, so that no index is left for good by a process that dies.
+const PLACE: &str = "local added = redis.call('GEOADD', KEYS[1], unpack(ARGV, 2))
+     redis.call('EXPIRE', KEYS[1], ARGV[1])
+     return added";
+
+/// Puts a finished index in the place of the old one.
+const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
+     return redis.call('RENAME', KEYS[1], KEYS[2])";
+
 /// A command that adds these drivers, or one that removes the only one.
-fn placed<'a>(index: &str, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
+fn placed<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
     let mut places = places.into_iter().peekable();
     if let Some(gone) = places.next_if(|p| !p.available || p.lat.abs() > MAX_LAT) {
         let mut command = cmd("ZREM");
         command.arg(index).arg(&gone.id);
         return command;
     }
-    let mut command = cmd("GEOADD");
-    command.arg(index);
+    let mut command = cmd("EVAL");
+    command.arg(PLACE).arg(1).arg(index).arg(kept_secs);
     for place in places {
         command.arg(place.lng).arg(place.lat).arg(&place.id);
     }
@@ -139,7 +149,7 @@ fn placed<'a>(index: &str, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
 /// Builds the indexes anew from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
 pub async fn refresh(app: &App) -> anyhow::Result<bool> {
-    let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(MARKER)).await?;
+    let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
     }
@@ -166,27 +176,23 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
     }
     for (service_type, places) in by_type {
         // Nobody else's, and gone soon if this process dies.
-        let unfinished = format!("{MARKER}:{service_type}:{}", Uuid::now_v7());
+        let unfinished = redis_keys::drivers_unfinished(service_type);
         for batch in places.chunks(BATCH) {
-            app.store.command::<()>("build index", &placed(&unfinished, batch.iter().copied())).await?;
+            let batch = placed(&unfinished, UNFINISHED_SECS, batch.iter().copied());
+            app.store.command::<()>("build index", &batch).await?;
             progress();
-            app.store.command::<()>("build index", cmd("EXPIRE").arg(&unfinished).arg(UNFINISHED_SEC)).await?;
         }
-        let put = if places.is_empty() {
-            cmd("DEL").arg(index(service_type)).to_owned()
+        let index = redis_keys::drivers(service_type);
+        let mut put = cmd("EVAL");
+        if places.is_empty() {
+            put = cmd("DEL");
+            put.arg(&index);
         } else {
-            cmd("RENAME").arg(&unfinished).arg(index(service_type)).to_owned()
-        };
-        if !places.is_empty() {
-            app.store.command::<()>("keep index", cmd("PERSIST").arg(&unfinished)).await?;
+            put.arg(PUT).arg(2).arg(&unfinished).arg(&index).arg(INDEX_SECS);
         }
         app.store.command::<()>("put index", &put).await?;
     }
     let mut vouch = cmd("SET");
-    vouch.arg(MARKER).arg("built").arg("PX").arg(u64::try_from(TRUSTED.as_millis())?);
+    vouch.arg(redis_keys::DRIVERS_TRUSTED).arg("built").arg("PX").arg(u64::try_from(TRUSTED.as_millis())?);
     Ok(app.store.command("vouch for index", &vouch).await?)
-}
-
-fn index(service_type: &str) -> String {
-    format!("{MARKER}:{service_type}")
 }

@@ -9,7 +9,7 @@ use jobs::OrderId;
 use metrics::counter;
 use redis::cmd;
 
-use crate::app::App;
+use crate::{app::App, redis_keys::trip_lock};
 
 const SECONDS: u64 = 10;
 
@@ -24,7 +24,7 @@ pub(super) enum Entry {
 /// Takes the lock of this order for this driver. The same driver may enter again.
 pub(super) async fn enter(app: &App, order: &OrderId, driver: &str) -> Entry {
     let mut take = cmd("SET");
-    take.arg(key(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
+    take.arg(trip_lock(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
     let (entry, result) = match app.hint::<Option<String>>("take trip lock", &take).await {
         Ok(None) => (Entry::Open, "won"),
         Ok(Some(holder)) if holder == driver => (Entry::Open, "own"),
@@ -42,21 +42,17 @@ pub(super) async fn enter(app: &App, order: &OrderId, driver: &str) -> Entry {
 pub(super) async fn leave(app: &App, order: &OrderId, driver: &str) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
-    give_back.arg(script).arg(1).arg(key(order)).arg(driver);
+    give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver);
     done(order, app.hint::<i64>("give trip lock back", &give_back).await);
 }
 
 /// The order has lost its driver and is free for all.
 pub(crate) async fn forget(app: &App, order: &OrderId) {
-    done(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(key(order))).await);
+    done(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
 }
 
 fn done(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     if let Err(error) = result {
         tracing::debug!(order.id = %order, %error, "The gate of an order stays closed for some seconds.");
     }
-}
-
-fn key(order: &OrderId) -> String {
-    format!("trip_lock:{order}")
 }

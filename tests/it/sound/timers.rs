@@ -1,1 +1,164 @@
 //! No timer waits longer than promised, in whatever state Redis and the clocks are.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use dispatchq::{
+    app::App,
+    dispatch::nearby,
+    notifications::messages::MANUAL_REFUND_REQUIRED,
+    orders::{Status, actions, store},
+    recovery::{pauses, reconciler},
+};
+use workers::Clock;
+
+use crate::support::{Counting, Scrape, TestApp, by, ids, secs};
+
+/// An order whose attempt runs, asked of D1.
+async fn offered() -> TestApp {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t
+}
+
+/// The driver declines, and the process dies before it has moved the timer: it lies 50 s ahead, where it was.
+#[tokio::test]
+async fn f09_a_declined_offer_goes_on_within_eight_seconds_though_its_enqueue_is_lost() {
+    let t = offered().await;
+    t.advance(secs(70)).await;
+    let offer = t.live_offer("ORD-1").await;
+    let order = "ORD-1".parse().unwrap();
+    store::change(&t.app, &order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await.unwrap();
+    assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
+    t.advance(secs(4)).await;
+    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().moved, 1);
+    assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
+    assert_eq!(t.asked("ORD-1").await, "D2");
+    t.assert_sound().await;
+}
+
+async fn ends_its_order_without_redis(t: &TestApp) {
+    t.advance(secs(1800 + 61)).await;
+    assert!(reconciler::once(&t.app).await.is_err(), "the timers cannot be looked at");
+    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    t.advance(secs(61)).await;
+    assert!(reconciler::once(&t.app).await.is_err());
+    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    let logged = t.count("SELECT sum(compensated)::bigint FROM reconcile_log").await;
+    assert_eq!(logged, 2, "runs that fail keep what they did");
+}
+
+async fn is_told_to_support_when_redis_is_back(t: &TestApp) {
+    reconciler::once(&t.app).await.unwrap().unwrap();
+    t.run_due().await;
+    assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
+}
+
+#[tokio::test]
+async fn f12_an_order_ends_while_redis_is_gone() {
+    let mut t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.redis.stop().await.unwrap();
+    ends_its_order_without_redis(&t).await;
+    t.redis.restart().await.unwrap();
+    is_told_to_support_when_redis_is_back(&t).await;
+}
+
+#[tokio::test]
+async fn f12_an_order_ends_while_redis_is_full() {
+    let t = TestApp::start().await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    t.advance(secs(1800 + 61)).await;
+    // Nothing is missing in Redis, so all that a look has to enqueue is what follows.
+    let _ = reconciler::once(&t.app).await;
+    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    t.run_due().await;
+    is_told_to_support_when_redis_is_back(&t).await;
+}
+
+/// As after a failover to a host whose clock is an hour behind: what lies in Redis seems to be due in an hour.
+#[tokio::test]
+async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
+    let counting = Counting::start();
+    let t = offered().await;
+    t.advance(secs(124)).await;
+    let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
+    let app = App { store: t.app.store.clone().with_clock(Clock::Fixed(behind)), ..t.app.clone() };
+    assert_eq!(reconciler::once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
+    let due = t.timers().await["timeout:ORD-1:1"];
+    assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");
+
+    let (at, _stop) = counting.shown(&app).await;
+    assert_eq!(Scrape::ask(&at).await.value("dispatchq_redis_clock_ahead_seconds"), -3_600.0);
+    let leased = t.take().await;
+    let timeout = leased.iter().find(|leased| leased.delivery.id.as_str() == "timeout:ORD-1:1").unwrap();
+    t.perform(timeout).await;
+    let late = counting.read().value("dispatchq_timer_lateness_seconds_sum");
+    assert!((4.0..5.0).contains(&late), "4 s by the row, whatever Redis says: {late}");
+}
+
+/// The reconciler reads that a queue is stopped, an operator lets it run, the reconciler stops it.
+#[tokio::test]
+async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
+    let t = TestApp::start().await;
+    let queue = jobs::queues::DISPATCH;
+    for round in 0..100 {
+        pauses::pause(&t.app, queue, &by("operator:test")).await.unwrap();
+        let _: () = t.redis(&["SREM", &t.app.store.keys().paused(), queue]).await;
+        let (mirrored, resumed) = tokio::join!(pauses::mirror(&t.app), pauses::resume(&t.app, queue));
+        mirrored.unwrap();
+        resumed.unwrap();
+        let paused: bool = t.redis(&["SISMEMBER", &t.app.store.keys().paused(), queue]).await;
+        assert!(!paused, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn f19f_a_queue_stopped_in_redis_alone_runs_again_with_the_next_look() {
+    let t = TestApp::start().await;
+    t.app.store.pause(jobs::queues::DISPATCH).await.unwrap();
+    reconciler::once(&t.app).await.unwrap();
+    assert!(!t.app.store.stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
+}
+
+#[tokio::test]
+async fn f19g_no_index_of_drivers_is_left_for_good() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
+    // A driver moves before there is an index.
+    let place = nearby::Place {
+        id: "D1".to_owned(),
+        service_types: vec!["RIDE".to_owned()],
+        lat: -6.2,
+        lng: 106.8,
+        available: true,
+    };
+    nearby::note(&t.app, &place).await;
+    assert!(ttl().await > 0);
+    let _: () = t.redis(&["PERSIST", "dispatchq:drivers:RIDE"]).await;
+    assert!(nearby::refresh(&t.app).await.unwrap());
+    assert!(ttl().await > 0);
+}
+
+/// Names that the requirements fix, the engine's, and ours with our prefix.
+#[tokio::test]
+async fn s20h_every_key_in_redis_says_whose_it_is() {
+    let t = offered().await;
+    nearby::refresh(&t.app).await.unwrap();
+    t.accept_offer("ORD-1").await;
+    let keys: BTreeSet<String> = t.redis(&["KEYS", "*"]).await;
+    let known = ["{dq:0}:", "dispatchq:", "trip_lock:", "waiting:order:", "threshold:config:"];
+    let strangers: Vec<_> = keys.iter().filter(|key| !known.iter().any(|prefix| key.starts_with(prefix))).collect();
+    assert_eq!(strangers, Vec::<&String>::new(), "see src/redis_keys.rs");
+    assert!(
+        keys.iter().any(|key| key.starts_with("trip_lock:")) && keys.contains("dispatchq:drivers:RIDE"),
+        "{keys:?}"
+    );
+}
