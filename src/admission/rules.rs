@@ -39,7 +39,11 @@ pub struct Rules {
     overrides: HashMap<String, Override>,
     limits: LimitsTable,
     defaults: Option<Limits>,
+    /// Areas in Postgres that cannot be read, and so are left out.
+    pub unreadable: Vec<String>,
     revision: i64,
+    /// Of the areas alone: they are costly to read.
+    areas_revision: i64,
 }
 
 impl Rules {
@@ -108,7 +112,7 @@ impl RulesHandle {
         if self.get().revision == revision {
             return Ok(false);
         }
-        let rules = load(db, config).await?;
+        let rules = load(db, config, &self.get()).await?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(true)
     }
@@ -148,22 +152,25 @@ struct AreaRow {
     geohashes: Vec<String>,
 }
 
-/// All of it, as of one moment.
-async fn load(db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<Rules> {
+/// All of it, as of one moment; areas that have not changed since `known` are not read again.
+async fn load(db: &PgPool, config: &AdmissionConfig, known: &Rules) -> anyhow::Result<Rules> {
     let mut tx = db.begin().await?;
     sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
-    let revision = sqlx::query_scalar(
-        "-- admission revision alone
-         SELECT number FROM admission_revision",
+    let (revision, areas_revision): (i64, i64) = sqlx::query_as(
+        "-- admission revisions
+         SELECT number, areas FROM admission_revision",
     )
     .fetch_one(&mut *tx)
     .await?;
-    let rows: Vec<AreaRow> = sqlx::query_as(
-        "-- areas
-         SELECT id, name, priority, geometry, geohashes FROM areas ORDER BY id",
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+    let rows: Option<Vec<AreaRow>> = if areas_revision == known.areas_revision {
+        None
+    } else {
+        let rows = sqlx::query_as(
+            "-- areas
+             SELECT id, name, priority, geometry, geohashes FROM areas ORDER BY id",
+        );
+        Some(rows.fetch_all(&mut *tx).await?)
+    };
     let limits: Vec<LimitsRow> = sqlx::query_as(
         "-- limits of areas
          SELECT * FROM area_limits",
@@ -183,16 +190,41 @@ async fn load(db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<Rules> {
     .fetch_one(&mut *tx)
     .await?;
     tx.commit().await?;
-    let areas = rows.into_iter().map(area).collect::<anyhow::Result<Vec<_>>>()?;
+    let (geofence, unreadable) = match rows {
+        Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows)).await?,
+        None => (known.geofence.clone(), known.unreadable.clone()),
+    };
     let defaults = config.limits();
     Ok(Rules {
-        geofence: Arc::new(Geofence::new(areas)),
+        geofence,
+        unreadable,
         flag,
         overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
         limits: limits.into_iter().map(|row| row.resolve(&defaults)).collect(),
         defaults: Some(defaults),
         revision,
+        areas_revision,
     })
+}
+
+/// One that cannot be read does not take the others along: it is left out, and named.
+fn draw_areas(rows: Vec<AreaRow>) -> (Arc<Geofence>, Vec<String>) {
+    let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
+    for row in rows {
+        let id = row.id.clone();
+        match area(row) {
+            Ok(area) => areas.push(area),
+            Err(error) => {
+                tracing::error!(
+                    area.id = id,
+                    error = format!("{error:#}"),
+                    "An area cannot be read and is left out; import it again."
+                );
+                unreadable.push(id);
+            }
+        }
+    }
+    (Arc::new(Geofence::new(areas)), unreadable)
 }
 
 fn area(row: AreaRow) -> anyhow::Result<Area> {

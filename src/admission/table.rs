@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgPool, types::Json};
+use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
 
 use super::limits::{Flag, Forced, Loyalty};
 use crate::{areas::import::ImportedArea, people::actor::Actor};
@@ -153,16 +153,28 @@ pub async fn limits(db: &PgPool, area: Option<&str>) -> Result<Vec<LimitsRow>, s
     .await
 }
 
-/// Adds areas, or brings those that exist up to date; with `replace` others are removed. Returns how many were written and
-/// removed.
+/// Returns the version of all areas together: it grows whenever one is added, changed or removed.
+pub async fn areas_version(db: &PgPool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- version of all areas
+         SELECT areas FROM admission_revision",
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Adds areas, or brings those that exist up to date; with `replace` others are removed. `expected`: the version of all
+/// areas that the author has seen. Returns how many were written and removed.
 pub async fn import(
     db: &PgPool,
     areas: &[ImportedArea],
     replace: bool,
+    expected: Option<i64>,
     author: Author<'_>,
-) -> Result<(u64, u64), sqlx::Error> {
+) -> Result<(u64, u64), TableError> {
     let mut tx = db.begin().await?;
-    one_at_a_time(&mut tx).await?;
+    let version = one_at_a_time(&mut tx).await?;
+    must_be(expected, version)?;
     for ImportedArea { area, geometry } in areas {
         let before: Option<Json<Value>> = sqlx::query_scalar(
             "-- area before
@@ -212,9 +224,11 @@ pub async fn import(
     Ok((areas.len() as u64, removed))
 }
 
-pub async fn remove(db: &PgPool, area: &str, author: Author<'_>) -> Result<(), TableError> {
+/// Removes an area. `expected`: the area's version that the author has seen.
+pub async fn remove(db: &PgPool, area: &str, expected: Option<i64>, author: Author<'_>) -> Result<(), TableError> {
     let mut tx = db.begin().await?;
     one_at_a_time(&mut tx).await?;
+    must_be(expected, lock_area(&mut tx, area).await?)?;
     if !remove_one(&mut tx, area, author).await? {
         return Err(TableError::NoSuchArea);
     }
@@ -268,9 +282,7 @@ pub async fn set_limits(
     .fetch_optional(&mut *tx)
     .await?;
     let version = before.as_ref().map_or(0, |row| row.version);
-    if expected.is_some_and(|expected| expected != version) {
-        return Err(TableError::Changed(version));
-    }
+    must_be(expected, version)?;
     let mut row = before.clone().unwrap_or_else(|| LimitsRow {
         area_id: area.to_owned(),
         service_type: change.service_type.clone(),
@@ -317,16 +329,30 @@ pub async fn set_limits(
     Ok(row)
 }
 
-/// Decides for an area, until `expires_at`; `None` gives it back to its count.
+/// The version of an area's override: the number of its latest line in the audit; 0 before the first.
+pub async fn override_version(db: impl PgExecutor<'_>, area: &str) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- override version
+         SELECT coalesce(max(id), 0) FROM admission_audit WHERE area_id = $1 AND what = 'override set'",
+    )
+    .bind(area)
+    .fetch_one(db)
+    .await
+}
+
+/// Decides for an area, until `expires_at`; `None` gives it back to its count. `expected`: the version of the override that
+/// the author has seen. Returns the new one.
 pub async fn set_override(
     db: &PgPool,
     area: &str,
     forced: Option<(Forced, Option<DateTime<Utc>>)>,
+    expected: Option<i64>,
     author: Author<'_>,
-) -> Result<(), TableError> {
+) -> Result<i64, TableError> {
     let mut tx = db.begin().await?;
     one_at_a_time(&mut tx).await?;
     lock_area(&mut tx, area).await?;
+    must_be(expected, override_version(&mut *tx, area).await?)?;
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- end override
          DELETE FROM area_overrides o WHERE area_id = $1 RETURNING to_jsonb(o)",
@@ -350,8 +376,9 @@ pub async fn set_override(
         .await?;
     }
     let after = forced.map(|(status, expires_at)| json!({ "status": status, "expires_at": expires_at }));
-    audit(&mut tx, author, "override set", Some(area), before.map(|Json(row)| row), after).await?;
-    Ok(tx.commit().await?)
+    let version = audit(&mut tx, author, "override set", Some(area), before.map(|Json(row)| row), after).await?;
+    tx.commit().await?;
+    Ok(version)
 }
 
 /// Sets the flag as a whole. `expected`: the version the author has seen.
@@ -367,9 +394,7 @@ pub async fn set_flag(db: &PgPool, flag: &Flag, expected: Option<i64>, author: A
     let mut tx = db.begin().await?;
     one_at_a_time(&mut tx).await?;
     let before = read_flag(&mut tx).await?;
-    if expected.is_some_and(|expected| before.version != expected) {
-        return Err(TableError::Changed(before.version));
-    }
+    must_be(expected, before.version)?;
     let unknown: Option<String> = sqlx::query_scalar(
         "-- unknown area
          SELECT name FROM unnest($1::text[]) AS name WHERE name NOT IN (SELECT id FROM areas) LIMIT 1",
@@ -415,6 +440,7 @@ async fn read_flag(db: &mut PgConnection) -> Result<Flag, sqlx::Error> {
 /// One line of the audit.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct AuditEntry {
+    pub id: i64,
     pub at: DateTime<Utc>,
     pub actor: String,
     pub what: String,
@@ -424,41 +450,67 @@ pub struct AuditEntry {
     pub reason: Option<String>,
 }
 
-/// The latest changes, newest first.
-pub async fn changes(db: &PgPool, area: Option<&str>, limit: u32) -> Result<Vec<AuditEntry>, sqlx::Error> {
+/// A page of changes, newest first, from before the entry `before` on. Geometries may be large: in their place stands their
+/// SHA-256 (`geometry_sha256`), which says whether two are the same.
+pub async fn changes(
+    db: &PgPool,
+    area: Option<&str>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<AuditEntry>, sqlx::Error> {
     sqlx::query_as(
         "-- audit of areas
-         SELECT at, actor, what, area_id, before, after, reason FROM admission_audit
-         WHERE $1::text IS NULL OR area_id = $1 ORDER BY id DESC LIMIT $2",
+         SELECT id, at, actor, what, area_id, reason,
+                CASE WHEN jsonb_typeof(before -> 'geometry') = 'object'
+                     THEN before - 'geometry' || jsonb_build_object('geometry_sha256',
+                              encode(sha256(convert_to(before ->> 'geometry', 'UTF8')), 'hex'))
+                     ELSE before END AS before,
+                CASE WHEN jsonb_typeof(after -> 'geometry') = 'object'
+                     THEN after - 'geometry' || jsonb_build_object('geometry_sha256',
+                              encode(sha256(convert_to(after ->> 'geometry', 'UTF8')), 'hex'))
+                     ELSE after END AS after
+         FROM admission_audit
+         WHERE ($1::text IS NULL OR area_id = $1) AND ($2::bigint IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
     )
     .bind(area)
+    .bind(before)
     .bind(i64::from(limit))
     .fetch_all(db)
     .await
 }
 
-/// Changes come one after the other, and take this lock first: so no two wait for each other.
-async fn one_at_a_time(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- lock admission
-         SELECT number FROM admission_revision FOR UPDATE",
-    )
-    .execute(tx)
-    .await
-    .map(drop)
+/// Lets a change pass whose author has seen this version, or insists on none.
+fn must_be(expected: Option<i64>, version: i64) -> Result<(), TableError> {
+    match expected {
+        Some(expected) if expected != version => Err(TableError::Changed(version)),
+        _ => Ok(()),
+    }
 }
 
-async fn lock_area(tx: &mut PgConnection, area: &str) -> Result<(), TableError> {
-    let found: Option<i32> = sqlx::query_scalar(
+/// Changes come one after the other, and take this lock first: so no two wait for each other. Returns the version of all
+/// areas.
+async fn one_at_a_time(tx: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- lock admission
+         SELECT areas FROM admission_revision FOR UPDATE",
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Returns the area's version.
+async fn lock_area(tx: &mut PgConnection, area: &str) -> Result<i64, TableError> {
+    let found: Option<i64> = sqlx::query_scalar(
         "-- lock area
-         SELECT 1 FROM areas WHERE id = $1 FOR UPDATE",
+         SELECT version FROM areas WHERE id = $1 FOR UPDATE",
     )
     .bind(area)
     .fetch_optional(tx)
     .await?;
-    found.map(drop).ok_or(TableError::NoSuchArea)
+    found.ok_or(TableError::NoSuchArea)
 }
 
+/// Writes a line of the audit, and returns its number.
 async fn audit(
     tx: &mut PgConnection,
     author: Author<'_>,
@@ -466,11 +518,11 @@ async fn audit(
     area: Option<&str>,
     before: Option<Value>,
     after: Option<Value>,
-) -> Result<(), sqlx::Error> {
-    sqlx::query(
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
         "-- write audit
          INSERT INTO admission_audit (actor, what, area_id, before, after, reason, key_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
     )
     .bind(author.actor.to_string())
     .bind(what)
@@ -479,7 +531,6 @@ async fn audit(
     .bind(after)
     .bind(author.reason)
     .bind(author.actor.key)
-    .execute(tx)
-    .await?;
-    Ok(())
+    .fetch_one(tx)
+    .await
 }

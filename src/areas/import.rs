@@ -1,6 +1,8 @@
 //! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority` and `geohashes` among
 //! its properties. A feature without geometry needs geohashes.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, bail, ensure};
 use geo::{Area as _, MultiPolygon, Validation};
 use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
@@ -8,6 +10,14 @@ use serde_json::Value;
 
 use super::Area;
 use crate::plain_text;
+
+/// More areas of one file are a mistake.
+const MOST_FEATURES: usize = 2_000;
+/// Corners of one area, and of all in one file. Whether a border crosses itself is asked of each pair of its edges.
+const MOST_CORNERS: usize = 10_000;
+const MOST_CORNERS_IN_ALL: usize = 200_000;
+/// Parts and holes of one area.
+const MOST_RINGS: usize = 500;
 
 /// An area that was read, with its geometry as GeoJSON, as it is kept.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,11 +30,24 @@ pub struct ImportedArea {
 pub fn parse(text: &str) -> anyhow::Result<Vec<ImportedArea>> {
     let json: GeoJson = text.parse().context("this is no GeoJSON")?;
     let GeoJson::FeatureCollection(collection) = json else { bail!("a FeatureCollection is needed") };
+    let count = collection.features.len();
+    ensure!(count <= MOST_FEATURES, "it holds {count} features; {MOST_FEATURES} is the most");
+    // All are counted before the first is checked.
+    let mut corners = 0;
+    for (n, feature) in collection.features.iter().enumerate() {
+        let counted = feature.geometry.as_ref().map(corners_of).transpose();
+        corners += counted.with_context(|| format!("feature {}", n + 1))?.unwrap_or_default();
+    }
+    ensure!(
+        corners <= MOST_CORNERS_IN_ALL,
+        "it holds {corners} corners; {MOST_CORNERS_IN_ALL} is the most: simplify it"
+    );
+    let mut ids = HashSet::new();
     let mut areas: Vec<ImportedArea> = Vec::new();
     for (n, feature) in collection.features.into_iter().enumerate() {
         let imported = read(feature).with_context(|| format!("feature {}", n + 1))?;
         let id = &imported.area.id;
-        ensure!(areas.iter().all(|known| known.area.id != *id), "feature {}: area_id {id} comes twice", n + 1);
+        ensure!(ids.insert(id.clone()), "feature {}: area_id {id} comes twice", n + 1);
         areas.push(imported);
     }
     ensure!(!areas.is_empty(), "it holds no feature");
@@ -46,7 +69,7 @@ fn read(feature: Feature) -> anyhow::Result<ImportedArea> {
         }
     };
     let geohashes = geohashes(&properties).with_context(place)?;
-    let polygons = feature.geometry.as_ref().map(polygons).transpose().with_context(place)?;
+    let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().with_context(place)?;
     ensure!(polygons.is_some() || !geohashes.is_empty(), "{}: it has neither a geometry nor geohashes", place());
     let geometry = feature.geometry.as_ref().map(serde_json::to_value).transpose()?;
     let name = text("name").unwrap_or(&id).to_owned();
@@ -69,7 +92,30 @@ fn geohashes(properties: &JsonObject) -> anyhow::Result<Vec<String>> {
     Ok(geohashes)
 }
 
-/// A geometry as polygons that can be looked up in.
+/// Corners of an area, if they are not too many.
+fn corners_of(geometry: &Geometry) -> anyhow::Result<usize> {
+    let rings = match &geometry.value {
+        GeometryValue::Polygon { coordinates } => coordinates.iter().collect::<Vec<_>>(),
+        GeometryValue::MultiPolygon { coordinates } => coordinates.iter().flatten().collect(),
+        _ => Vec::new(),
+    };
+    ensure!(rings.len() <= MOST_RINGS, "its geometry has {} parts and holes; {MOST_RINGS} is the most", rings.len());
+    let corners = rings.iter().map(|ring| ring.len()).sum();
+    ensure!(corners <= MOST_CORNERS, "its geometry has {corners} corners; {MOST_CORNERS} is the most: simplify it");
+    Ok(corners)
+}
+
+/// A geometry as polygons whose borders are sound: what is kept is checked once, here.
+fn checked_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
+    let polygons = polygons(geometry)?;
+    if let Err(problem) = polygons.check_validation() {
+        bail!("its polygon is not valid: {problem}");
+    }
+    ensure!(polygons.unsigned_area() > 0.0, "its polygon holds no area");
+    Ok(polygons)
+}
+
+/// A geometry as polygons that can be looked up in; whether their borders are sound is not asked again.
 pub fn polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
     let shape = match &geometry.value {
         GeometryValue::Polygon { .. } | GeometryValue::MultiPolygon { .. } => geo::Geometry::<f64>::try_from(geometry)?,
@@ -84,10 +130,6 @@ pub fn polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
         let on_earth = (-180.0..=180.0).contains(&coordinate.x) && (-90.0..=90.0).contains(&coordinate.y);
         ensure!(on_earth, "{}, {} is no longitude and latitude", coordinate.x, coordinate.y);
     }
-    if let Err(problem) = polygons.check_validation() {
-        bail!("its polygon is not valid: {problem}");
-    }
-    ensure!(polygons.unsigned_area() > 0.0, "its polygon holds no area");
     Ok(polygons)
 }
 
@@ -147,5 +189,31 @@ mod tests {
             assert!(error.contains(said), "{said}: {error}");
         }
         assert!(parse("{}").is_err());
+    }
+
+    /// A regular polygon around (0, 0).
+    fn wheel(corners: usize) -> Value {
+        let mut ring: Vec<[f64; 2]> = (0..corners - 1)
+            .map(|n| (n as f64 / (corners - 1) as f64 * std::f64::consts::TAU).sin_cos())
+            .map(|(sin, cos)| [cos, sin])
+            .collect();
+        ring.push(ring[0]);
+        json!({ "type": "Polygon", "coordinates": [ring] })
+    }
+
+    #[test]
+    fn s05_what_would_take_too_long_to_check_is_refused_before_it_is_checked() {
+        let at = |n: usize, geometry: Value| feature(json!({ "area_id": format!("A{n}") }), geometry);
+        let holes: Vec<Value> = (0..=MOST_RINGS).map(|_| json!([[0, 0], [1, 0], [1, 1], [0, 0]])).collect();
+        for (features, said) in [
+            (vec![at(1, wheel(MOST_CORNERS + 1))], "corners"),
+            (vec![at(1, json!({ "type": "Polygon", "coordinates": holes }))], "parts and holes"),
+            ((0..=MOST_FEATURES).map(|n| at(n, square())).collect(), "features"),
+            ((0..21).map(|n| at(n, wheel(MOST_CORNERS))).collect(), "simplify"),
+        ] {
+            let error = format!("{:#}", of(features).unwrap_err());
+            assert!(error.contains(said), "{said}: {error}");
+        }
+        assert_eq!(of(vec![at(1, wheel(200))]).unwrap().len(), 1);
     }
 }

@@ -185,7 +185,7 @@ impl Command {
                     Wanted::Auto => None,
                 };
                 let author = Author { actor: &operator(), reason: reason.as_deref() };
-                table::set_override(&app.db, &area, forced, author).await?;
+                table::set_override(&app.db, &area, forced, None, author).await?;
                 let status = forced.map_or("AUTO", |(status, _)| status.as_str());
                 let until = until.map(|at| format!(" until {}", time(at))).unwrap_or_default();
                 println!("{area} is {status}{until}.");
@@ -195,7 +195,8 @@ impl Command {
                 import_file(&app, &file, replace, check, reason.as_deref()).await?;
             }
             Self::Remove { area, reason } => {
-                table::remove(&app.db, &area, Author { actor: &operator(), reason: reason.as_deref() }).await?;
+                let author = Author { actor: &operator(), reason: reason.as_deref() };
+                table::remove(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
             Self::Report { area, hours, json } => report(&app, area.as_deref(), hours, json).await?,
@@ -323,7 +324,7 @@ async fn import_file(
         return Ok(());
     }
     let author = Author { actor: &operator(), reason };
-    let (imported, removed) = table::import(&app.db, &areas, replace, author).await?;
+    let (imported, removed) = table::import(&app.db, &areas, replace, None, author).await?;
     println!("{imported} areas imported, {removed} removed.");
     Ok(())
 }
@@ -351,7 +352,7 @@ async fn report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow
 }
 
 async fn changes(app: &App, area: Option<&str>, limit: u32, json: bool) -> anyhow::Result<()> {
-    let changes = table::changes(&app.db, area, limit).await?;
+    let changes = table::changes(&app.db, area, None, limit).await?;
     if json {
         return output::json(&changes);
     }

@@ -5,9 +5,12 @@
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    extract::{
+        DefaultBodyLimit, FromRequest, Query, Request, State,
+        rejection::{BytesRejection, QueryRejection},
+    },
     http::{
-        HeaderMap, StatusCode,
+        HeaderMap, HeaderName, StatusCode,
         header::{ETAG, IF_MATCH},
     },
     response::{IntoResponse, Response},
@@ -19,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{
     auth::Caller,
-    body::{AreaPath, Body},
+    body::{self, AreaPath, Body},
     error::ApiError,
     orders::text,
 };
@@ -37,6 +40,9 @@ use crate::{
 const READERS: [Role; 3] = [Role::Dispatcher, Role::Support, Role::Operator];
 /// A country in detail.
 const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
+/// Changes of one page.
+const PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 200;
 const WRITERS: [Role; 1] = [Role::Operator];
 
 pub fn routes() -> Router<App> {
@@ -50,17 +56,21 @@ pub fn routes() -> Router<App> {
         .route("/flag", get(flag).put(set_flag))
 }
 
-async fn list(State(app): State<App>, caller: Caller) -> Result<Json<Value>, ApiError> {
+async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
-    Ok(Json(json!({ "areas": table::areas(&app.db).await? })))
+    // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
+    let version = table::areas_version(&app.db).await?;
+    Ok((etag(version), Json(json!({ "areas": table::areas(&app.db).await? }))).into_response())
 }
 
-async fn show(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Json<Value>, ApiError> {
+async fn show(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
     let found = table::areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
     let limits = table::limits(&app.db, Some(&area)).await?;
     let status: Vec<_> = report::status(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
-    Ok(Json(json!({ "area": found, "limits": limits, "status": status })))
+    let overridden = table::override_version(&app.db, &area).await?;
+    let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
+    Ok((etag(found.version), Json(body)).into_response())
 }
 
 /// How every area stands, now.
@@ -69,36 +79,68 @@ async fn status(State(app): State<App>, caller: Caller) -> Result<Json<Value>, A
     Ok(Json(json!({ "areas": report::status(&app).await?, "flag": table::flag(&app.db).await? })))
 }
 
-async fn changes(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Json<Value>, ApiError> {
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// The `next` of the page before.
+    before: Option<i64>,
+    limit: Option<u32>,
+}
+
+/// `{"changes": [...], "next": id}`: newest first, with hashes in the place of geometries; `next` is null on the last page.
+async fn changes(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
     caller.must_be(&READERS)?;
-    Ok(Json(json!({ "changes": table::changes(&app.db, Some(&area), 100).await? })))
+    let Query(Page { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return Err(ApiError::Invalid(format!("limit must be 1 to {LARGEST_PAGE}")));
+    }
+    let changes = table::changes(&app.db, Some(&area), before, limit).await?;
+    let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
+    let next = changes.last().filter(|_| is_full).map(|change| change.id);
+    Ok(Json(json!({ "changes": changes, "next": next })))
 }
 
 /// A GeoJSON FeatureCollection; areas that are there stay unless they are in it.
 async fn import_areas(
     State(app): State<App>,
     caller: Caller,
-    bytes: Result<Bytes, BytesRejection>,
+    headers: HeaderMap,
+    request: Request,
 ) -> Result<Json<Value>, ApiError> {
+    // Before the body is read, for it is large.
     caller.must_be(&WRITERS)?;
-    let bytes = bytes.map_err(|e| match e.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge,
+    let expected = expected(&headers)?;
+    let bytes = Bytes::from_request(request, &()).await.map_err(|e: BytesRejection| match e.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(MAX_IMPORT_BYTES),
         _ => ApiError::Malformed(e.body_text()),
     })?;
-    let body = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
-    // Postgres keeps no such character.
-    if body.contains("\\u0000") {
-        return Err(ApiError::Invalid("the body must not contain the character U+0000".to_owned()));
-    }
-    let areas = import::parse(body).map_err(|error| ApiError::Invalid(format!("{error:#}")))?;
+    body::without_nul(&bytes)?;
+    // Shapes are checked pair by pair of their edges: that would hold up other requests.
+    let parsed = tokio::task::spawn_blocking(move || {
+        let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
+        import::parse(text).map_err(|error| ApiError::Invalid(format!("{error:#}")))
+    });
+    let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
     let author = Author { actor: &caller.actor(), reason: None };
-    let (imported, _) = table::import(&app.db, &areas, false, author).await?;
+    let (imported, _) = table::import(&app.db, &areas, false, expected, author).await?;
     Ok(Json(json!({ "imported": imported })))
 }
 
-async fn remove(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Json<Value>, ApiError> {
+async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+) -> Result<Json<Value>, ApiError> {
     caller.must_be(&WRITERS)?;
-    table::remove(&app.db, &area, Author { actor: &caller.actor(), reason: None }).await?;
+    let author = Author { actor: &caller.actor(), reason: None };
+    table::remove(&app.db, &area, expected(&headers)?, author).await?;
     Ok(Json(json!({ "removed": area })))
 }
 
@@ -116,7 +158,7 @@ async fn set_threshold(
     let reason = text("reason", change.reason.clone())?;
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
     let row = table::set_limits(&app.db, &area, &change, expected(&headers)?, author).await?;
-    Ok(([(ETAG, format!("\"{}\"", row.version))], Json(json!(row))).into_response())
+    Ok((etag(row.version), Json(json!(row))).into_response())
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -139,8 +181,9 @@ async fn set_override(
     State(app): State<App>,
     caller: Caller,
     AreaPath(area): AreaPath,
+    headers: HeaderMap,
     Body(request): Body<OverrideRequest>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     caller.must_be(&[Role::Operator, Role::Dispatcher])?;
     if request.expires_at.is_some_and(|end| end <= app.rules.now()) {
         return Err(ApiError::Invalid("expires_at has passed".to_owned()));
@@ -152,15 +195,18 @@ async fn set_override(
         Wanted::Auto => None,
     };
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
-    table::set_override(&app.db, &area, forced, author).await?;
+    let version = table::set_override(&app.db, &area, forced, expected(&headers)?, author).await?;
     let status = forced.map_or("AUTO", |(status, _)| status.as_str());
-    Ok(Json(json!({ "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at })))
+    let body = json!({
+        "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at, "version": version
+    });
+    Ok((etag(version), Json(body)).into_response())
 }
 
 async fn flag(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
     let flag = table::flag(&app.db).await?;
-    Ok(([(ETAG, format!("\"{}\"", flag.version))], Json(json!(flag))).into_response())
+    Ok((etag(flag.version), Json(json!(flag))).into_response())
 }
 
 #[derive(Debug, Deserialize)]
@@ -201,7 +247,11 @@ async fn set_flag(
     let reason = text("reason", request.reason)?;
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
     let flag = table::set_flag(&app.db, &flag, expected, author).await?;
-    Ok(([(ETAG, format!("\"{}\"", flag.version))], Json(json!(flag))).into_response())
+    Ok((etag(flag.version), Json(json!(flag))).into_response())
+}
+
+fn etag(version: i64) -> [(HeaderName, String); 1] {
+    [(ETAG, format!("\"{version}\""))]
 }
 
 /// The version a request insists on.

@@ -138,6 +138,7 @@ async fn areas(app: &App) {
     let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
     let rules = app.rules.get();
+    gauge!("dispatchq_areas_unreadable").set(number(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = area_label::of(Some(&row.area_id));
         // What a producer calls an area, and nobody has defined, has no threshold.

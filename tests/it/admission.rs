@@ -58,7 +58,7 @@ async fn flag(t: &TestApp, change: impl FnOnce(&mut Flag)) {
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
-    table::import(&t.app.db, &areas, false, AUTHOR).await.unwrap();
+    table::import(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
         let change = LimitsChange {
             max_waiting_orders: Some(max_waiting_orders),
@@ -266,7 +266,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     full_at(&t, 1).await;
     let until = |secs: i64| Some(t.app.rules.now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
-        table::set_override(&t.app.db, "JKT", Some((status, end)), AUTHOR).await.unwrap();
+        table::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
     force(Forced::ForceBusy, until(60)).await;
@@ -277,7 +277,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(Forced::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    table::set_override(&t.app.db, "JKT", None, AUTHOR).await.unwrap();
+    table::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
     assert!(create(&t, "ORD-4", None).await.is_some());
 }

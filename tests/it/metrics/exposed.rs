@@ -175,7 +175,7 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
-    table::import(&fleet.app.db, &import::parse(&areas).unwrap(), false, author).await.unwrap();
+    table::import(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
     let limits = LimitsChange {
         service_type: "DELIVERY".to_owned(),
         max_waiting_orders: Some(1),

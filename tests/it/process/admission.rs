@@ -40,7 +40,7 @@ async fn prepare(fleet: &Fleet) {
     let areas = json!({ "type": "FeatureCollection", "features": [{
         "type": "Feature", "properties": { "area_id": "JKT" },
         "geometry": { "type": "Polygon", "coordinates": [square] } }] });
-    table::import(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, AUTHOR).await.unwrap();
+    table::import(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR).await.unwrap();
     let change = LimitsChange {
         service_type: "RIDE".to_owned(),
         max_waiting_orders: Some(THRESHOLD),
