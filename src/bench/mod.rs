@@ -14,6 +14,7 @@
 //! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
+//! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
@@ -21,6 +22,7 @@ pub mod accept;
 pub mod admission;
 pub mod chaos;
 mod child;
+pub mod flood;
 mod herd;
 mod idle;
 mod lateness;

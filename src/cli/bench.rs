@@ -27,6 +27,8 @@ pub(super) enum Command {
     Admission(bench::admission::Options),
     /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
     Chaos(bench::chaos::Options),
+    /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
+    Flood(bench::flood::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -47,6 +49,7 @@ impl Command {
             }
             Self::Admission(options) => bench::admission::run(options).await?,
             Self::Chaos(options) => bench::chaos::run(options).await?,
+            Self::Flood(options) => bench::flood::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true
