@@ -15,11 +15,12 @@ use crate::{
     config::Config,
     db,
     dispatch::policy::DispatchPolicy,
+    http::limits::RequestLimits,
     loops::Loops,
     notifications::Channels,
     orders::Order,
     partner::Partners,
-    people::{api_keys::KnownKeys, key_use::KeyUse, offer_board::OfferBoard},
+    people::{key_use::KeyUse, known_keys::KnownKeys, offer_board::OfferBoard},
     worker::gate::Readiness,
 };
 
@@ -43,6 +44,7 @@ pub struct App {
     pub standings: Standings,
     pub keys: KnownKeys,
     pub key_use: KeyUse,
+    pub limits: RequestLimits,
     /// Redis has this time to answer where Postgres can answer, too.
     pub patience: Duration,
 }
@@ -95,6 +97,7 @@ impl App {
         let channels = config.channels()?;
         let partners = Partners::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);
+        let limits = RequestLimits::new(&config.http);
         Ok(Self {
             db,
             readiness: Readiness::new(upkeep.clone()),
@@ -109,6 +112,7 @@ impl App {
             standings: Standings::default(),
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
+            limits,
             patience: PATIENCE,
         })
     }

@@ -21,6 +21,7 @@ const COUNTERS: Words = &[
     ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
     ("dispatchq_bypasses_total", "Orders taken past the threshold, by loyalty"),
     ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
+    ("dispatchq_http_requests_total", "Requests to the API by route and status of the answer"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
     ("dispatchq_messages_parked_total", "Messages put off because their channel had no place for them"),
     ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when somebody was quicker"),
@@ -55,6 +56,7 @@ const GAUGES: Words = &[
     ("dispatcher_waiting_orders_total", "Orders that look for a driver in an area"),
     ("dispatchq_alerts_given_up", "Open alerts that are not told again because the job that would do it is dead"),
     ("dispatchq_alerts_open", "Alerts that wait to be acknowledged"),
+    ("dispatchq_areas_unreadable", "Areas left out because their geometry cannot be read"),
     ("dispatchq_dependency_up", "1 when this process reaches the server and Postgres takes writes, 0 when not"),
     ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
     ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
@@ -79,6 +81,10 @@ const GAUGES: Words = &[
 const HISTOGRAMS: Words = &[
     ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, however it ended"),
     ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
+    (
+        "dispatchq_http_request_duration_seconds",
+        "From a request's head to its answer, by route; waiting for offers included",
+    ),
     ("dispatchq_job_duration_seconds", "How long runs of jobs take, by kind"),
     ("dispatchq_job_lateness_seconds", "Start of a run minus its due time"),
     (

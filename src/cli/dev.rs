@@ -104,6 +104,7 @@ impl Args {
             }
         };
         let queues = process::queues(&app, &[], None)?;
+        http::server::raise_open_files();
         let serve = http::server::serve_api(listener, app.clone(), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);

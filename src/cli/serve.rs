@@ -17,6 +17,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         db::publish_service_types(&app.db, &app.config).await?;
+        http::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
         let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
@@ -47,5 +48,5 @@ pub(super) async fn admin(
     catalogue::begin(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
     let router = http::admin(app.clone(), metrics);
-    Ok(Some(tokio::spawn(http::server::serve(listener, router, app.config.http.keep_alive, stop.clone()))))
+    Ok(Some(tokio::spawn(http::server::serve(listener, router, app.config.http.clone(), stop.clone()))))
 }

@@ -13,11 +13,13 @@ mod slip;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -110,6 +112,26 @@ pub struct HttpConfig {
     pub keep_alive: Duration,
     /// Every producer reads and changes every order, as one domain.
     pub producers_share_orders: bool,
+    #[serde(with = "duration")]
+    pub first_head: Duration,
+    #[serde(with = "duration")]
+    pub write: Duration,
+    pub max_connections: u32,
+    pub max_connections_per_address: u32,
+    pub requests_per_s_per_key: u32,
+    pub failures_per_min_per_address: u32,
+    pub trusted_proxies: Vec<String>,
+}
+
+impl HttpConfig {
+    /// The networks whose word about a client's address is believed.
+    pub fn trusted_networks(&self) -> anyhow::Result<Vec<IpNet>> {
+        let network = |text: &String| {
+            let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            network.with_context(|| format!("http.trusted_proxies: '{text}' is no address and no network"))
+        };
+        self.trusted_proxies.iter().map(network).collect()
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -318,6 +340,7 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         bounds::check(self)?;
         self.redis.of_store()?;
+        self.http.trusted_networks()?;
         for name in self.service_types.keys() {
             let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
             ensure!(

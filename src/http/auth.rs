@@ -10,7 +10,7 @@ use crate::{
     app::App,
     people::{
         actor::Actor,
-        api_keys::{ApiKey, Role},
+        api_keys::{self, ApiKey, Role},
     },
 };
 
@@ -63,8 +63,13 @@ where
             .and_then(|value| value.split_once(' '))
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
             .map(|(_, key)| key.trim())
-            .ok_or(ApiError::Unauthenticated)?;
-        let owner = app.keys.find(&app.db, key).await?.ok_or(ApiError::Unauthenticated)?;
+            .ok_or(ApiError::Unauthenticated("no Authorization: Bearer dq_..."))?;
+        if !api_keys::is_well_formed(key) {
+            return Err(ApiError::Unauthenticated("this is no key: dq_ and 64 hexadecimal digits"));
+        }
+        let unknown = ApiError::Unauthenticated("no such key, or it has expired or was revoked");
+        let owner = app.keys.find(&app.db, key).await?.ok_or(unknown)?;
+        app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
         app.key_use.record(owner.id);
         Ok(Self(owner))
     }

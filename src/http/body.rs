@@ -14,7 +14,7 @@ use axum::{
     BoxError, Json,
     body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Request, State, rejection::BytesRejection},
-    http::{StatusCode, request::Parts},
+    http::{StatusCode, header::CONTENT_TYPE, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -68,6 +68,51 @@ impl HttpBody for Timed {
     }
 }
 
+/// Middleware: a path or query with the character U+0000 ends the request with 422. Nothing that is kept may hold it:
+/// Postgres takes no such text. (HTTP itself knows no such header.)
+pub(super) async fn printable_url(request: Request, next: Next) -> Response {
+    let uri = request.uri();
+    let has_nul = |text: &str| text.contains("%00");
+    if has_nul(uri.path()) || uri.query().is_some_and(has_nul) {
+        return nul().into_response();
+    }
+    next.run(request).await
+}
+
+/// Refuses JSON that says U+0000, as `\u0000`. The bare byte is no JSON.
+pub(super) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
+    const NUL: &[u8] = br"u0000";
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|b| *b == b'\\') {
+        if rest[at + 1..].starts_with(NUL) {
+            return Err(nul());
+        }
+        // A backslash and what it escapes: of two backslashes the second escapes nothing.
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn nul() -> ApiError {
+    ApiError::Invalid("the request must not contain the character U+0000".to_owned())
+}
+
+/// A body as it came.
+#[derive(Debug)]
+pub struct Whole(pub Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let bytes = Bytes::from_request(request, state).await;
+        bytes.map(Self).map_err(|e: BytesRejection| match e.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(super::MAX_BODY_BYTES),
+            _ => ApiError::Malformed(e.body_text()),
+        })
+    }
+}
+
 /// A JSON body of type `T`.
 #[derive(Debug)]
 pub struct Body<T>(pub T);
@@ -76,8 +121,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        Ok(Self(Json::from_request(request, state).await?.0))
+        let is_json = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
+        if !is_json {
+            return Err(ApiError::NotJson);
+        }
+        let Whole(bytes) = Whole::from_request(request, state).await?;
+        without_nul(&bytes)?;
+        Ok(Self(Json::from_bytes(&bytes)?.0))
     }
+}
+
+/// `application/json`, or another type that ends in `+json`.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence.strip_prefix("application/").is_some_and(|kind| kind == "json" || kind.ends_with("+json"))
 }
 
 /// A JSON body of type `T` together with its bytes as they came. An empty body reads as `{}`.
@@ -91,13 +148,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|e: BytesRejection| {
-            if e.status() == StatusCode::PAYLOAD_TOO_LARGE {
-                ApiError::TooLarge
-            } else {
-                ApiError::Malformed(e.into_response().status().to_string())
-            }
-        })?;
+        let Whole(bytes) = Whole::from_request(request, state).await?;
+        without_nul(&bytes)?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let Json(value) = Json::from_bytes(text)?;
         Ok(Self { bytes, value })
@@ -155,4 +207,30 @@ async fn name_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Pa
         return Err(ApiError::Invalid("the id in the path must be 1 to 64 letters, digits, '_' or '-'".to_owned()));
     }
     Ok(Path(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_escaped_nul_is_found_and_an_escaped_backslash_is_none() {
+        for bad in [r#""\u0000""#, r#"{"a":"x\\\u0000"}"#, r#"["\n\u0000"]"#] {
+            assert!(without_nul(bad.as_bytes()).is_err(), "{bad}");
+        }
+        for good in ["", "\\", r#""\\u0000""#, r#""u0000""#, r#""\u0001""#] {
+            assert!(without_nul(good.as_bytes()).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn json_is_known_by_its_type() {
+        for good in ["application/json", "application/json; charset=utf-8", "application/geo+json", "Application/JSON"]
+        {
+            assert!(is_json(good), "{good}");
+        }
+        for bad in ["text/plain", "application/jsonp", "text/json", ""] {
+            assert!(!is_json(bad), "{bad}");
+        }
+    }
 }

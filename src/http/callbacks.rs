@@ -5,7 +5,6 @@
 
 use axum::{
     Json, Router,
-    body::Bytes,
     extract::{Path, State},
     http::HeaderMap,
     routing::post,
@@ -13,7 +12,10 @@ use axum::{
 use serde_json::{Value, json};
 use workers::Outcome;
 
-use super::error::ApiError;
+use super::{
+    body::{self, Whole},
+    error::ApiError,
+};
 use crate::{
     app::App,
     crash,
@@ -29,18 +31,17 @@ async fn receive(
     State(app): State<App>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    bytes: Bytes,
+    Whole(bytes): Whole,
 ) -> Result<Json<Value>, ApiError> {
-    let partner = app.partners.get(&name).ok_or(ApiError::NoSuchPartner)?;
+    // A stranger does not learn which partners there are.
+    let partner = app.partners.get(&name);
+    let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
     if !partner.verifies(&bytes, &headers) {
-        return Err(ApiError::BadSignature);
+        return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
     }
+    body::without_nul(&bytes)?;
     let Json(raw): Json<Value> = Json::from_bytes(&bytes)?;
     let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
-    // Postgres keeps no such character, not even in a field that is none of our business.
-    if raw.to_string().contains("\\u0000") {
-        return Err(ApiError::Invalid("the body must not contain the character U+0000".to_owned()));
-    }
     if let Some(problem) = body.problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
     }

@@ -22,7 +22,7 @@ use crate::{
     people::{
         api_keys::Role,
         drivers::{self, Driver},
-        offer_board,
+        offer_board::{self, Waited},
     },
 };
 
@@ -129,6 +129,8 @@ async fn offers(
     if !drivers::exists(&app.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }
-    let offers = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await?;
+    let Waited::Offers(offers) = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await? else {
+        return Err(ApiError::SentAway);
+    };
     Ok(Json(json!({ "driver_id": id, "offers": offers })))
 }

@@ -1,27 +1,31 @@
 //! Every error as `{error_code, message}` with its status. What went wrong inside stays in the log.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     extract::rejection::JsonRejection,
-    http::{Method, StatusCode, Uri},
+    http::{Method, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
 use jobs::InvalidOrderId;
 use serde_json::json;
 
-use super::dispatcher;
+use super::{dispatcher, observe::Refusal as Refused};
 use crate::{
     admission::{
         answer::{Answer, Language},
         table::TableError,
     },
     orders::{Refusal, create::CreateError, store::ChangeError},
+    people::known_keys::LookupError,
 };
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
+    /// Why, for the log alone.
     #[error("the request needs a key: Authorization: Bearer dq_...")]
-    Unauthenticated,
+    Unauthenticated(&'static str),
     #[error("{0}")]
     Forbidden(String),
     #[error("no order of this id")]
@@ -30,25 +34,23 @@ pub enum ApiError {
     NoSuchAlert,
     #[error("no driver of this id; add it with: dispatchq driver import")]
     NoSuchDriver,
-    #[error("no partner of this name; add it under [partners] in config.toml")]
-    NoSuchPartner,
     #[error("no area of this id; see: dispatchq area list")]
     NoSuchArea,
     /// It has another version by now.
     #[error("{0}")]
     Changed(String),
-    #[error("no voice channel of this name; add it under [channels] in config.toml")]
-    NoSuchChannel,
+    /// By whom, for the log alone.
     #[error(
         "the callback is not signed as it should be, or too long ago; see partners.*.callback_secret and channels.*.token"
     )]
-    BadSignature,
+    BadSignature(String),
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]
     Invalid(String),
-    #[error("the body is larger than 64 KiB")]
-    TooLarge,
+    /// Bytes that are taken.
+    #[error("the body is larger than {} KiB", .0 / 1024)]
+    TooLarge(usize),
     #[error("the body must be JSON: Content-Type: application/json")]
     NotJson,
     #[error("this Idempotency-Key was used with another request; use a new key for a new request")]
@@ -73,30 +75,41 @@ pub enum ApiError {
     NoAnswer,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
+    #[error("whose key this is cannot be found out right now; ask again")]
+    NoLookup(#[from] LookupError),
+    /// Of one key.
+    #[error("this key makes too many requests; wait as long as Retry-After says")]
+    TooManyRequests(Duration),
+    /// Of one address.
+    #[error("too many requests from this address had a wrong key or signature; wait as long as Retry-After says")]
+    TooManyFailures(Duration),
+    #[error("two younger requests of this driver wait for offers; one app at a time should")]
+    SentAway,
 }
 
 impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
-            Self::Unauthenticated | Self::BadSignature => StatusCode::UNAUTHORIZED,
+            Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder
-            | Self::NoSuchAlert
-            | Self::NoSuchDriver
-            | Self::NoSuchPartner
-            | Self::NoSuchChannel
-            | Self::NoSuchArea => StatusCode::NOT_FOUND,
+            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchDriver | Self::NoSuchArea => StatusCode::NOT_FOUND,
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
             Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Changed(_) => StatusCode::PRECONDITION_FAILED,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::IdempotencyRunning | Self::OrderExists(_) => StatusCode::CONFLICT,
             Self::NoRoom(answer, _) => StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
             Self::Refused(refusal) => refusal_status(refusal),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Busy | Self::NoAnswer | Self::Database(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyRequests(_)
+            | Self::TooManyFailures(_)
+            | Self::SentAway
+            | Self::NoLookup(LookupError::Overrun) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy | Self::NoAnswer | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 
@@ -108,19 +121,17 @@ impl ApiError {
 
     fn code(&self) -> &'static str {
         match self {
-            Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NoSuchOrder => "ORDER_NOT_FOUND",
             Self::NoSuchAlert => "ALERT_NOT_FOUND",
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
-            Self::NoSuchPartner => "PARTNER_NOT_FOUND",
-            Self::NoSuchChannel => "CHANNEL_NOT_FOUND",
             Self::NoSuchArea => "AREA_NOT_FOUND",
             Self::Changed(_) => "VERSION_CHANGED",
-            Self::BadSignature => "BAD_SIGNATURE",
+            Self::BadSignature(_) => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",
             Self::Invalid(_) => "INVALID",
-            Self::TooLarge => "TOO_LARGE",
+            Self::TooLarge(_) => "TOO_LARGE",
             Self::NotJson => "NOT_JSON",
             Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
             Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
@@ -130,7 +141,31 @@ impl ApiError {
             Self::Busy => "BUSY",
             Self::TooSlow => "TOO_SLOW",
             Self::Panicked => "INTERNAL",
-            Self::NoAnswer | Self::Database(_) => "UNAVAILABLE",
+            Self::TooManyRequests(_)
+            | Self::TooManyFailures(_)
+            | Self::SentAway
+            | Self::NoLookup(LookupError::Overrun) => "RATE_LIMITED",
+            Self::NoAnswer | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => "UNAVAILABLE",
+        }
+    }
+
+    /// What the log says of it: more than the caller is told.
+    fn reason(&self) -> String {
+        match self {
+            Self::Unauthenticated(why) => (*why).to_owned(),
+            Self::BadSignature(whose) => whose.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whole seconds after which another try makes sense.
+    fn retry_after_sec(&self) -> Option<u64> {
+        match self {
+            Self::TooManyRequests(wait) | Self::TooManyFailures(wait) => Some(wait.as_secs() + 1),
+            Self::NoLookup(LookupError::Overrun) => Some(1),
+            // Longer than an app takes to come back: so two apps of one driver do not push out each other for ever.
+            Self::SentAway => Some(10),
+            _ => None,
         }
     }
 }
@@ -163,8 +198,17 @@ impl IntoResponse for ApiError {
         if let Self::NoRoom(answer, language) = &self {
             return dispatcher::respond(answer, *language);
         }
+        if let Self::NoLookup(LookupError::Unanswered(error)) = &self {
+            tracing::error!(%error, "A key could not be looked up.");
+        }
+        let refusal = Refused { code: self.code(), reason: self.reason() };
         let body = json!({ "error_code": self.code(), "message": self.to_string() });
-        (self.status(), Json(body)).into_response()
+        let mut answer = (self.status(), Json(body)).into_response();
+        answer.extensions_mut().insert(refusal);
+        if let Some(secs) = self.retry_after_sec() {
+            answer.headers_mut().insert(RETRY_AFTER, secs.into());
+        }
+        answer
     }
 }
 
@@ -212,7 +256,7 @@ impl From<JsonRejection> for ApiError {
         match rejection {
             JsonRejection::JsonDataError(e) => Self::Invalid(e.body_text()),
             JsonRejection::MissingJsonContentType(_) => Self::NotJson,
-            other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
+            other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge(super::MAX_BODY_BYTES),
             other => Self::Malformed(other.body_text()),
         }
     }

@@ -8,38 +8,51 @@
 //! * [`voice`]: what a provider of phone calls calls back.
 //! * [`auth`]: bearer keys and roles.
 //! * [`finish`]: a request that may change something runs to its end.
+//! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
 //! * [`view`]: an order as JSON.
 //! * [`error`]: every error as `{error_code, message}` with its status.
 //! * [`body`]: JSON bodies, checked at the edge.
+//! * `observe`: an id for each request, metrics by route and status, and who was refused.
 //! * [`health`]: /healthz, /readyz.
 //! * [`metrics`]: what /metrics shows.
-//! * [`server`]: listening, and ending in good order.
+//! * [`server`]: listening, and ending in good order. `connections`: how many, and which of them goes when there are too many;
+//!   `write_deadline`: answers must be read in time.
 
 pub mod alerts;
 pub mod areas;
 pub mod auth;
 pub mod body;
 pub mod callbacks;
+pub mod client;
+mod connections;
 pub mod dispatcher;
 pub mod drivers;
 pub mod error;
 mod finish;
 pub mod health;
 pub mod idempotency;
+pub mod limits;
 pub mod metrics;
+mod observe;
 pub mod orders;
 pub mod server;
 pub mod view;
 pub mod voice;
+mod write_deadline;
 
 use std::time::Duration;
 
 use axum::{
-    Router, extract::DefaultBodyLimit, http::header::CONTENT_TYPE, middleware::from_fn_with_state, routing::get,
+    Router,
+    extract::DefaultBodyLimit,
+    http::header::CONTENT_TYPE,
+    middleware::{from_fn, from_fn_with_state},
+    routing::get,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use self::observe::Observer;
 use crate::app::App;
 
 /// Larger than any request that makes sense.
@@ -52,6 +65,8 @@ pub const OPENAPI: &str = include_str!("../../docs/openapi.json");
 
 /// The API of producers and drivers.
 pub fn api(app: App) -> Router {
+    // Checked with the configuration.
+    let observer = Observer::new(app.config.http.trusted_networks().unwrap_or_default());
     Router::new()
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
@@ -67,6 +82,9 @@ pub fn api(app: App) -> Router {
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(BODY_TIME, body::in_time))
+        .layer(from_fn(body::printable_url))
+        .layer(from_fn_with_state(app.clone(), limits::failures))
+        .layer(from_fn_with_state(observer, observe::observe))
         .with_state(app)
 }
 

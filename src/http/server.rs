@@ -1,20 +1,47 @@
 //! Listening, and ending in good order.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
 
 use anyhow::Context;
-use axum::{Router, middleware::from_fn_with_state, serve::Listener};
-use hyper::server::conn::http1;
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::ConnectInfo,
+    http::Request,
+    middleware::from_fn_with_state,
+    response::Response,
+    serve::Listener,
+};
+use hyper::{
+    body::{Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
+    server::graceful::GracefulConnection,
 };
-use tokio::{net::TcpListener, time::timeout};
+use rlimit::Resource;
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
 
-use super::finish::{self, DEADLINE, Requests};
-use crate::{admission::rules, app::App};
+use super::{
+    connections::{AtWork, Connection, Connections, Most},
+    finish::{self, DEADLINE, Requests},
+    write_deadline::WriteDeadline,
+};
+use crate::{admission::rules, app::App, config::HttpConfig};
 
 /// Binds an address from the configuration; `setting` names it in the error.
 pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
@@ -25,6 +52,8 @@ pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
 
 /// What running requests may take once told to stop; a client that sends no more must not hold up the end.
 const GRACE: Duration = Duration::from_secs(10);
+/// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
+const OTHER_FILES: usize = 256;
 
 /// Serves the API until `stop`; then whoever waits for an offer is answered, so that nobody holds up the end.
 pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
@@ -38,47 +67,140 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
     tokio::spawn(closing);
     tokio::spawn(rules::keep(app.clone(), stop.clone()));
     tokio::spawn(app.loops.clone().watch(stop.clone()));
-    let keep_alive = app.config.http.keep_alive;
-    serve(listener, super::api(app), keep_alive, stop).await
+    let config = app.config.http.clone();
+    serve(listener, super::api(app), config, stop).await
 }
 
 /// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
-/// request, and here it has `keep_alive` to come.
+/// request, and takes as many connections as come.
 ///
 /// Requests whose client has hung up count as running, too: see [`finish`].
 pub async fn serve(
     mut listener: TcpListener,
     router: Router,
-    keep_alive: Duration,
+    config: HttpConfig,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let address: SocketAddr = listener.local_addr()?;
     tracing::debug!(%address, "Listening.");
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(keep_alive);
-    let connections = GracefulShutdown::new();
-    let requests = Requests { running: TaskTracker::new(), deadline: DEADLINE };
-    let running = requests.running.clone();
+    http.timer(TokioTimer::new()).header_read_timeout(config.keep_alive);
+    let connections = Connections::new(most(&config)?);
+    let running = TaskTracker::new();
+    // Connections and requests are waited for alike.
+    let requests = Requests { running: running.clone(), deadline: DEADLINE };
     let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
-    while let Some((stream, _)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        let connection = connections.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "A connection broke.");
-            }
-        });
+    while let Some((stream, peer)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
+        let Some(connection) = connections.admit(peer.ip(), &stop) else {
+            tracing::debug!(%peer, "A connection was turned away: all others are at work.");
+            continue;
+        };
+        let io = TokioIo::new(WriteDeadline::new(stream, config.write));
+        let service = {
+            let (router, connection) = (router.clone(), connection.clone());
+            service_fn(move |request| answer(router.clone(), connection.clone(), peer, request))
+        };
+        running.spawn(attend(http.serve_connection(io, service), connection, config.first_head));
     }
     drop(listener);
-    let finished = async {
-        connections.shutdown().await;
-        running.close();
-        running.wait().await;
-    };
-    if timeout(GRACE, finished).await.is_err() {
+    running.close();
+    if timeout(GRACE, running.wait()).await.is_err() {
         tracing::warn!("Requests that did not finish in time are cut off.");
     }
     Ok(())
+}
+
+/// How many connections there may be; never more than leave room for files and other connections of the process.
+fn most(config: &HttpConfig) -> anyhow::Result<Most> {
+    let (open_files, _) = Resource::NOFILE.get().context("cannot ask for the limit of open files")?;
+    let room = usize::try_from(open_files).unwrap_or(usize::MAX);
+    let room = room.saturating_sub(OTHER_FILES).max(room / 2).max(1);
+    let wanted = |most: u32| if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
+    Ok(Most {
+        in_all: wanted(config.max_connections).min(room),
+        per_address: wanted(config.max_connections_per_address),
+        proxies: config.trusted_networks()?,
+    })
+}
+
+/// Raises this process' limit of open files as far as it may.
+pub fn raise_open_files() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(limit) => tracing::debug!(limit, "The limit of open files is as high as it may be."),
+        Err(error) => tracing::warn!(%error, "The limit of open files stays as it is."),
+    }
+}
+
+/// Sees a connection through: until it ends, has to go, or has been silent for too long from its beginning.
+async fn attend<C>(serving: C, connection: Arc<Connection>, first_head: Duration)
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
+    let mut serving = pin!(serving);
+    let mut patience = pin!(sleep(first_head));
+    let (mut is_new, mut is_leaving) = (true, false);
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "A connection broke.");
+                }
+                return;
+            }
+            () = connection.closing.cancelled(), if !is_leaving => {
+                if connection.is_silent() {
+                    return;
+                }
+                is_leaving = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = patience.as_mut(), if is_new => {
+                if connection.is_silent() {
+                    return;
+                }
+                is_new = false;
+            }
+        }
+    }
+}
+
+/// Answers one request; its connection is at work until the answer's body is taken.
+async fn answer(
+    mut router: Router,
+    connection: Arc<Connection>,
+    peer: SocketAddr,
+    mut request: Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let at_work = connection.begin_request();
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let answer = router.call(request).await?;
+    Ok(answer.map(|body| Body::new(Kept { body, _at_work: at_work })))
+}
+
+/// The body of an answer, and what is to live as long.
+struct Kept {
+    body: Body,
+    _at_work: AtWork,
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 #[cfg(test)]
@@ -90,21 +212,37 @@ mod tests {
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpStream,
         sync::Semaphore,
+        task::JoinHandle,
     };
 
     use super::{super::body::in_time, *};
+    use crate::config::Config;
 
+    /// More than both sides' buffers hold.
+    const LONG_ANSWER: usize = 64 * 1024 * 1024;
     const SOON: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(30);
 
+    fn patient(keep_alive: Duration) -> HttpConfig {
+        HttpConfig { keep_alive, first_head: keep_alive, ..Config::defaults().http }
+    }
+
     async fn start(keep_alive: Duration) -> (SocketAddr, CancellationToken) {
+        let config = patient(keep_alive);
+        let (address, stop, _) = start_with(config).await;
+        (address, stop)
+    }
+
+    async fn start_with(config: HttpConfig) -> (SocketAddr, CancellationToken, JoinHandle<anyhow::Result<()>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let router = Router::new().route("/", get(async || "hello").post(async |body: String| body));
+        let router = Router::new()
+            .route("/", get(async || "hello").post(async |body: String| body))
+            .route("/long", get(async || "long".repeat(LONG_ANSWER / 4)));
         let router = router.layer(from_fn_with_state(SOON, in_time));
-        tokio::spawn(serve(listener, router, keep_alive, stop.clone()));
-        (address, stop)
+        let serving = tokio::spawn(serve(listener, router, config, stop.clone()));
+        (address, stop, serving)
     }
 
     /// What the server says until it hangs up.
@@ -166,7 +304,7 @@ mod tests {
         };
         let router = Router::new().route("/", post(handler));
         let stop = CancellationToken::new();
-        let mut server = tokio::spawn(serve(listener, router, LONG, stop.clone()));
+        let mut server = tokio::spawn(serve(listener, router, Config::defaults().http, stop.clone()));
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
         begun.acquire().await.unwrap().forget();
@@ -187,7 +325,7 @@ mod tests {
         let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, router, SOON, CancellationToken::new()));
+        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
         for method in ["GET", "POST"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").as_bytes()).await.unwrap();
@@ -201,10 +339,37 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", post(async || -> () { panic!("as this test wants it") }));
-        tokio::spawn(serve(listener, router, SOON, CancellationToken::new()));
+        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
         let said = rest(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_asks_goes_sooner_than_one_that_pauses() {
+        let config = HttpConfig { keep_alive: LONG, first_head: SOON, ..Config::defaults().http };
+        let (address, ..) = start_with(config).await;
+        let mut asked = TcpStream::connect(address).await.unwrap();
+        asked.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        assert_eq!(rest(&mut silent).await, "");
+        asked.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\nConnection: close\r\n\r\n").await.unwrap();
+        assert_eq!(rest(&mut asked).await.matches("hello").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_its_answer_is_hung_up_on() {
+        let config = HttpConfig { write: SOON, ..Config::defaults().http };
+        let (address, stop, serving) = start_with(config).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /long HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        stream.readable().await.unwrap();
+        // Told to stop, the server waits for answers that are being read: it ends when it has given this one up.
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        let mut said = Vec::new();
+        let _ = timeout(LONG, stream.read_to_end(&mut said)).await.expect("the server hangs up");
+        assert!(said.len() < LONG_ANSWER, "{} bytes came", said.len());
     }
 }

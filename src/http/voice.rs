@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::error::ApiError;
+use super::{body::Whole, error::ApiError};
 use crate::{
     app::App,
     notifications::{
@@ -74,12 +74,15 @@ async fn called<'a>(
     headers: &HeaderMap,
     bytes: &Bytes,
 ) -> Result<Called<'a>, ApiError> {
-    let voice = app.channels.voice(channel).ok_or(ApiError::NoSuchChannel)?;
+    // A stranger does not learn which channels there are.
+    let voice = app.channels.voice(channel);
+    let voice =
+        voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(About { message }) = about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
     let fields = fields(bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !voice.verifies(event, message, &fields, signature) {
-        return Err(ApiError::BadSignature);
+        return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
     }
     let offer = outbox::offer_of(&app.db, channel, message).await?;
     let offer = offer.and_then(|row| {
@@ -93,7 +96,11 @@ fn fields(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::Malformed("the body is not a form".to_owned()))?;
     let mut url = Url::parse("form:?").expect("a URL");
     url.set_query(Some(text));
-    Ok(url.query_pairs().into_owned().collect())
+    let fields: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if fields.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
+        return Err(ApiError::Malformed("the body must not contain the character U+0000".to_owned()));
+    }
+    Ok(fields)
 }
 
 async fn status(
@@ -101,7 +108,7 @@ async fn status(
     Path(channel): Path<String>,
     about: Result<Query<About>, QueryRejection>,
     headers: HeaderMap,
-    bytes: Bytes,
+    Whole(bytes): Whole,
 ) -> Result<Response, ApiError> {
     let called = called(&app, Event::Status, &channel, about, &headers, &bytes).await?;
     let status = called.field("CallStatus");
@@ -128,7 +135,7 @@ async fn answer(
     Path(channel): Path<String>,
     about: Result<Query<About>, QueryRejection>,
     headers: HeaderMap,
-    bytes: Bytes,
+    Whole(bytes): Whole,
 ) -> Result<Response, ApiError> {
     let called = called(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.field("Digits")) {

@@ -1,11 +1,5 @@
 //! Bearer keys: random, shown once, stored as SHA-256.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
-
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -67,6 +61,12 @@ pub fn generate() -> String {
     format!("dq_{}", hex::encode(random))
 }
 
+/// Could `generate` have made it? What could not is refused without a look-up.
+pub fn is_well_formed(key: &str) -> bool {
+    key.strip_prefix("dq_")
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+}
+
 /// What is stored of a key. A plain hash suffices, for a key is random and not a password; and looking the hash up
 /// leaks nothing about the key by timing.
 pub fn hash(key: &str) -> Vec<u8> {
@@ -94,53 +94,23 @@ pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error>
     .await
 }
 
-/// Keys this process has seen lately, so that not every request asks Postgres. A key that is revoked is good for a second
-/// more. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct KnownKeys(Arc<Mutex<Known>>);
-
-/// Hash of a key: when it was looked up, and whose it is.
-type Known = HashMap<Vec<u8>, (Instant, ApiKey)>;
-
-/// A key is believed for so long.
-const BELIEVED: Duration = Duration::from_secs(1);
-/// And for so long while Postgres does not answer.
-const BELIEVED_IN_NEED: Duration = Duration::from_secs(60);
-/// So many are kept; then all are forgotten.
-const MOST_KNOWN: usize = 10_000;
-
-impl KnownKeys {
-    /// The key's owner, unless it is unknown or revoked.
-    pub async fn find(&self, db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
-        let hash = hash(key);
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, owner)) = lock().get(&hash)
-            && at.elapsed() < BELIEVED
-        {
-            return Ok(Some(owner.clone()));
-        }
-        let found = match find(db, key).await {
-            Ok(found) => found,
-            // While Postgres is away nobody can be revoked either.
-            Err(error) => {
-                let known = lock().get(&hash).filter(|(at, _)| at.elapsed() < BELIEVED_IN_NEED).map(|(_, k)| k.clone());
-                return known.map(Some).ok_or(error);
-            }
-        };
-        let mut known = lock();
-        match &found {
-            Some(owner) => {
-                if known.len() >= MOST_KNOWN {
-                    known.clear();
-                }
-                known.insert(hash, (Instant::now(), owner.clone()));
-            }
-            None => {
-                known.remove(&hash);
-            }
-        }
-        Ok(found)
+/// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
+pub async fn find_all(db: &PgPool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        sha256: Vec<u8>,
+        #[sqlx(flatten)]
+        key: ApiKey,
     }
+    let rows: Vec<Row> = sqlx::query_as(
+        "-- find api keys
+         SELECT sha256, id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys
+         WHERE sha256 = ANY ($1)",
+    )
+    .bind(hashes)
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.sha256, row.key)).collect())
 }
 
 /// Was there such a key to revoke?

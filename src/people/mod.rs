@@ -5,5 +5,6 @@ pub mod api_keys;
 pub mod drivers;
 pub mod key_admin;
 pub mod key_use;
+pub mod known_keys;
 pub mod offer_board;
 pub mod users;

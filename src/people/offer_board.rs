@@ -3,6 +3,9 @@
 //! One question to Postgres, four times a second, serves all who wait at this process, however many they are; while nobody
 //! waits, nothing is asked. So an offer reaches a waiting app within a quarter of a second, whichever worker made it, and no
 //! channel between processes has to be kept alive.
+//!
+//! A driver waits with two requests at most: the app that came back after its network changed, and the one whose hang-up
+//! this process has not noticed yet. With a third the oldest is sent away.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,28 +29,56 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone, Default)]
 pub struct OfferBoard(Arc<Mutex<Waiting>>);
 
+/// Requests with which one driver may wait at this process.
+const MOST_PER_DRIVER: usize = 2;
+
+/// What came of waiting.
+#[derive(Debug)]
+pub enum Waited {
+    Offers(Vec<LiveOffer>),
+    /// Younger requests of the same driver wait instead.
+    SentAway,
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
-    by_driver: HashMap<String, (watch::Sender<()>, usize)>,
+    by_driver: HashMap<String, Requests>,
+    /// Requests so far.
+    count: u64,
     /// A task looks for them.
     looked_for: bool,
     /// This process ends: nobody waits any more.
     closed: bool,
 }
 
+/// The waiting requests of one driver.
+#[derive(Debug)]
+struct Requests {
+    /// Rings when there is something to look at. The value: requests before this number are sent away.
+    bell: watch::Sender<u64>,
+    numbers: BTreeSet<u64>,
+}
+
 /// A place in the board; leaves it when dropped, also when the app hangs up.
 struct Place<'a> {
     board: &'a OfferBoard,
     driver: &'a str,
-    rung: watch::Receiver<()>,
+    number: u64,
+    rung: watch::Receiver<u64>,
+}
+
+impl Place<'_> {
+    fn is_lost(&self) -> bool {
+        *self.rung.borrow() > self.number
+    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut waiting = self.board.lock();
-        if let Some((_, count)) = waiting.by_driver.get_mut(self.driver) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(requests) = waiting.by_driver.get_mut(self.driver) {
+            requests.numbers.remove(&self.number);
+            if requests.numbers.is_empty() {
                 waiting.by_driver.remove(self.driver);
             }
         }
@@ -57,28 +88,36 @@ impl Drop for Place<'_> {
 /// Whoever asks again and again without saying what is known already gets an answer as often as this.
 const SPIN_PAUSE: Duration = LOOK_EVERY;
 
-/// What the driver is being asked: as soon as it is something else than the offers already `known`, or after `at_most`.
-pub async fn wait(
-    app: &App,
-    driver: &str,
-    known: &BTreeSet<Uuid>,
-    at_most: Duration,
-) -> Result<Vec<LiveOffer>, sqlx::Error> {
+/// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
+/// `at_most`.
+pub async fn wait(app: &App, driver: &str, known: &BTreeSet<Uuid>, at_most: Duration) -> Result<Waited, sqlx::Error> {
+    if at_most.is_zero() {
+        return Ok(Waited::Offers(drivers::live_offers(&app.db, driver).await?));
+    }
     let end = Instant::now() + at_most;
+    // First the place, then the look: what comes in between rings.
+    let mut place = app.offers.enter(app, driver);
     loop {
-        // First the place, then the look: what comes in between rings.
-        let mut place = app.offers.enter(app, driver);
         let offers = drivers::live_offers(&app.db, driver).await?;
         if app.offers.is_closed() {
-            return Ok(offers);
+            return Ok(Waited::Offers(offers));
         }
-        if known.is_empty() && !offers.is_empty() && !at_most.is_zero() {
+        if known.is_empty() && !offers.is_empty() {
             tokio::time::sleep(SPIN_PAUSE).await;
         }
         let is_new = offers.len() != known.len() || offers.iter().any(|o| !known.contains(&o.offer_id));
         if is_new || timeout_at(end, place.rung.changed()).await.is_err() {
-            return Ok(offers);
+            return Ok(Waited::Offers(offers));
         }
+        if place.is_lost() {
+            return Ok(Waited::SentAway);
+        }
+    }
+}
+
+impl Requests {
+    fn ring(&self) {
+        self.bell.send_modify(|_| ());
     }
 }
 
@@ -95,21 +134,29 @@ impl OfferBoard {
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
-        for (bell, _) in waiting.by_driver.values() {
-            bell.send_replace(());
-        }
+        waiting.by_driver.values().for_each(Requests::ring);
     }
 
     fn enter<'a>(&'a self, app: &App, driver: &'a str) -> Place<'a> {
         let mut waiting = self.lock();
-        let (bell, count) = waiting.by_driver.entry(driver.to_owned()).or_insert_with(|| (watch::channel(()).0, 0));
-        *count += 1;
-        let rung = bell.subscribe();
+        waiting.count += 1;
+        let number = waiting.count;
+        let requests = waiting
+            .by_driver
+            .entry(driver.to_owned())
+            .or_insert_with(|| Requests { bell: watch::channel(0).0, numbers: BTreeSet::new() });
+        let rung = requests.bell.subscribe();
+        requests.numbers.insert(number);
+        if let Some(first) = requests.numbers.iter().nth_back(MOST_PER_DRIVER - 1).copied()
+            && requests.numbers.len() > MOST_PER_DRIVER
+        {
+            requests.bell.send_replace(first);
+        }
         if !waiting.looked_for {
             waiting.looked_for = true;
             tokio::spawn(self.clone().look(app.db.clone(), app.loops.clone()));
         }
-        Place { board: self, driver, rung }
+        Place { board: self, driver, number, rung }
     }
 
     /// Until nobody waits any more.
@@ -135,9 +182,7 @@ impl OfferBoard {
                 Ok(asked) => {
                     let waiting = self.lock();
                     let changed = drivers.iter().filter(|driver| asked.get(*driver) != seen.get(*driver));
-                    for (bell, _) in changed.filter_map(|driver| waiting.by_driver.get(driver)) {
-                        bell.send_replace(());
-                    }
+                    changed.filter_map(|driver| waiting.by_driver.get(driver)).for_each(Requests::ring);
                     seen = asked;
                     failing = false;
                 }

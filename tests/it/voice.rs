@@ -142,7 +142,7 @@ async fn a_callback_nobody_signed_is_refused() {
     assert_eq!(p.callback(Event::Answer, Uuid::nil(), &fields).await.0, 200, "signed, but about nothing");
     assert_eq!(p.t.status("ORD-1").await, Status::Dispatching);
     let path = "/api/v1/voice/pager/status?message=00000000-0000-0000-0000-000000000000";
-    assert_eq!(p.api.post(path, "", serde_json::json!({})).await.error(), (404, "CHANNEL_NOT_FOUND"));
+    assert_eq!(p.api.post(path, "", serde_json::json!({})).await.error(), (401, "BAD_SIGNATURE"));
 }
 
 #[tokio::test]

@@ -80,8 +80,8 @@ impl Stage {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
-        let keep_alive = app.config.http.keep_alive;
-        tokio::spawn(server::serve(listener, ways::router(app.clone()), keep_alive, stop.clone()));
+        let http = app.config.http.clone();
+        tokio::spawn(server::serve(listener, ways::router(app.clone()), http, stop.clone()));
         let serving = stop.drop_guard();
         Ok(Self { app, redis, proxy, drivers, base, metrics, _serving: serving, _postgres: postgres })
     }

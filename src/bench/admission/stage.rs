@@ -60,6 +60,9 @@ impl Stage {
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
+        // One key asks as fast as it can, from one address.
+        config.http.requests_per_s_per_key = 0;
+        config.http.max_connections_per_address = 0;
         let pool = db::connect(&config.database).await?;
         db::migrate(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
@@ -133,7 +136,7 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         }));
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
-    table::import(&app.db, &import::parse(&text)?, false, AUTHOR).await?;
+    table::import(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     let change = LimitsChange {
         service_type: SERVICE_TYPE.to_owned(),
         max_waiting_orders: Some(THRESHOLD),

@@ -68,15 +68,17 @@ impl Clients {
         told
     }
 
-    /// Creates an order or, with every other request, looks at the order before it.
+    /// Creates an order or, with every other request, looks at one of the first.
     async fn one(self, order: String, n: u32, due: Instant) -> Result<Duration, String> {
-        let key = &self.keys[n as usize % self.keys.len()];
+        // Each producer sees its own orders alone.
+        let producer = n as usize / 2 % self.keys.len();
+        let key = &self.keys[producer];
         let request = if n.is_multiple_of(2) {
             let pickup = json!({ "latitude": -6.2088, "longitude": 106.8456 });
             let body = json!({ "order_id": order, "service_type": "RIDE", "pickup": pickup });
             self.client.post(format!("{}/api/v1/orders", self.base)).json(&body)
         } else {
-            self.client.get(format!("{}/api/v1/orders/FIRST-0", self.base))
+            self.client.get(format!("{}/api/v1/orders/FIRST-{producer}", self.base))
         };
         let answer = request.bearer_auth(key).send().await.map_err(|error| error.without_url().to_string())?;
         let status = answer.status();

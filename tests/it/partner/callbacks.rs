@@ -91,7 +91,7 @@ async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
         assert!(!answer.text("message").is_empty());
     }
     let unknown = p.send_signed("nobody", &good, SECRET, Utc::now().timestamp()).await;
-    assert_eq!(unknown.error(), (404, "PARTNER_NOT_FOUND"));
+    assert_eq!(unknown.error(), (401, "BAD_SIGNATURE"));
     assert_eq!(inbox(&p).await, 0);
     // A word of a newer partner is kept, with the ids it carries.
     assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "processed");

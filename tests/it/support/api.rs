@@ -48,7 +48,7 @@ impl Api {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        tokio::spawn(http::server::serve(listener, http::api(app.clone()), app.config.http.keep_alive, stop.clone()));
+        tokio::spawn(http::server::serve(listener, http::api(app.clone()), app.config.http.clone(), stop.clone()));
         Self { base, client: outbound::client(secs(30)).unwrap(), stop }
     }
 
@@ -78,6 +78,12 @@ impl Api {
         let replayed = answer.headers().contains_key("idempotency-replayed");
         let body = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default();
         Answer { status, body, replayed }
+    }
+
+    /// The answer with its headers.
+    pub(crate) async fn send_raw(&self, path: &str, key: &str) -> reqwest::Response {
+        let request = self.client.get(self.url(path)).header(AUTHORIZATION, format!("Bearer {key}"));
+        request.send().await.unwrap()
     }
 
     pub(crate) async fn get(&self, path: &str, key: &str) -> Answer {

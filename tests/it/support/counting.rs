@@ -27,7 +27,7 @@ impl Counting {
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
         let router = http::admin(app.clone(), self.handle.clone());
-        tokio::spawn(http::server::serve(listener, router, app.config.http.keep_alive, stop.clone()));
+        tokio::spawn(http::server::serve(listener, router, app.config.http.clone(), stop.clone()));
         (address, stop.drop_guard())
     }
 

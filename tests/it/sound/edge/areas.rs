@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use dispatchq::{
     admission::table::{self, Author, LimitsChange},
     areas::import,
-    people::api_keys::Role,
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::Role,
+    },
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +19,7 @@ use tokio::{
 
 use crate::support::{Api, TestApp, secs};
 
-const AUTHOR: Author<'static> = Author { actor: "operator:test", reason: Some("test") };
+const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
 const BASE: &str = "/api/v1/admin/dispatcher";
 
 /// One area, so many hundredths of a degree wide.

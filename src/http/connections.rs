@@ -1,0 +1,265 @@
+//! Open connections of one listener, and which of them goes when there are too many.
+//!
+//! First goes the oldest that has sent no request yet, then the oldest that waits between two requests: so thousands of silent
+//! sockets push out each other, and no client that is being answered. While all are at work, the new one is turned away.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use ipnet::IpNet;
+use tokio_util::sync::CancellationToken;
+
+use super::client::ClientAddress;
+
+/// How many may be open.
+#[derive(Debug, Clone)]
+pub(super) struct Most {
+    pub(super) in_all: usize,
+    pub(super) per_address: usize,
+    /// Whose connections are many clients': they count in all only.
+    pub(super) proxies: Vec<IpNet>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Connections {
+    most: Arc<Most>,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Grows with every connection and every request, and so says who is older.
+    clock: u64,
+    all: Group,
+    by_address: HashMap<IpAddr, Group>,
+    closing: HashMap<u64, CancellationToken>,
+}
+
+/// The connections of one address, or all of them.
+#[derive(Debug, Default)]
+struct Group {
+    count: usize,
+    /// Those that could go, who goes first in front.
+    waiting: BTreeSet<Waiting>,
+}
+
+/// A connection without a request: those that never had one before those that did, the oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    has_asked: bool,
+    since: u64,
+    id: u64,
+    address: Option<IpAddr>,
+}
+
+/// One open connection; leaves when dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: u64,
+    /// `None`: a trusted proxy.
+    address: Option<IpAddr>,
+    /// `None`: a request is being answered.
+    waiting: Mutex<Option<Waiting>>,
+    connections: Connections,
+    /// Told when it has to go, or when the server ends.
+    pub(super) closing: CancellationToken,
+}
+
+impl Connections {
+    pub(super) fn new(most: Most) -> Self {
+        Self { most: Arc::new(most), open: Arc::default() }
+    }
+
+    /// Lets a connection in, if need be in the place of another; `None` when all others are at work.
+    pub(super) fn admit(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Arc<Connection>> {
+        let peer = ClientAddress(peer.to_canonical());
+        let is_proxy = self.most.proxies.iter().any(|network| network.contains(&peer.0));
+        let address = (!is_proxy).then(|| peer.network());
+        let mut open = self.lock();
+        if let Some(address) = address
+            && let Some(group) = open.by_address.get(&address)
+            && group.count >= self.most.per_address
+        {
+            let first = group.waiting.first().copied()?;
+            open.evict(first);
+        }
+        if open.all.count >= self.most.in_all {
+            let first = open.all.waiting.first().copied()?;
+            open.evict(first);
+        }
+        open.clock += 1;
+        let id = open.clock;
+        let closing = stop.child_token();
+        open.closing.insert(id, closing.clone());
+        let waiting = Waiting { has_asked: false, since: id, id, address };
+        open.enter(waiting);
+        let waiting = Mutex::new(Some(waiting));
+        Some(Arc::new(Connection { id, address, waiting, connections: self.clone(), closing }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn groups(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut Group> {
+        let own = address.map(|address| self.by_address.entry(address).or_default());
+        [&mut self.all].into_iter().chain(own)
+    }
+
+    fn enter(&mut self, waiting: Waiting) {
+        for group in self.groups(waiting.address) {
+            group.count += 1;
+            group.waiting.insert(waiting);
+        }
+    }
+
+    /// Tells it to go, and counts it no more.
+    fn evict(&mut self, waiting: Waiting) {
+        if let Some(closing) = self.closing.remove(&waiting.id) {
+            closing.cancel();
+            self.leave(waiting.address, Some(waiting));
+        }
+    }
+
+    fn leave(&mut self, address: Option<IpAddr>, waiting: Option<Waiting>) {
+        for group in self.groups(address) {
+            group.count -= 1;
+            if let Some(waiting) = &waiting {
+                group.waiting.remove(waiting);
+            }
+        }
+        if let Some(address) = address
+            && self.by_address.get(&address).is_some_and(|group| group.count == 0)
+        {
+            self.by_address.remove(&address);
+        }
+    }
+}
+
+impl Connection {
+    /// Has no request come yet?
+    pub(super) fn is_silent(&self) -> bool {
+        self.waiting().is_some_and(|waiting| !waiting.has_asked)
+    }
+
+    /// A request came; until the answer is dropped the connection does not go for others.
+    pub(super) fn begin_request(self: &Arc<Self>) -> AtWork {
+        let mut open = self.connections.lock();
+        let was = self.waiting().take();
+        if let Some(was) = was
+            && open.closing.contains_key(&self.id)
+        {
+            open.groups(self.address).for_each(|group| _ = group.waiting.remove(&was));
+        }
+        AtWork(self.clone())
+    }
+
+    fn end_request(&self) {
+        let mut open = self.connections.lock();
+        open.clock += 1;
+        let waiting = Waiting { has_asked: true, since: open.clock, id: self.id, address: self.address };
+        *self.waiting() = Some(waiting);
+        if open.closing.contains_key(&self.id) {
+            open.groups(self.address).for_each(|group| _ = group.waiting.insert(waiting));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        if open.closing.remove(&self.id).is_some() {
+            let waiting = *self.waiting();
+            open.leave(self.address, waiting);
+        }
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct AtWork(Arc<Connection>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.end_request();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(in_all: usize, per_address: usize, proxies: &[&str]) -> Connections {
+        let proxies = proxies.iter().map(|n| n.parse().unwrap()).collect();
+        Connections::new(Most { in_all, per_address, proxies })
+    }
+
+    fn admit(connections: &Connections, peer: &str) -> Option<Arc<Connection>> {
+        connections.admit(peer.parse().unwrap(), &CancellationToken::new())
+    }
+
+    fn has_to_go(connections: &[&Arc<Connection>]) -> Vec<bool> {
+        connections.iter().map(|connection| connection.closing.is_cancelled()).collect()
+    }
+
+    #[test]
+    fn silent_ones_go_before_those_that_have_asked() {
+        let all = connections(3, 9, &[]);
+        let good = admit(&all, "192.0.2.1").unwrap();
+        drop(good.begin_request());
+        let silent = admit(&all, "192.0.2.2").unwrap();
+        let later = admit(&all, "192.0.2.2").unwrap();
+        let fourth = admit(&all, "192.0.2.3").unwrap();
+        assert_eq!(has_to_go(&[&good, &silent, &later, &fourth]), [false, true, false, false]);
+        let fifth = admit(&all, "192.0.2.3").unwrap();
+        assert_eq!(has_to_go(&[&good, &later, &fourth, &fifth]), [false, true, false, false]);
+    }
+
+    #[test]
+    fn of_those_that_have_asked_the_longest_idle_goes_and_none_at_work() {
+        let all = connections(2, 9, &[]);
+        let (first, second) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());
+        drop(second.begin_request());
+        drop(first.begin_request());
+        let at_work = first.begin_request();
+        let third = admit(&all, "192.0.2.1").unwrap();
+        assert_eq!(has_to_go(&[&first, &second]), [false, true]);
+        let also_at_work = third.begin_request();
+        assert!(admit(&all, "192.0.2.9").is_none(), "all are at work");
+        drop((at_work, also_at_work));
+        assert!(admit(&all, "192.0.2.9").is_some());
+    }
+
+    #[test]
+    fn an_address_pushes_out_its_own_and_a_proxy_is_many_clients() {
+        let all = connections(9, 1, &["192.0.2.7/32"]);
+        let (here, there) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.2").unwrap());
+        let next = admit(&all, "192.0.2.1").unwrap();
+        assert_eq!(has_to_go(&[&here, &there, &next]), [true, false, false]);
+        let proxied: Vec<_> = (0..5).map(|_| admit(&all, "192.0.2.7").unwrap()).collect();
+        assert_eq!(has_to_go(&proxied.iter().collect::<Vec<_>>()), [false; 5]);
+    }
+
+    #[test]
+    fn whatever_leaves_is_counted_no_more() {
+        let all = connections(2, 2, &[]);
+        for _ in 0..3 {
+            let (one, other) = (admit(&all, "192.0.2.1").unwrap(), admit(&all, "192.0.2.1").unwrap());
+            let at_work = one.begin_request();
+            let third = admit(&all, "192.0.2.1").unwrap();
+            assert_eq!(has_to_go(&[&one, &other]), [false, true]);
+            drop((at_work, one, other, third));
+        }
+        let open = all.lock();
+        assert_eq!((open.all.count, open.all.waiting.len(), open.by_address.len(), open.closing.len()), (0, 0, 0, 0));
+    }
+}

@@ -1,0 +1,154 @@
+//! What is seen of requests: a name for each, a metric by route and status, and a line in the log about refused callers.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{ConnectInfo, MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
+    middleware::Next,
+    response::Response,
+};
+use ipnet::IpNet;
+use metrics::{counter, histogram};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::client::ClientAddress;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const LONGEST_ID: usize = 64;
+/// Of refused callers with the same reason one is written down in this time, with how many there were.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+
+/// Why a request was refused, for the log; travels with the answer and is not sent.
+#[derive(Debug, Clone)]
+pub(super) struct Refusal {
+    pub(super) code: &'static str,
+    pub(super) reason: String,
+}
+
+/// What the middleware needs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Observer {
+    proxies: Arc<Vec<IpNet>>,
+    /// By reason: when one was written down last, and how many came since.
+    refused: Arc<Mutex<HashMap<&'static str, (Instant, u64)>>>,
+}
+
+impl Observer {
+    pub(super) fn new(proxies: Vec<IpNet>) -> Self {
+        Self { proxies: Arc::new(proxies), refused: Arc::default() }
+    }
+
+    /// Is this one to be written down? If so, how many were not since the last.
+    fn sample(&self, code: &'static str) -> Option<u64> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        match refused.get_mut(code) {
+            Some((at, unsaid)) if at.elapsed() < SAMPLE_EVERY => {
+                *unsaid += 1;
+                None
+            }
+            Some(entry) => Some(std::mem::replace(entry, (Instant::now(), 0)).1),
+            None => {
+                refused.insert(code, (Instant::now(), 0));
+                Some(0)
+            }
+        }
+    }
+}
+
+/// Middleware, the outermost.
+pub(super) async fn observe(State(observer): State<Observer>, mut request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(request.headers());
+    if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>() {
+        let address = ClientAddress::of_peer(peer.ip(), request.headers(), &observer.proxies);
+        request.extensions_mut().insert(address);
+    }
+    let address = ClientAddress::of(&request).0;
+    let method = method(request.method());
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
+    let mut answer = next.run(request).instrument(span.clone()).await;
+
+    let status = answer.status();
+    let labels = [("method", method.to_owned()), ("route", route.clone()), ("status", status.as_str().to_owned())];
+    counter!("dispatchq_http_requests_total", &labels).increment(1);
+    histogram!("dispatchq_http_request_duration_seconds", &labels[..2]).record(begun.elapsed());
+    if is_refused(status)
+        && let Some(Refusal { code, reason }) = answer.extensions_mut().remove()
+        && let Some(more) = observer.sample(code)
+    {
+        let _in_request = span.entered();
+        tracing::warn!(
+            code, reason, %address, method, route, more_since_last = more,
+            "A caller was refused; of each code one is shown every 10 s."
+        );
+    }
+    answer.headers_mut().insert(REQUEST_ID, id);
+    answer
+}
+
+/// Callers without the right, callers without a known key, and callers who ask too often.
+fn is_refused(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
+}
+
+/// Returns the caller's own id of this request if it can stand in a log, or a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let fits = |value: &&HeaderValue| {
+        let bytes = value.as_bytes();
+        (1..=LONGEST_ID).contains(&bytes.len())
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':'))
+    };
+    let given = headers.get(REQUEST_ID).filter(fits).cloned();
+    given.unwrap_or_else(|| HeaderValue::from_str(&Uuid::now_v7().to_string()).expect("an id is ASCII"))
+}
+
+/// From a short list: anybody may invent methods.
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(given: &[u8]) -> String {
+        let headers = [(REQUEST_ID, HeaderValue::from_bytes(given).unwrap())].into_iter().collect();
+        request_id(&headers).to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_request_keeps_its_id_if_a_log_can_show_it() {
+        assert_eq!(id(b"shop-1:4711.A_b"), "shop-1:4711.A_b");
+        for bad in [&b""[..], b"a b", b"\"quoted\"", &[b'x'; 65], b"caf\xe9", b"a\tb"] {
+            let made = id(bad);
+            assert!(made.parse::<Uuid>().is_ok(), "{made} instead of {bad:?}");
+        }
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn of_many_refusals_the_first_is_said_and_the_rest_counted() {
+        let observer = Observer::new(Vec::new());
+        assert_eq!(observer.sample("UNAUTHENTICATED"), Some(0));
+        assert!((0..5).all(|_| observer.sample("UNAUTHENTICATED").is_none()));
+        assert_eq!(observer.sample("FORBIDDEN"), Some(0));
+        let long_ago = Instant::now().checked_sub(SAMPLE_EVERY).unwrap();
+        observer.refused.lock().unwrap().get_mut("UNAUTHENTICATED").unwrap().0 = long_ago;
+        assert_eq!(observer.sample("UNAUTHENTICATED"), Some(5));
+    }
+}

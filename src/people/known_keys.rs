@@ -1,0 +1,193 @@
+//! Keys this process knows, so that few requests ask Postgres and a flood of wrong keys hardly any.
+//!
+//! One statement at a time asks about all keys that wait for an answer, however many requests wait: so look-ups take one
+//! connection of the pool, however large the flood. What is no key by its form is refused at once. Unknown keys are remembered for a
+//! while, too. A key in use is looked up again before its time is over, so its requests do not wait.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use sqlx::PgPool;
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+
+use super::api_keys::{self, ApiKey};
+
+/// A key is believed for so long: a key that is revoked is good for no longer than this.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// A key in use is looked up again after this.
+const REFRESHED: Duration = Duration::from_millis(500);
+/// A key is believed for so long while Postgres does not answer. Short: Postgres may hang for this process alone, and the key
+/// be revoked meanwhile.
+const BELIEVED_IN_NEED: Duration = Duration::from_secs(10);
+/// A key that is not valid is remembered for so long: its driver may be let in again.
+const REFUSED: Duration = Duration::from_secs(1);
+/// So many known keys are kept, and as many unknown ones; then all of that sort are forgotten.
+const MOST_KEPT: usize = 10_000;
+/// So many unknown keys may wait for a look-up; more are told to come again.
+const MOST_WAITING: usize = 1_000;
+/// Keys of one statement.
+const MOST_AT_ONCE: usize = 500;
+/// Between two statements, so that a flood is asked about in large groups.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A request waits so long for a look-up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why it could not be found out whose a key is.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LookupError {
+    #[error("too many unknown keys wait for a look-up")]
+    Overrun,
+    #[error("the database does not say whose the key is: {0}")]
+    Unanswered(Arc<str>),
+}
+
+/// Cheap to clone; clones share what they know.
+#[derive(Debug, Clone, Default)]
+pub struct KnownKeys(Arc<Mutex<Known>>);
+
+type Hash = Vec<u8>;
+type Answer = Result<Option<ApiKey>, LookupError>;
+type Waiting = HashMap<Hash, Vec<oneshot::Sender<Answer>>>;
+
+#[derive(Debug, Default)]
+struct Known {
+    /// When it was looked up, and whose it is.
+    owners: HashMap<Hash, (Instant, ApiKey)>,
+    /// Keys that do not exist, and when they were looked up.
+    refused: HashMap<Hash, Instant>,
+    /// Keys to look up, with the requests that wait for each.
+    waiting: Waiting,
+    /// A task looks them up.
+    is_asking: bool,
+    /// The latest statement failed.
+    is_failing: bool,
+}
+
+impl KnownKeys {
+    /// Returns the key's owner, unless it is unknown or revoked.
+    pub async fn find(&self, db: &PgPool, key: &str) -> Answer {
+        if !api_keys::is_well_formed(key) {
+            return Ok(None);
+        }
+        let hash = api_keys::hash(key);
+        let answer = {
+            let mut known = self.lock();
+            if known.refused.get(&hash).is_some_and(|at| at.elapsed() < REFUSED) {
+                return Ok(None);
+            }
+            let owner = known.owners.get(&hash);
+            // In need the first request finds out; the others need not wait as long.
+            let believed = if known.is_failing { BELIEVED_IN_NEED } else { BELIEVED };
+            let seen = owner.filter(|(at, _)| at.elapsed() < believed).map(|(at, key)| (at.elapsed(), key.clone()));
+            if let Some((age, owner)) = seen {
+                if age >= REFRESHED && !known.waiting.contains_key(&hash) {
+                    known.waiting.insert(hash, Vec::new());
+                    self.ask_soon(&mut known, db);
+                }
+                return Ok(Some(owner));
+            }
+            // A key that was good lately never stands behind a flood of bad ones.
+            if owner.is_none() && known.waiting.len() >= MOST_WAITING && !known.waiting.contains_key(&hash) {
+                return Err(LookupError::Overrun);
+            }
+            let (sender, answer) = oneshot::channel();
+            known.waiting.entry(hash.clone()).or_default().push(sender);
+            self.ask_soon(&mut known, db);
+            answer
+        };
+        match timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(LookupError::Unanswered("the look-up was given up".into())),
+            // The statement is not given up, or the next one would take another connection.
+            Err(_) => {
+                let mut known = self.lock();
+                known.is_failing = true;
+                let error = || LookupError::Unanswered(format!("no answer within {PATIENCE:?}").into());
+                known.believed_in_need(&hash).map(Some).ok_or_else(error)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask_soon(&self, known: &mut Known, db: &PgPool) {
+        if !mem::replace(&mut known.is_asking, true) {
+            tokio::spawn(self.clone().ask(db.clone()));
+        }
+    }
+
+    /// Looks up what waits, until nothing does.
+    async fn ask(self, db: PgPool) {
+        loop {
+            let Some(group) = self.take_waiting() else { return };
+            let hashes: Vec<Hash> = group.keys().cloned().collect();
+            let asked_at = Instant::now();
+            let found = api_keys::find_all(&db, &hashes).await;
+            let found = found.map(HashMap::from_iter).map_err(|e| LookupError::Unanswered(e.to_string().into()));
+            self.answer(group, asked_at, &found);
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Returns the keys to look up next; `None` when none waits, and the asking ends.
+    fn take_waiting(&self) -> Option<Waiting> {
+        let mut known = self.lock();
+        if known.waiting.is_empty() {
+            known.is_asking = false;
+            return None;
+        }
+        // Known keys first: they are few, and good requests wait for them.
+        let mut hashes: Vec<Hash> = known.waiting.keys().cloned().collect();
+        hashes.sort_by_key(|hash| !known.owners.contains_key(hash));
+        hashes.truncate(MOST_AT_ONCE);
+        Some(hashes.into_iter().filter_map(|hash| known.waiting.remove_entry(&hash)).collect())
+    }
+
+    fn answer(&self, group: Waiting, asked_at: Instant, found: &Result<HashMap<Hash, ApiKey>, LookupError>) {
+        let mut known = self.lock();
+        known.is_failing = found.is_err();
+        for (hash, requests) in group {
+            let answer = match found {
+                Ok(owners) => Ok(known.learn(hash, asked_at, owners)),
+                Err(error) => known.believed_in_need(&hash).map(Some).ok_or_else(|| error.clone()),
+            };
+            for request in requests {
+                // A client that hung up waits no more.
+                let _ = request.send(answer.clone());
+            }
+        }
+    }
+}
+
+impl Known {
+    /// Remembers what Postgres said about a key.
+    fn learn(&mut self, hash: Hash, at: Instant, owners: &HashMap<Hash, ApiKey>) -> Option<ApiKey> {
+        let owner = owners.get(&hash).cloned();
+        if let Some(owner) = &owner {
+            if self.owners.len() >= MOST_KEPT && !self.owners.contains_key(&hash) {
+                self.owners.clear();
+            }
+            self.owners.insert(hash, (at, owner.clone()));
+        } else {
+            self.owners.remove(&hash);
+            if self.refused.len() >= MOST_KEPT {
+                self.refused.clear();
+            }
+            self.refused.insert(hash, at);
+        }
+        owner
+    }
+
+    fn believed_in_need(&self, hash: &Hash) -> Option<ApiKey> {
+        self.owners.get(hash).filter(|(at, _)| at.elapsed() < BELIEVED_IN_NEED).map(|(_, key)| key.clone())
+    }
+}

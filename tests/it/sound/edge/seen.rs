@@ -1,0 +1,106 @@
+//! Each request has an id and is counted; who was refused is written down.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use dispatchq::people::api_keys::{self, Role};
+use serde_json::json;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{Api, Counting, TestApp};
+
+/// What was logged.
+#[derive(Debug, Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Lines with this text in them.
+    fn with(&self, text: &str) -> Vec<String> {
+        let all = String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
+        all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id() {
+    let lines = Lines::default();
+    tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::WARN).with_writer(lines.clone()).init();
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let wrong = api_keys::generate();
+    let client = reqwest::Client::new();
+    let ask = async |key: &str, id: &str| {
+        let request = client.get(api.url("/api/v1/orders/ORD-1")).bearer_auth(key).header("x-request-id", id);
+        request.send().await.unwrap()
+    };
+    let answer = ask(&wrong, "shop-4711").await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["x-request-id"]), (401, &"shop-4711".parse().unwrap()));
+    let said = lines.with("A caller was refused");
+    assert_eq!(said.len(), 1, "{said:?}");
+    for part in [
+        "shop-4711",
+        "UNAUTHENTICATED",
+        "no such key, or it has expired or was revoked",
+        "127.0.0.1",
+        "/api/v1/orders/{id}",
+    ] {
+        assert!(said[0].contains(part), "{part}: {said:?}");
+    }
+    assert!(!said[0].contains(&wrong), "no line carries a key");
+    // Of many only a sample.
+    for n in 0..20 {
+        assert_eq!(ask(&wrong, &format!("again-{n}")).await.status(), 401);
+    }
+    assert_eq!(lines.with("A caller was refused").len(), 1);
+    // Another reason is another line.
+    let support = t.key(Role::Support).await;
+    let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    assert_eq!(api.post("/api/v1/orders", &support, order).await.status, 403);
+    assert_eq!(lines.with("FORBIDDEN").len(), 1);
+    let made = ask(&support, "one two").await;
+    let made = made.headers()["x-request-id"].to_str().unwrap();
+    assert!(made.parse::<uuid::Uuid>().is_ok(), "an id that cannot stand in a log is replaced: {made}");
+}
+
+#[tokio::test]
+async fn s10_requests_are_counted_by_route_and_status() {
+    let counting = Counting::start();
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.order("ORD-1").await;
+    let key = t.key(Role::Producer).await;
+    for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1", "/api/v1/orders/ORD-404", "/nowhere/at/all"] {
+        assert!(api.send_raw(path, &key).await.headers().contains_key("x-request-id"), "{path}");
+    }
+    assert_eq!(api.get("/api/v1/orders/ORD-1", "").await.status, 401);
+    let seen = counting.read();
+    let count = |route: &str, status: &str| {
+        let series = format!(r#"dispatchq_http_requests_total{{method="GET",route="{route}",status="{status}"}}"#);
+        seen.value(&series)
+    };
+    assert_eq!(["200", "404", "401"].map(|status| count("/api/v1/orders/{id}", status)), [2.0, 1.0, 1.0]);
+    assert_eq!(count("none", "404"), 1.0);
+    let timed = r#"dispatchq_http_request_duration_seconds_count{method="GET",route="/api/v1/orders/{id}"}"#;
+    assert_eq!(seen.value(timed), 4.0);
+}
