@@ -42,14 +42,15 @@ async fn measure(options: &Options) -> anyhow::Result<Report> {
     // Two thousand sockets have two ends each, and one of them is ours.
     server::raise_open_files();
     let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let settings = Settings { speed: 1.0, workers: 1, offers: None, alerts: None, partner: None };
+    let settings =
+        Settings { speed: 1.0, serves: 1, workers: 1, for_faults: false, offers: None, alerts: None, partner: None };
     let mut testbed = Testbed::start(&settings).await?;
     let measured = phases(options, &testbed).await;
     if measured.is_err() {
         testbed.dir.keep();
     }
     let phases = measured.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
-    let (processes, ..) = testbed.into_parts();
+    let (processes, _app, _redis, _postgres, _dir) = testbed.into_parts();
     let complaints = processes.stop().await;
     Ok(Report { phases, complaints, machine, versions })
 }
