@@ -43,6 +43,7 @@ BEGIN
         RETURN false;
     END IF;
     UPDATE order_events SET detail = NULL WHERE order_id = erased AND at >= since AND detail IS NOT NULL;
+    UPDATE order_events_kept SET detail = NULL WHERE order_id = erased AND detail IS NOT NULL;
     UPDATE offers SET reason = NULL, distance_m = NULL, score = NULL WHERE order_id = erased;
     DELETE FROM rankings WHERE order_id = erased;
     UPDATE outbox_attempts a SET error = 'erased' FROM outbox m
@@ -92,6 +93,11 @@ BEGIN
         detail = NULL
     WHERE e.order_id = ANY (touched) AND e.at >= since
       AND (e.actor = 'driver:' || erased OR strpos(e.detail, erased) > 0);
+    UPDATE order_events_kept e
+    SET actor = CASE WHEN e.actor = 'driver:' || erased THEN 'driver:' || pseudonym ELSE e.actor END,
+        key_id = CASE WHEN e.actor = 'driver:' || erased THEN NULL ELSE e.key_id END,
+        detail = NULL
+    WHERE e.order_id = ANY (touched) AND (e.actor = 'driver:' || erased OR strpos(e.detail, erased) > 0);
     -- Also of orders the driver was only looked at for.
     DELETE FROM rankings WHERE strpos(candidates::text, word) > 0;
     UPDATE outbox SET payload = replace(payload::text, word, new_word)::jsonb,

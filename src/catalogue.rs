@@ -59,6 +59,7 @@ const GAUGES: Words = &[
     ("dispatchq_areas_unreadable", "Areas left out because their geometry cannot be read"),
     ("dispatchq_dependency_up", "1 when this process reaches the server and Postgres takes writes, 0 when not"),
     ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
+    ("dispatchq_history_days_ahead", "Days of the history that are ready after today; without one no order can change"),
     ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
     ("dispatchq_loop_idle_seconds", "Time since a background loop of this process last got on; above 60 it is stuck"),
     ("dispatchq_manual_refund_oldest_seconds", "Age of the oldest refund that is due and nobody has begun"),

@@ -4,6 +4,8 @@
 
 mod failure;
 
+pub mod history_days;
+
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -30,8 +32,6 @@ const IDLE_UNASKED: Duration = Duration::from_millis(50);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
-/// Daily partitions of the history are made this far ahead.
-const PARTITIONS_AHEAD_DAYS: i32 = 14;
 
 /// Connects, or says what to do.
 pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
@@ -153,20 +153,9 @@ pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
     // A migration takes as long as it takes.
     sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
     MIGRATOR.run(&mut *connection).await.context("a migration failed; the database is as it was before it")?;
+    history_days::add_ahead(&mut connection).await.context("the days of the history could not be added")?;
     connection.close().await?;
-    make_partitions(db).await?;
     Ok(())
-}
-
-/// Makes the daily partitions of the history that are still missing.
-pub async fn make_partitions(db: &PgPool) -> Result<i32, sqlx::Error> {
-    sqlx::query_scalar(
-        "-- partitions
-                        SELECT dispatchq_make_event_partitions($1)",
-    )
-    .bind(PARTITIONS_AHEAD_DAYS)
-    .fetch_one(db)
-    .await
 }
 
 /// Publishes what `dispatchq_create_order()` must know of the configuration.

@@ -1,10 +1,18 @@
 //! How areas stand, and stood.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use redis::cmd;
 use serde::Serialize;
 
-use crate::{app::App, redis_keys};
+use super::waiting;
+use crate::{
+    app::App,
+    orders::{
+        census::{self, Census},
+        store,
+    },
+    redis_keys,
+};
 
 /// One area and service type, now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,45 +28,30 @@ pub struct Status {
     pub oldest_waiting_since: Option<DateTime<Utc>>,
 }
 
-#[derive(sqlx::FromRow)]
-struct Counted {
-    area_id: String,
-    service_type: String,
-    waiting: i64,
-    oldest: Option<DateTime<Utc>>,
-}
-
 /// Every area with limits of its own, with orders that wait, or that a person has decided for, as Postgres counts.
 pub async fn status(app: &App) -> Result<Vec<Status>, sqlx::Error> {
-    status_of(app, Vec::new()).await
+    Ok(status_of(app, &census::take(&app.db).await?, Vec::new()))
 }
 
-/// As [`status`], and of these, too.
-async fn status_of(app: &App, also: Vec<(String, String)>) -> Result<Vec<Status>, sqlx::Error> {
-    let counted: Vec<Counted> = sqlx::query_as(
-        "-- count all who wait
-         SELECT area_id, service_type, count(*) AS waiting, min(created_at) AS oldest FROM orders
-         WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
-           AND lifetime_deadline > dispatchq_now()
-         GROUP BY area_id, service_type",
-    )
-    .fetch_all(&app.db)
-    .await?;
+/// As [`status`], by this count, and of these, too.
+pub fn status_of(app: &App, census: &Census, also: Vec<(String, String)>) -> Vec<Status> {
+    let counted = &census.waiting;
     let rules = app.rules.get();
     let now = app.rules.now();
     let mut keys: Vec<(String, String)> =
         rules.configured().map(|(area, service)| (area.to_owned(), service.to_owned())).collect();
-    keys.extend(counted.iter().map(|c| (c.area_id.clone(), c.service_type.clone())));
+    keys.extend(counted.keys().cloned());
     for forced in rules.overridden() {
         keys.extend(app.config.service_types.keys().map(|service| (forced.area_id.clone(), service.clone())));
     }
     keys.extend(also);
     keys.sort();
     keys.dedup();
-    let status = |(area_id, service_type): (String, String)| {
-        let seen = counted.iter().find(|c| c.area_id == area_id && c.service_type == service_type);
+    let status = |key: (String, String)| {
+        let seen = counted.get(&key);
+        let (area_id, service_type) = key;
         let limits = rules.limits(&area_id, &service_type);
-        let waiting = seen.map_or(0, |c| c.waiting);
+        let waiting = seen.map_or(0, |c| c.orders);
         let forced = rules.forced(&area_id).filter(|forced| forced.holds(now));
         Status {
             waiting,
@@ -69,12 +62,12 @@ async fn status_of(app: &App, also: Vec<(String, String)>) -> Result<Vec<Status>
                 Some(forced) => forced.status.as_str(),
                 None => "AUTO",
             },
-            oldest_waiting_since: seen.and_then(|c| c.oldest),
+            oldest_waiting_since: seen.map(|c| c.oldest),
             area_id,
             service_type,
         }
     };
-    Ok(keys.into_iter().map(status).collect())
+    keys.into_iter().map(status).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of orders")]
@@ -98,7 +91,8 @@ pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
         let mut parts = field.split(':');
         Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
     };
-    let rows = status_of(app, counts.keys().filter_map(key).collect()).await?;
+    let census = census::take(&app.db).await?;
+    let rows = status_of(app, &census, counts.keys().filter_map(key).collect());
     let of = |row: &Status, what: &str| {
         counts.get(&format!("{}:{}:{what}", row.area_id, row.service_type)).copied().unwrap_or_default()
     };
@@ -138,6 +132,8 @@ pub struct Stretch {
 
 /// The last `hours`, hour by hour, newest first.
 pub async fn stretches(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<Stretch>, sqlx::Error> {
+    // Bound, so that the planner knows how little of the table it is.
+    let since = store::now(&app.db).await? - TimeDelta::hours(i64::from(hours));
     sqlx::query_as(
         "-- report of areas
          SELECT date_trunc('hour', at) AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,
@@ -145,11 +141,11 @@ pub async fn stretches(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<
                 sum(rejected)::bigint AS rejected, sum(would_reject)::bigint AS would_reject,
                 sum(bypassed)::bigint AS bypassed
          FROM waiting_snapshots
-         WHERE at > dispatchq_now() - $2 * interval '1 hour' AND ($1::text IS NULL OR area_id = $1)
+         WHERE at > $2 AND ($1::text IS NULL OR area_id = $1)
          GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3 LIMIT 1000",
     )
     .bind(area)
-    .bind(f64::from(hours))
+    .bind(since)
     .fetch_all(&app.db)
     .await
 }

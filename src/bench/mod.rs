@@ -15,6 +15,7 @@
 //! * [`admission`]: how quickly a full area says so, and whether it is ever overfull.
 //! * [`chaos`]: everything fails while orders are created; was anybody told what is not so?
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
+//! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
 //! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
 
@@ -24,6 +25,7 @@ pub mod chaos;
 mod child;
 pub mod flood;
 mod herd;
+pub mod history;
 mod idle;
 mod lateness;
 mod machine;

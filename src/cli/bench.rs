@@ -29,6 +29,8 @@ pub(super) enum Command {
     Chaos(bench::chaos::Options),
     /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
     Flood(bench::flood::Options),
+    /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
+    History(bench::history::Options),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -50,6 +52,7 @@ impl Command {
             Self::Admission(options) => bench::admission::run(options).await?,
             Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
+            Self::History(options) => bench::history::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

@@ -23,10 +23,11 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
-        let report = cleanup::run(&app, if dry_run { Mode::DryRun } else { Mode::Remove }).await?;
+        let report = cleanup::run_all(&app, if dry_run { Mode::DryRun } else { Mode::Remove }).await?;
+        let outcome = if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         if json {
             output::json(&report)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(outcome);
         }
         println!("{}", if dry_run { "Would be removed:" } else { "Removed:" });
         for (count, what) in [
@@ -39,7 +40,9 @@ impl Command {
         ] {
             println!("{count:>10} {what}");
         }
-        println!("{:>10} daily partitions of the history", report.event_partitions.len());
-        Ok(ExitCode::SUCCESS)
+        for failed in &report.failed {
+            println!("Failed: {failed}");
+        }
+        Ok(outcome)
     }
 }

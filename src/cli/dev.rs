@@ -53,6 +53,7 @@ impl Args {
         let mut postgres = Postgres::start_in(&data.join("postgres"), None).await?;
         config.redis.url = redis.url();
         config.database.url = postgres.url();
+        config.database.maintenance_url = postgres.url();
         let sim = self.partner(&mut config).await?;
         let pool = db::connect(&config.database).await?;
         db::migrate(&pool).await?;

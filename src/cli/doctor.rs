@@ -10,7 +10,7 @@ use workers::Store;
 use super::output;
 use crate::{
     config::{Config, without_password},
-    db::{self, Schema},
+    db::{self, Schema, history_days},
 };
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +100,16 @@ async fn postgres(config: &Config) -> Vec<Finding> {
         } else {
             finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
         });
+    }
+    if let Ok(days) = history_days::count_ahead(&pool).await
+        && days < history_days::FEWEST_DAYS_AHEAD
+    {
+        let detail = format!("{days} days are ready; after them no order can change: dispatchq migrate --partitions");
+        found.push(finding("history", Verdict::Fail, detail));
+    } else if config.database.maintenance_url.is_empty() {
+        let detail =
+            "workers add no days of it without database.maintenance_url; run dispatchq migrate --partitions daily";
+        found.push(finding("history", Verdict::Warn, detail.to_owned()));
     }
     let staff: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL")

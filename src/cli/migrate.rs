@@ -2,12 +2,47 @@
 
 use std::process::ExitCode;
 
-use crate::{config::Config, db};
+use super::output;
+use crate::{
+    config::Config,
+    db::{self, history_days},
+};
 
-pub(super) async fn run(config: Config) -> anyhow::Result<ExitCode> {
-    let pool = db::connect(&config.database).await?;
-    db::migrate(&pool).await?;
-    db::publish_service_types(&pool, &config).await?;
-    println!("The schema is up to date.");
-    Ok(ExitCode::SUCCESS)
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only add the days of the history that are missing, and drop those past retention.events
+    #[arg(long)]
+    partitions: bool,
+    #[arg(long, requires = "partitions")]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
+        if self.partitions {
+            return self.keep_days(&config).await;
+        }
+        let pool = db::connect(&config.database).await?;
+        db::migrate(&pool).await?;
+        db::publish_service_types(&pool, &config).await?;
+        println!("The schema is up to date.");
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Fails when something was postponed, so that a timer of the system tells somebody.
+    async fn keep_days(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let Some(report) = history_days::keep(config).await? else {
+            println!("Another process is at it.");
+            return Ok(ExitCode::SUCCESS);
+        };
+        if self.json {
+            output::json(&report)?;
+        } else {
+            println!("{} days of the history added, {} dropped.", report.added.len(), report.dropped.len());
+            for postponed in &report.postponed {
+                println!("Not yet: {postponed}");
+            }
+        }
+        Ok(if report.postponed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
 }

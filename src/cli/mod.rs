@@ -58,7 +58,7 @@ enum Command {
     /// Perform jobs; run as many of these as you like
     Work(work::Args),
     /// Bring the database schema up to date
-    Migrate,
+    Migrate(migrate::Args),
     /// Look for what is wrong with this installation, and say what to do
     Doctor(doctor::Args),
     /// Show or check the configuration
@@ -148,7 +148,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         config.warn_of_other_variables();
     }
     match cli.command {
-        Command::Migrate => migrate::run(config).await,
+        Command::Migrate(args) => args.run(config).await,
         Command::Doctor(args) => args.run(config).await,
         Command::Serve(args) => args.run(App::connect(config).await?).await,
         Command::Work(args) => args.run(App::connect(config).await?).await,

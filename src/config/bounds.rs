@@ -76,7 +76,8 @@ const ALL: &[(&str, Bounds)] = &[
     ("partners.*.breaker.max_open", Time(MS, DAY)),
     ("partners.*.breaker.ramp_up", Time(NONE, DAY)),
     ("schedules.*.every", Time(SECOND, YEAR)),
-    ("retention.*", Time(HOUR, CENTURY)),
+    // Anything shorter is a mistake in a unit, and would remove everything at once.
+    ("retention.*", Time(DAY, CENTURY)),
 ];
 
 /// Refuses the first number or duration that is out of its bounds.

@@ -98,6 +98,12 @@ pub struct DatabaseConfig {
     pub url_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_file: Option<PathBuf>,
+    /// Login of the history's owner. Empty: workers add and drop no days of it.
+    pub maintenance_url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_url_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_url_file: Option<PathBuf>,
     pub max_connections: u32,
     #[serde(with = "duration")]
     pub statement_timeout: Duration,
@@ -330,6 +336,8 @@ impl Config {
         let (redis, database) = (&mut config.redis, &mut config.database);
         secret::replace("url", &mut redis.url, &mut redis.url_env, &mut redis.url_file).context("redis")?;
         secret::replace("url", &mut database.url, &mut database.url_env, &mut database.url_file).context("database")?;
+        let (url_env, url_file) = (&mut database.maintenance_url_env, &mut database.maintenance_url_file);
+        secret::replace("maintenance_url", &mut database.maintenance_url, url_env, url_file).context("database")?;
         let own_channels =
             |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
@@ -455,6 +463,9 @@ impl Config {
         let mut shown = self.clone();
         shown.redis.url = without_password(&shown.redis.url);
         shown.database.url = without_password(&shown.database.url);
+        if !shown.database.maintenance_url.is_empty() {
+            shown.database.maintenance_url = without_password(&shown.database.maintenance_url);
+        }
         for partner in shown.partners.values_mut() {
             for secret in [&mut partner.api_key, &mut partner.callback_secret, &mut partner.callback_secret_previous] {
                 if !secret.is_empty() {
@@ -568,6 +579,8 @@ mod tests {
         assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
         assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
         assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
+        assert!(error("[retention]\norders = \"0s\"").contains("retention.orders must be 1day to"));
+        assert!(error("[retention]\ndead_jobs = \"30m\"").contains("retention.dead_jobs must be 1day to"));
     }
 
     const CHANNELS: &str = "

@@ -6,20 +6,24 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
 use metrics::gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
-use sqlx::FromRow;
 use workers::store::StoreError;
 
 use crate::{
     admission::report,
     app::App,
-    orders::{area_label, store},
+    db::history_days,
+    orders::{
+        area_label,
+        census::{self, Census},
+        store,
+    },
 };
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
@@ -40,8 +44,17 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
     for (name, idle) in app.loops.idle() {
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
-    let redis = async { tokio::join!(queues(&app), workers(&app), breakers(&app), clocks(&app)) };
-    tokio::join!(redis, orders(&app), refunds(&app), outbox(&app), alerts(&app), areas(&app));
+    tokio::join!(
+        queues(&app),
+        workers(&app),
+        breakers(&app),
+        clocks(&app),
+        open_orders(&app),
+        refunds(&app),
+        outbox(&app),
+        alerts(&app),
+        history_days(&app)
+    );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
@@ -100,30 +113,64 @@ async fn breakers(app: &App) {
     }
 }
 
-#[derive(FromRow)]
-struct OpenOrders {
-    held: i64,
-    retrying: i64,
-    retrievals: i64,
+/// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
+/// it took; fewer are counted at each scrape.
+const MANY: u64 = 10_000;
+static LATEST: Mutex<Option<Counted>> = Mutex::new(None);
+static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[derive(Debug, Clone)]
+struct Counted {
+    at: Instant,
+    took: Duration,
+    census: Arc<Census>,
 }
 
-async fn orders(app: &App) {
-    let open = sqlx::query_as::<_, OpenOrders>(
-        "-- count open orders
-         SELECT count(*) FILTER (WHERE held_for_review) AS held,
-                count(*) FILTER (WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING')
-                                   AND (attempt_no > 1 OR round > 1
-                                        OR (attempt_no = 1 AND next_attempt_at IS NOT NULL))) AS retrying,
-                count(*) FILTER (WHERE status = 'PENDING_JOB_ID' AND poll_no > 0
-                                   AND next_poll_at IS NOT NULL) AS retrievals
-         FROM orders WHERE closed_at IS NULL",
-    )
-    .fetch_one(&app.db);
-    let open = in_time(open).await;
-    let count = |pick: fn(&OpenOrders) -> i64| number(open.as_ref().map(|o| pick(o).cast_unsigned()));
-    gauge!("dispatchq_orders_held").set(count(|o| o.held));
-    gauge!("dispatchq_orders_retrying").set(count(|o| o.retrying));
-    gauge!("dispatchq_job_id_retrievals_active").set(count(|o| o.retrievals));
+impl Counted {
+    fn is_fresh(&self) -> bool {
+        self.census.orders > MANY && self.at.elapsed() < self.took * 10
+    }
+
+    /// Good enough while the next count is under way.
+    fn is_usable(&self) -> bool {
+        self.at.elapsed() < self.took * 20
+    }
+}
+
+fn latest() -> Option<Counted> {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Counts by a task of its own, which goes on when a scrape does not wait for it any longer.
+async fn census(app: &App) -> Option<Arc<Census>> {
+    if latest().is_none_or(|counted| !counted.is_fresh())
+        && let Ok(counting) = COUNTING.try_lock()
+    {
+        let db = app.db.clone();
+        let count = tokio::spawn(async move {
+            let _counting = counting;
+            let begun = Instant::now();
+            let census = census::take(&db).await.ok().map(Arc::new);
+            let counted = |census| Counted { at: Instant::now(), took: begun.elapsed(), census };
+            *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.clone().map(counted);
+            census
+        });
+        if let Ok(counted) = tokio::time::timeout(PATIENCE, count).await {
+            return counted.ok().flatten();
+        }
+    }
+    latest().filter(Counted::is_usable).map(|counted| counted.census)
+}
+
+async fn open_orders(app: &App) {
+    let census = census(app).await;
+    let count = |pick: fn(&Census) -> u64| number(census.as_deref().map(pick));
+    gauge!("dispatchq_orders_held").set(count(|c| c.held));
+    gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));
+    gauge!("dispatchq_job_id_retrievals_active").set(count(|c| c.retrievals));
+    if let Some(census) = census {
+        areas(app, &census);
+    }
 }
 
 /// What was shown once, areas with service types and areas alone: it goes on being shown when it is empty.
@@ -131,8 +178,8 @@ static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
 type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
-async fn areas(app: &App) {
-    let Some(status) = in_time(report::status(app)).await else { return };
+fn areas(app: &App, census: &Census) {
+    let status = report::status_of(app, census, Vec::new());
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let (shown, full_once) = &mut *known;
     let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
@@ -163,7 +210,7 @@ async fn areas(app: &App) {
 async fn refunds(app: &App) {
     let due = sqlx::query_as::<_, (i64, f64)>(
         "-- count refunds to begin
-         SELECT count(*), coalesce(extract(epoch FROM dispatchq_now() - min(due_at)), 0)::float8
+         SELECT count(*), coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(due_at)), 0)::float8
          FROM (SELECT greatest(o.closed_at, (SELECT min(p.received_at) FROM payment_events p
                                              WHERE p.order_id = o.id
                                                AND p.payment_status IN ('PAID', 'SETTLEMENT'))) AS due_at
@@ -181,7 +228,7 @@ async fn refunds(app: &App) {
 async fn outbox(app: &App) {
     let oldest = sqlx::query_scalar::<_, f64>(
         "-- oldest undelivered message
-         SELECT coalesce(extract(epoch FROM dispatchq_now() - min(created_at)), 0)::float8
+         SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
          FROM outbox WHERE state = 'pending'",
     )
     .fetch_one(&app.db);
@@ -197,6 +244,11 @@ async fn alerts(app: &App) {
     let open = in_time(open).await;
     gauge!("dispatchq_alerts_open").set(number(open.map(|(all, _)| all.cast_unsigned())));
     gauge!("dispatchq_alerts_given_up").set(number(open.map(|(_, given_up)| given_up.cast_unsigned())));
+}
+
+async fn history_days(app: &App) {
+    let days = in_time(history_days::count_ahead(&app.db)).await;
+    gauge!("dispatchq_history_days_ahead").set(number(days));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]

@@ -13,13 +13,14 @@
 //! * [`act`]: changes an order on request, and enqueues what follows.
 //! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
 //! * [`create`]: how an order comes into being.
-//! * [`query`]: reads for people: lists and timelines.
+//! * [`query`]: reads for people: lists and timelines. [`census`]: counts of open orders.
 //! * [`metrics`]: counters of what changes; [`area_label`]: areas as their labels.
 
 pub mod act;
 pub mod actions;
 pub(crate) mod area_label;
 pub mod booking;
+pub mod census;
 pub mod change;
 pub mod create;
 pub mod metrics;

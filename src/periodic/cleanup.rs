@@ -1,15 +1,22 @@
-//! What has served its time goes: in small transactions, so that nobody waits for them, and repeatable at any point.
+//! What has served its time goes: in small statements, so that nobody waits for them, and repeatable at any point.
+//!
+//! Times are bound and not asked of `dispatchq_now()` row by row, and each batch is the oldest by an index: its cost does not
+//! grow with the table. A sweep that fails keeps no other from its work; the job fails afterwards, and says of what.
 
 use std::time::Duration;
 
+use anyhow::bail;
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sqlx::PgPool;
 use workers::store::DeadFilter;
 
-use crate::{app::App, config::RetentionConfig};
+use crate::{app::App, config::RetentionConfig, db, orders::store};
 
-/// Rows of one transaction.
-const BATCH: i64 = 1000;
+/// Rows of one statement: few, so that it takes milliseconds.
+const BATCH: i64 = 250;
+/// Orders of one statement. Each takes some ten rows of other tables along.
+const ORDERS_BATCH: i64 = 100;
 /// Dead jobs of one script call.
 const DEAD_BATCH: usize = 500;
 
@@ -23,10 +30,8 @@ pub enum Mode {
 /// What was removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Closed orders with their offers, messages and alerts.
+    /// Closed orders with their offers, messages and alerts. Never one whose refund is owed or that has an open alert.
     pub orders: u64,
-    /// Daily partitions of the history.
-    pub event_partitions: Vec<String>,
     /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
     pub messages: u64,
     /// Why drivers were asked in their order.
@@ -36,42 +41,47 @@ pub struct Report {
     /// on.
     pub records: u64,
     pub dead_jobs: u64,
+    /// Sweeps that failed, and why. What they had removed by then is counted.
+    pub failed: Vec<String>,
 }
 
-/// Removes what is older than `[retention]` says.
+/// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
+/// is away.
 pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
+    let report = run_all(app, mode).await?;
+    if !report.failed.is_empty() {
+        bail!("cleanup failed in part: {}", report.failed.join("; "));
+    }
+    Ok(report)
+}
+
+/// As [`run`], with the failures in the report.
+pub async fn run_all(app: &App, mode: Mode) -> anyhow::Result<Report> {
     let keep = &app.config.retention;
-    let db = &app.db;
-    let records = [&RUNS, &SNAPSHOTS, &AREA_SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS];
+    let mut sweeper = Sweeper { db: &app.db, now: store::now(&app.db).await?, mode, failed: Vec::new() };
     let mut report = Report {
-        orders: sweep(db, &ORDERS, keep.orders, mode).await?,
-        messages: sweep(db, &MESSAGES, keep.messages, mode).await? + sweep(db, &ALERTS, keep.messages, mode).await?,
-        rankings: sweep(db, &RANKINGS, keep.messages, mode).await?,
-        idempotency_keys: sweep(db, &IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS, mode).await?,
+        orders: sweeper.sweep_orders(keep.orders).await?,
+        messages: sweeper.sweep(&OFFERS, keep.messages).await?
+            + sweeper.sweep(&MESSAGES, keep.messages).await?
+            + sweeper.sweep(&ALERTS, keep.messages).await?,
+        rankings: sweeper.sweep(&RANKINGS, keep.messages).await?,
+        idempotency_keys: sweeper.sweep(&IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,
+        // As long as the history of orders: it says who decided what.
+        records: sweeper.sweep(&AREA_CHANGES, keep.events).await?,
         ..Report::default()
     };
-    // As long as the history of orders: it says who decided what.
-    report.records += sweep(db, &AREA_CHANGES, keep.events, mode).await?;
-    report.records += sweep(db, &ERASURES, keep.erasures, mode).await?;
-    for table in records {
-        report.records += sweep(db, table, keep.records, mode).await?;
+    report.records += sweeper.sweep(&ERASURES, keep.erasures).await?;
+    for table in [&RUNS, &SNAPSHOTS, &AREA_SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS] {
+        report.records += sweeper.sweep(table, keep.records).await?;
     }
     if mode == Mode::Remove {
         // First: a flush in between must not bring back what is about to go.
-        sweep(db, &EXPIRED_DEAD_LETTERS, keep.dead_jobs, mode).await?;
+        sweeper.sweep(&EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
+    report.failed = sweeper.failed;
     for queue in jobs::queues::ALL {
         report.dead_jobs += dead_jobs(app, queue, keep.dead_jobs, mode).await?;
     }
-    // After the orders: no order outlives its history.
-    report.event_partitions = sqlx::query_scalar(
-        "-- drop event partitions
-         SELECT dispatchq_drop_event_partitions(dispatchq_now() - $1 * interval '1 second', $2)",
-    )
-    .bind(keep.events.as_secs_f64())
-    .bind(mode == Mode::DryRun)
-    .fetch_all(db)
-    .await?;
     Ok(report)
 }
 
@@ -98,177 +108,288 @@ async fn dead_jobs(app: &App, queue: &str, keep: Duration, mode: Mode) -> anyhow
     }
 }
 
-/// A table, how old rows of it are counted, and how a batch of them is removed.
-struct Sweep {
-    count: &'static str,
-    remove: &'static str,
+/// A table, how old rows of it are counted, and how a batch of the oldest is removed. `$1` is a time, `$2` the batch.
+#[derive(Debug)]
+pub struct Sweep {
+    pub what: &'static str,
+    pub count: &'static str,
+    pub remove: &'static str,
 }
 
-async fn sweep(db: &PgPool, table: &Sweep, keep: Duration, mode: Mode) -> Result<u64, sqlx::Error> {
-    let seconds = keep.as_secs_f64();
-    if mode == Mode::DryRun {
-        let count: i64 = sqlx::query_scalar(table.count).bind(seconds).fetch_one(db).await?;
-        return Ok(count.unsigned_abs());
-    }
-    let mut removed = 0;
-    loop {
-        let batch = sqlx::query(table.remove).bind(seconds).bind(BATCH).execute(db).await?.rows_affected();
-        removed += batch;
-        if batch < BATCH.unsigned_abs() {
-            return Ok(removed);
+/// Sweeps one table after the other.
+struct Sweeper<'a> {
+    db: &'a PgPool,
+    now: DateTime<Utc>,
+    mode: Mode,
+    failed: Vec<String>,
+}
+
+/// Where the walk over closed orders is: time of closing and id of the last one looked at.
+type Cursor = (DateTime<Utc>, String);
+
+impl Sweeper<'_> {
+    async fn sweep(&mut self, table: &Sweep, keep: Duration) -> Result<u64, sqlx::Error> {
+        let before = self.now - keep;
+        let mut removed = 0;
+        let done = async {
+            if self.mode == Mode::DryRun {
+                let count: i64 = sqlx::query_scalar(table.count).bind(before).fetch_one(self.db).await?;
+                removed = count.unsigned_abs();
+                return Ok(());
+            }
+            loop {
+                let batch = sqlx::query(table.remove).bind(before).bind(BATCH).execute(self.db).await?.rows_affected();
+                removed += batch;
+                if batch < BATCH.unsigned_abs() {
+                    return Ok(());
+                }
+            }
         }
+        .await;
+        self.note(table.what, done)?;
+        Ok(removed)
+    }
+
+    /// Walks over closed orders, the oldest first. Each statement looks at a batch of them and removes those that may go, so
+    /// that many that may not cost one look and not one for each batch behind them.
+    async fn sweep_orders(&mut self, keep: Duration) -> Result<u64, sqlx::Error> {
+        let before = self.now - keep;
+        let statement = if self.mode == Mode::DryRun { ORDERS.count } else { ORDERS.remove };
+        let mut removed = 0;
+        let done = async {
+            let (mut closed_at, mut id): Cursor = (DateTime::UNIX_EPOCH, String::new());
+            loop {
+                let seen: Option<(i64, DateTime<Utc>, String)> = sqlx::query_as(statement)
+                    .bind(before)
+                    .bind(ORDERS_BATCH)
+                    .bind(closed_at)
+                    .bind(&id)
+                    .fetch_optional(self.db)
+                    .await?;
+                let Some((batch, last_closed_at, last_id)) = seen else { return Ok(()) };
+                removed += batch.unsigned_abs();
+                (closed_at, id) = (last_closed_at, last_id);
+            }
+        }
+        .await;
+        self.note(ORDERS.what, done)?;
+        Ok(removed)
+    }
+
+    /// Takes a failed sweep down. A database that is away ends the run: no other sweep would fare better.
+    fn note(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+        let Err(error) = done else { return Ok(()) };
+        let code = error.as_database_error().and_then(|e| e.code()).unwrap_or_default().into_owned();
+        // A statement that is slow, or that waits for a lock, says nothing about the next one.
+        let is_its_own = ["57014", "55P03"].contains(&code.as_str());
+        if db::is_transient(&error) && !is_its_own {
+            return Err(error);
+        }
+        tracing::error!(sweep = what, %error, "Cleanup could not remove what has served its time; it goes on.");
+        self.failed.push(format!("{what}: {error}"));
+        Ok(())
     }
 }
 
-// An order closes after it is created: the second condition adds nothing but the index by age.
+/// Every sweep, for tests of their plans.
+pub const SWEEPS: [&Sweep; 15] = [
+    &ORDERS,
+    &OFFERS,
+    &MESSAGES,
+    &ALERTS,
+    &RANKINGS,
+    &IDEMPOTENCY_KEYS,
+    &AREA_CHANGES,
+    &ERASURES,
+    &RUNS,
+    &SNAPSHOTS,
+    &AREA_SNAPSHOTS,
+    &RECONCILE_LOG,
+    &CALLBACKS,
+    &DEAD_LETTERS,
+    &EXPIRED_DEAD_LETTERS,
+];
+
+// The first condition is that of the index orders_removable: the order is closed and its refund is not owed.
 const ORDERS: Sweep = Sweep {
+    what: "orders",
     count: "-- count old orders
-            SELECT count(*) FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
-              AND created_at < dispatchq_now() - $1 * interval '1 second'
-              AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
-              AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')",
+            WITH seen AS MATERIALIZED (
+                SELECT id, closed_at FROM orders
+                WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                           AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                  AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                ORDER BY closed_at, id LIMIT $2),
+            old AS (
+                SELECT id FROM seen s
+                WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
+                  AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
+                  AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL))
+            SELECT (SELECT count(*) FROM old), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
     remove: "-- remove old orders
-             WITH old AS (
-                 SELECT id FROM orders o WHERE closed_at < dispatchq_now() - $1 * interval '1 second'
-                   AND created_at < dispatchq_now() - $1 * interval '1 second'
-                   AND NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending')
-                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = o.id AND b.state = 'cancel_wanted')
-                 LIMIT $2),
+             WITH seen AS MATERIALIZED (
+                 SELECT id, closed_at FROM orders
+                 WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                            AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                 ORDER BY closed_at, id LIMIT $2),
+             old AS MATERIALIZED (
+                 SELECT id FROM seen s
+                 WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
+                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
+                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL)),
              f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
              b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
              p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
              i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
              m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old)),
-             a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old))
-             DELETE FROM orders WHERE id IN (SELECT id FROM old)",
+             a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old)),
+             e AS (DELETE FROM order_events_kept WHERE order_id IN (SELECT id FROM old)),
+             o AS (DELETE FROM orders WHERE id IN (SELECT id FROM old) RETURNING 1)
+             SELECT (SELECT count(*) FROM o), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
 };
 
-// Alerts stay as long as their order; alerts about an order that never was go with the offers.
+const OFFERS: Sweep = Sweep {
+    what: "offer messages",
+    count: "-- count old offer messages
+            SELECT count(*) FROM outbox WHERE kind = 'OFFER' AND state <> 'pending' AND created_at < $1",
+    remove: "-- remove old offer messages
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox WHERE kind = 'OFFER' AND state <> 'pending' AND created_at < $1
+                 ORDER BY created_at LIMIT $2)",
+};
+
+// Messages go with their order; these are about an order that may never have been.
 const MESSAGES: Sweep = Sweep {
+    what: "messages",
     count: "-- count old messages
-            SELECT count(*) FROM outbox m WHERE state <> 'pending'
-              AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
-              AND created_at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM outbox m
+            WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)",
     remove: "-- remove old messages
              DELETE FROM outbox WHERE id IN (
-                 SELECT id FROM outbox m WHERE state <> 'pending'
-                   AND (kind = 'OFFER' OR NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id))
-                   AND created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT id FROM outbox m
+                 WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)
+                 ORDER BY created_at LIMIT $2)",
 };
 
 // Those about an order that never was, once nobody waits for them.
 const ALERTS: Sweep = Sweep {
+    what: "alerts",
     count: "-- count old alerts
-            SELECT count(*) FROM alerts a WHERE acked_at IS NOT NULL
-              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
-              AND raised_at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM alerts a
+            WHERE kind = 'FAILED_TO_GET_ORDER' AND acked_at IS NOT NULL AND raised_at < $1
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)",
     remove: "-- remove old alerts
              DELETE FROM alerts WHERE id IN (
-                 SELECT id FROM alerts a WHERE acked_at IS NOT NULL
+                 SELECT id FROM alerts a
+                 WHERE kind = 'FAILED_TO_GET_ORDER' AND acked_at IS NOT NULL AND raised_at < $1
                    AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
-                   AND raised_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 ORDER BY raised_at LIMIT $2)",
 };
 
 // Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.
 const CALLBACKS: Sweep = Sweep {
+    what: "callbacks",
     count: "-- count old callbacks
-            SELECT count(*) FROM inbox WHERE state = 'unmatched'
-              AND received_at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM inbox WHERE state = 'unmatched' AND received_at < $1",
     remove: "-- remove old callbacks
              DELETE FROM inbox WHERE id IN (
-                 SELECT id FROM inbox WHERE state = 'unmatched'
-                   AND received_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT id FROM inbox WHERE state = 'unmatched' AND received_at < $1 ORDER BY received_at LIMIT $2)",
 };
 
 const RANKINGS: Sweep = Sweep {
+    what: "rankings",
     count: "-- count old rankings
-            SELECT count(*) FROM rankings WHERE at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM rankings WHERE at < $1",
     remove: "-- remove old rankings
              DELETE FROM rankings WHERE (order_id, attempt_no) IN (
-                 SELECT order_id, attempt_no FROM rankings
-                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT order_id, attempt_no FROM rankings WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 const AREA_CHANGES: Sweep = Sweep {
+    what: "changes of areas",
     count: "-- count old changes of areas
-            SELECT count(*) FROM admission_audit WHERE at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM admission_audit WHERE at < $1",
     remove: "-- remove old changes of areas
              DELETE FROM admission_audit WHERE id IN (
-                 SELECT id FROM admission_audit
-                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT id FROM admission_audit WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 const ERASURES: Sweep = Sweep {
+    what: "erasures",
     count: "-- count old erasures
-            SELECT count(*) FROM erasures WHERE erased_at < (SELECT dispatchq_now()) - $1 * interval '1 second'",
+            SELECT count(*) FROM erasures WHERE erased_at < $1",
     remove: "-- remove old erasures
              DELETE FROM erasures WHERE id IN (
-                 SELECT id FROM erasures
-                 WHERE erased_at < (SELECT dispatchq_now()) - $1 * interval '1 second' LIMIT $2)",
+                 SELECT id FROM erasures WHERE erased_at < $1 ORDER BY erased_at LIMIT $2)",
 };
 
 const IDEMPOTENCY_KEYS: Sweep = Sweep {
+    what: "idempotency keys",
     count: "-- count old idempotency keys
-            SELECT count(*) FROM idempotency_keys WHERE created_at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM idempotency_keys WHERE created_at < $1",
     remove: "-- remove old idempotency keys
              DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
-                 SELECT api_key_id, key FROM idempotency_keys
-                 WHERE created_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
 const RUNS: Sweep = Sweep {
+    what: "schedule runs",
     count: "-- count old schedule runs
-            SELECT count(*) FROM schedule_runs WHERE slot < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM schedule_runs WHERE slot < $1",
     remove: "-- remove old schedule runs
              DELETE FROM schedule_runs WHERE (name, slot) IN (
-                 SELECT name, slot FROM schedule_runs
-                 WHERE slot < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT name, slot FROM schedule_runs WHERE slot < $1 ORDER BY slot LIMIT $2)",
 };
 
 const SNAPSHOTS: Sweep = Sweep {
+    what: "snapshots of queues",
     count: "-- count old snapshots
-            SELECT count(*) FROM queue_snapshots WHERE at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM queue_snapshots WHERE at < $1",
     remove: "-- remove old snapshots
              DELETE FROM queue_snapshots WHERE (at, queue) IN (
-                 SELECT at, queue FROM queue_snapshots
-                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT at, queue FROM queue_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 const AREA_SNAPSHOTS: Sweep = Sweep {
+    what: "snapshots of areas",
     count: "-- count old area snapshots
-            SELECT count(*) FROM waiting_snapshots WHERE at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM waiting_snapshots WHERE at < $1",
     remove: "-- remove old area snapshots
              DELETE FROM waiting_snapshots WHERE (at, area_id, service_type) IN (
-                 SELECT at, area_id, service_type FROM waiting_snapshots
-                 WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT at, area_id, service_type FROM waiting_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 const RECONCILE_LOG: Sweep = Sweep {
+    what: "reconciliations",
     count: "-- count old reconciliations
-            SELECT count(*) FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM reconcile_log WHERE at < $1",
     remove: "-- remove old reconciliations
-             DELETE FROM reconcile_log WHERE at IN (
-                 SELECT at FROM reconcile_log WHERE at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+             DELETE FROM reconcile_log WHERE at IN (SELECT at FROM reconcile_log WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
 const DEAD_LETTERS: Sweep = Sweep {
+    what: "dead letters",
     count: "-- count old dead letters
-            SELECT count(*) FROM dead_letters WHERE resolved_at < dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM dead_letters WHERE resolved_at < $1",
     remove: "-- remove old dead letters
              DELETE FROM dead_letters WHERE (job_id, died_at) IN (
-                 SELECT job_id, died_at FROM dead_letters
-                 WHERE resolved_at < dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 SELECT job_id, died_at FROM dead_letters WHERE resolved_at < $1 ORDER BY resolved_at LIMIT $2)",
 };
 
 /// The copies of dead jobs that nobody decided on; they stay as records for a while.
 const EXPIRED_DEAD_LETTERS: Sweep = Sweep {
+    what: "expired dead letters",
     count: "-- count expired dead letters
-            SELECT count(*) FROM dead_letters
-            WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second'",
+            SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND died_at <= $1",
     remove: "-- expire dead letters
              UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = 'cleanup', resolved_how = 'expired',
                     resolved_why = 'nobody decided on it in time'
              WHERE (job_id, died_at) IN (
                  SELECT job_id, died_at FROM dead_letters
-                 WHERE resolved_at IS NULL AND died_at <= dispatchq_now() - $1 * interval '1 second' LIMIT $2)",
+                 WHERE resolved_at IS NULL AND died_at <= $1 ORDER BY died_at LIMIT $2)",
 };

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     admission::waiting::{self, Drift, Suspects},
     app::App,
-    db,
     dispatch::nearby,
     loops::progress,
 };
@@ -24,7 +23,6 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(5);
 /// A missing epoch is reported by every take; one answer per this time is enough.
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
-const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// Any number, the same in every replica.
 const LOCK: i64 = 0x6470_7265_636f_6e63;
 const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
@@ -33,9 +31,9 @@ const PLACES_EVERY: Duration = Duration::from_secs(60);
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
     let turns = app.loops.register("reconciler");
-    let (mut partitions_made, mut places) = (None, Places::default());
+    let mut places = Places::default();
     while !stop.is_cancelled() {
-        turns.turn(look_once(&app, &mut partitions_made, &mut places)).await;
+        turns.turn(look_once(&app, &mut places)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
@@ -45,14 +43,7 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
 }
 
 /// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
-async fn look_once(app: &App, partitions_made: &mut Option<std::time::Instant>, places: &mut Places) {
-    if partitions_made.is_none_or(|at| at.elapsed() > PARTITIONS_EVERY) {
-        match db::make_partitions(&app.db).await {
-            Ok(_) => *partitions_made = Some(std::time::Instant::now()),
-            Err(error) => tracing::debug!(%error, "The partitions of the history could not be made yet."),
-        }
-        progress();
-    }
+async fn look_once(app: &App, places: &mut Places) {
     if let Err(error) = once(app).await {
         tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
     }

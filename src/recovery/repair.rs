@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use jobs::{Escalate, Notify, OrderId, Remind};
 use metrics::counter;
 use serde::Serialize;
-use sqlx::FromRow;
+use sqlx::{FromRow, Row, postgres::PgRow};
 use workers::{Job, JobId, NewJob, store::Repaired};
 
 use super::pauses;
@@ -23,6 +23,8 @@ use crate::{
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
+/// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
+const STRETCH: i64 = 2000;
 /// A timer this long overdue should have fired: somebody lost it.
 const OVERDUE: Duration = Duration::from_secs(3);
 /// An order this long past its lifetime is ended here, without a job.
@@ -225,34 +227,45 @@ impl Pages {
     }
 
     async fn next(&mut self, app: &App) -> Result<Option<Page>, sqlx::Error> {
-        if let Some(after) = self.orders_after.take() {
-            let rows: Vec<OrderRow> = sqlx::query_as(
+        while let Some(after) = self.orders_after.take() {
+            let rows = sqlx::query(
                 "-- orders to reconcile
-                 SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency, payment_status,
-                        status, partner, job_id, driver_id, former_drivers, attempt_no, round, attempt_deadline,
-                        next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived, trip_deadline,
-                        held_for_review, held_reason, version, created_at, updated_at, closed_at, owner,
-                        dispatchq_now() AS now
-                 FROM orders
-                 WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
+                 WITH page AS MATERIALIZED (
+                     SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
+                            payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no, round,
+                            attempt_deadline, next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived,
+                            trip_deadline, held_for_review, held_reason, version, created_at, updated_at, closed_at, owner
+                     FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
+                 t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
+                 SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
                    AND ($2::float8 IS NULL
-                        OR (status = 'COMPENSATING' AND updated_at < dispatchq_now() - $2 * interval '1 second')
+                        OR (status = 'COMPENSATING' AND updated_at < t.now - $2 * interval '1 second')
                         OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
                             AND least(attempt_deadline, next_attempt_at, next_poll_at,
                                       CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
-                                < dispatchq_now() - $2 * interval '1 second')
+                                < t.now - $2 * interval '1 second')
                         OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
-                            AND least(next_poll_at, trip_deadline) < dispatchq_now() - $2 * interval '1 second'))
-                 ORDER BY id LIMIT $3",
+                            AND least(next_poll_at, trip_deadline) < t.now - $2 * interval '1 second'))
+                 ORDER BY page.id",
             )
             .bind(after)
             .bind(self.overdue_secs())
-            .bind(PAGE)
+            .bind(if self.scope == Scope::All { PAGE } else { STRETCH })
             .fetch_all(&app.db)
             .await?;
-            if let Some(last) = rows.last() {
-                self.orders_after = Some(last.order.id.to_string());
-                return Ok(Some(page_of_orders(&rows)));
+            // One row at least: it says where the next page begins.
+            if let Some(row) = rows.first() {
+                self.orders_after = row.try_get("last")?;
+            }
+            let found = |row: &PgRow| row.try_get::<Option<String>, _>("id").map(|id| id.is_some());
+            let mut orders = Vec::new();
+            for row in &rows {
+                if found(row)? {
+                    orders.push(OrderRow::from_row(row)?);
+                }
+            }
+            if !orders.is_empty() {
+                return Ok(Some(page_of_orders(&orders)));
             }
         }
         if let Some((order, attempt_no)) = self.bookings_after.take() {

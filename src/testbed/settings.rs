@@ -56,6 +56,7 @@ impl Settings {
         let mut config = Config::defaults();
         redis.clone_into(&mut config.redis.url);
         postgres.clone_into(&mut config.database.url);
+        postgres.clone_into(&mut config.database.maintenance_url);
         let share = u32::try_from(CONNECTIONS / (self.workers + self.serves + 1)).unwrap_or(u32::MAX);
         let share = share.saturating_sub(UPKEEP_CONNECTIONS);
         config.database.max_connections = share.clamp(2, config.database.max_connections);

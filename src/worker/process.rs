@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters, rules of areas and database gate, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas and database gate, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
 use super::{gate, registry};
-use crate::{admission::rules, app::App, dead_letters::mirror, recovery::reconciler};
+use crate::{admission::rules, app::App, db::history_days, dead_letters::mirror, recovery::reconciler};
 
 /// Which queues to serve, each with the jobs performed at the same time.
 pub type Queues = Vec<(&'static str, usize)>;
@@ -44,6 +44,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
     let rules = tokio::spawn(rules::keep(app.clone(), helpers.clone()));
     let watchdog = tokio::spawn(app.loops.clone().watch(helpers.clone()));
+    let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
     let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
         .queues(queues)
@@ -56,7 +57,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     }
     let summary = runtime.run(stop).await.context("the worker stopped by itself");
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, rules, watchdog] {
+    for helper in [watch, reconcile, mirror, days, rules, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

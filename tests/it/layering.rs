@@ -88,7 +88,7 @@ fn the_engine_knows_no_orders_and_the_contracts_no_servers() {
 
 #[test]
 fn one_place_writes_orders() {
-    let writers: Vec<_> = rust_files(&root().join("src"))
+    let mut writers: Vec<_> = rust_files(&root().join("src"))
         .into_iter()
         .filter(|file| {
             let text = code(file);
@@ -96,5 +96,7 @@ fn one_place_writes_orders() {
         })
         .map(|file| file.strip_prefix(root()).unwrap().to_owned())
         .collect();
-    assert_eq!(writers, [PathBuf::from("src/orders/store.rs")]);
+    writers.sort();
+    // The first fills a database of its own.
+    assert_eq!(writers, ["src/bench/history/fill.rs", "src/orders/store.rs"].map(PathBuf::from));
 }

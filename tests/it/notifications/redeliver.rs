@@ -105,10 +105,7 @@ async fn the_command_line_lists_acknowledges_and_replays() {
     assert!(fleet.run(&["alert", "list"]).stdout.contains("MANUAL_REFUND_REQUIRED"));
     assert_eq!(fleet.run(&["alert", "ack", "1"]).code, Some(1), "a reason must be given");
     let acked = fleet.run(&["alert", "ack", "--order", "ORD-1", "--reason", "refunded", "--yes"]);
-    assert!(
-        acked.stdout.starts_with("Alert 1 (MANUAL_REFUND_REQUIRED of ORD-1) is acknowledged by cli:"),
-        "{acked:?}"
-    );
+    assert!(acked.stdout.starts_with("Alert 1 (MANUAL_REFUND_REQUIRED of ORD-1) is acknowledged by cli:"), "{acked:?}");
     assert_eq!(json(&["alert", "list", "--open", "--json"]), serde_json::json!([]));
     let nothing = fleet.run(&["alert", "ack", "99", "--note", "x"]);
     assert!(nothing.code == Some(1) && nothing.stderr.contains("dispatchq alert list"), "{nothing:?}");

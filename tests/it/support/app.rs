@@ -8,7 +8,13 @@ use std::{
     time::Duration,
 };
 
-use dispatchq::{app::App, config::Config, db, history, recovery::reconciler};
+use dispatchq::{
+    app::App,
+    config::Config,
+    db::{self, history_days},
+    history,
+    recovery::reconciler,
+};
 use redis::FromRedisValue;
 use servers::{Postgres, Redis};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -16,6 +22,7 @@ use workers::{Clock, Store};
 
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
+const DAY_MS: u64 = 24 * 3_600_000;
 
 /// Tests look for what Redis answers, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,6 +59,7 @@ impl TestApp {
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
+        config.database.maintenance_url = postgres.url();
         config.schedules.clear();
         configure(&mut config);
 
@@ -60,7 +68,7 @@ impl TestApp {
         let mut store = Store::connect(&config.redis.url).await.unwrap();
         if let Some(clock) = &clock {
             set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
-            db::make_partitions(&pool).await.unwrap();
+            history_days::add_ahead(&mut *pool.acquire().await.unwrap()).await.unwrap();
             store = store.with_clock(Clock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
@@ -80,14 +88,18 @@ impl TestApp {
         self.clock.as_ref().expect("the clock is moved by hand").load(Ordering::SeqCst)
     }
 
-    /// Moves the clock of both servers. Nothing runs by itself.
+    /// Moves the clock of both servers. Nothing runs by itself, but days of the history are ready as ever.
     pub(crate) async fn advance(&self, by: Duration) {
         self.move_clock_to(self.now_ms() + u64::try_from(by.as_millis()).unwrap()).await;
     }
 
     pub(crate) async fn move_clock_to(&self, now_ms: u64) {
         assert!(now_ms >= self.now_ms(), "time does not run backwards");
+        let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.db, now_ms).await;
+        if new_day {
+            history_days::add_ahead(&mut *self.app.db.acquire().await.unwrap()).await.unwrap();
+        }
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
     }
 

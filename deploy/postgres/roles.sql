@@ -1,0 +1,72 @@
+-- The roles of an installation, each with what it needs and no more. Run by a superuser (or a role with CREATEROLE that owns
+-- the database) in the database of dispatchq, before the first `dispatchq migrate` and again after each:
+--
+--   psql -v ON_ERROR_STOP=1 -f deploy/postgres/roles.sql dispatchq
+--
+-- Then give those that log in a password: ALTER ROLE dispatchq_run PASSWORD '...'.
+--
+--   dispatchq_migrate      owns the schema                    dispatchq migrate
+--   dispatchq_maintenance  owns the history                   database.maintenance_url of workers; migrate --partitions
+--   dispatchq_run          reads and writes rows              database.url of serve, work and the commands of operators
+--   dispatchq_producer     calls dispatchq_create_order()     services that create orders in their own transaction
+--   dispatchq_auditor      reads the audit_ views             analysts and auditors
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['dispatchq_migrate', 'dispatchq_maintenance', 'dispatchq_run', 'dispatchq_producer',
+                                'dispatchq_auditor']
+    LOOP
+        IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = name) THEN
+            EXECUTE format('CREATE ROLE %I LOGIN', name);
+        END IF;
+    END LOOP;
+END $$;
+
+-- The role that migrates may also change the history, and adds days of it that maintenance can drop.
+GRANT dispatchq_maintenance TO dispatchq_migrate;
+
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA public TO dispatchq_migrate, dispatchq_maintenance;
+GRANT USAGE ON SCHEMA public TO dispatchq_run, dispatchq_producer, dispatchq_auditor;
+
+-- What later migrations add.
+ALTER DEFAULT PRIVILEGES FOR ROLE dispatchq_migrate IN SCHEMA public
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO dispatchq_run;
+ALTER DEFAULT PRIVILEGES FOR ROLE dispatchq_migrate IN SCHEMA public GRANT USAGE ON SEQUENCES TO dispatchq_run;
+
+-- What there is. An installation that began with one role for everything gives it all to dispatchq_migrate first:
+--   REASSIGN OWNED BY the_old_role TO dispatchq_migrate;
+DO $$
+DECLARE
+    name text;
+BEGIN
+    IF to_regclass('public.order_events') IS NULL THEN
+        RETURN;  -- not migrated yet
+    END IF;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO dispatchq_run;
+    GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO dispatchq_run;
+    REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM dispatchq_run;
+    -- The history is added to and never changed: that is left to its owner.
+    REVOKE UPDATE, DELETE ON order_events FROM dispatchq_run;
+    ALTER TABLE order_events OWNER TO dispatchq_maintenance;
+    GRANT SELECT, INSERT ON order_events TO dispatchq_run;
+    FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'order_events'::regclass LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO dispatchq_maintenance', name);
+        EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
+    END LOOP;
+    GRANT USAGE ON SEQUENCE order_events_seq TO dispatchq_maintenance;
+    GRANT SELECT ON orders TO dispatchq_maintenance;
+    GRANT SELECT, INSERT ON order_events_kept TO dispatchq_maintenance;
+    FOR name IN SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'dispatchq_create_order' LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dispatchq_run, dispatchq_producer', name);
+    END LOOP;
+    FOR name IN
+        SELECT oid::regprocedure::text FROM pg_proc WHERE proname IN ('dispatchq_erase_order', 'dispatchq_erase_driver')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO dispatchq_run', name);
+    END LOOP;
+    FOR name IN SELECT viewname FROM pg_views WHERE schemaname = 'public' AND viewname LIKE 'audit\_%' LOOP
+        EXECUTE format('GRANT SELECT ON %I TO dispatchq_auditor', name);
+    END LOOP;
+END $$;

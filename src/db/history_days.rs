@@ -1,0 +1,343 @@
+//! The days of the history. The events of a day (UTC) are one partition of `order_events`.
+//!
+//! Days are added before they begin and dropped when they have served, under locks that no change of an order waits for:
+//! ATTACH and DETACH CONCURRENTLY take SHARE UPDATE EXCLUSIVE on the history, everything else concerns the day's table
+//! alone. Where a reader holds a day for long, the work is postponed: after 200 ms, until some minutes later.
+//!
+//! The owner of the history does it, on a connection of its own (`database.maintenance_url`), one process at a time.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, without_password};
+
+/// Days are added this far ahead.
+const DAYS_AHEAD: u64 = 14;
+/// With fewer days ahead a person must act: without a partition for its day no event can be written, and no order change.
+pub const FEWEST_DAYS_AHEAD: u64 = 7;
+/// Pause between two passes, and after a pass that had to postpone something.
+const INTERVAL: Duration = Duration::from_secs(3600);
+const RETRY_INTERVAL: Duration = Duration::from_secs(300);
+/// Bounds one pass. What it leaves is done by the next one.
+const PASS_TIMEOUT: Duration = Duration::from_secs(300);
+/// More orders than this that are older than a day to be dropped: cleanup is behind, and the day stays until it is not.
+const MAX_OLDER_ORDERS: i64 = 100_000;
+/// Marks a day that is to be dropped. A table that a person has detached, to keep it, has no such comment.
+const MARK: &str = "dispatchq: served its time";
+/// Any number, the same in every process.
+const LOCK: i64 = 0x6470_6869_7374_6461;
+
+/// What a pass did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub added: Vec<NaiveDate>,
+    pub dropped: Vec<NaiveDate>,
+    /// What could not be done without standing in the way of others, and why.
+    pub postponed: Vec<String>,
+}
+
+/// Runs until told to stop: keeps the days if there is a maintenance login, and else only warns when few lie ahead.
+pub async fn run(config: Arc<Config>, db: PgPool, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let mut pause = INTERVAL;
+        if !config.database.maintenance_url.is_empty() {
+            match keep(&config).await {
+                Ok(None) => {}
+                Ok(Some(report)) if report.postponed.is_empty() => {}
+                Ok(Some(report)) => {
+                    tracing::info!(postponed = ?report.postponed, "Days of the history could not be added or dropped yet.");
+                    pause = RETRY_INTERVAL;
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "The days of the history could not be kept; tried again."
+                    );
+                    pause = RETRY_INTERVAL;
+                }
+            }
+        }
+        match count_ahead(&db).await {
+            Ok(days) if days < FEWEST_DAYS_AHEAD => tracing::error!(
+                days,
+                "Few days of the history lie ahead; without one no order can change. Run: dispatchq migrate --partitions"
+            ),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "The days of the history could not be counted."),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// Adds the days that are missing and drops those older than `retention.events`. `None`: another process is at it.
+pub async fn keep(config: &Config) -> anyhow::Result<Option<Report>> {
+    tokio::time::timeout(PASS_TIMEOUT, pass(config)).await.context("the pass took too long; the next one goes on")?
+}
+
+async fn pass(config: &Config) -> anyhow::Result<Option<Report>> {
+    let mut db = connect(config).await?;
+    let mine: bool = sqlx::query_scalar(
+        "-- try maintenance lock
+         SELECT pg_try_advisory_lock($1)",
+    )
+    .bind(LOCK)
+    .fetch_one(&mut db)
+    .await?;
+    if !mine {
+        return Ok(None);
+    }
+    let mut report = Report::default();
+    let done = async {
+        add_missing(&mut db, &mut report).await?;
+        drop_old(&mut db, config.retention.events, &mut report).await
+    }
+    .await;
+    // With it goes the lock.
+    let _ = db.close().await;
+    done.map(|()| Some(report))
+}
+
+async fn connect(config: &Config) -> anyhow::Result<PgConnection> {
+    let DatabaseUrl { name, url } = maintenance_url(config);
+    let options: PgConnectOptions =
+        url.parse().with_context(|| format!("{name} is not a Postgres URL: {}", without_password(url)))?;
+    let options = options.application_name("dispatchq maintenance").options([
+        ("lock_timeout", "200"),
+        ("statement_timeout", "60000"),
+        ("idle_in_transaction_session_timeout", "30000"),
+    ]);
+    PgConnection::connect_with(&options)
+        .await
+        .with_context(|| format!("cannot reach Postgres at {}; check {name}", without_password(url)))
+}
+
+struct DatabaseUrl<'a> {
+    name: &'static str,
+    url: &'a str,
+}
+
+/// The login of maintenance; without one that of everything else.
+fn maintenance_url(config: &Config) -> DatabaseUrl<'_> {
+    let database = &config.database;
+    if database.maintenance_url.is_empty() {
+        DatabaseUrl { name: "database.url", url: &database.url }
+    } else {
+        DatabaseUrl { name: "database.maintenance_url", url: &database.maintenance_url }
+    }
+}
+
+/// Adds the days from today to a fortnight ahead, waiting for others who do the same. Returns how many were missing.
+pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
+    sqlx::query(
+        "-- maintenance lock
+         SELECT pg_advisory_lock($1)",
+    )
+    .bind(LOCK)
+    .execute(&mut *db)
+    .await?;
+    let mut report = Report::default();
+    let done = add_missing(db, &mut report).await;
+    sqlx::query(
+        "-- give maintenance lock back
+         SELECT pg_advisory_unlock($1)",
+    )
+    .bind(LOCK)
+    .execute(db)
+    .await?;
+    done?;
+    anyhow::ensure!(report.postponed.is_empty(), "{}; try again", report.postponed.join("; "));
+    Ok(report.added.len())
+}
+
+/// Returns how many days in a row have a partition, from today; today itself is not counted.
+pub async fn count_ahead(db: &PgPool) -> Result<u64, sqlx::Error> {
+    let mut db = db.acquire().await?;
+    let today = now(&mut db).await?.date_naive();
+    let there = days(&mut db).await?;
+    let has = |day: &NaiveDate| there.iter().any(|d| d.day == *day);
+    let in_a_row = today.iter_days().take_while(has).count() as u64;
+    Ok(in_a_row.saturating_sub(1))
+}
+
+#[derive(Debug, Clone, Copy, sqlx::FromRow)]
+struct Day {
+    day: NaiveDate,
+    /// Its DETACH was begun and interrupted: no new statement sees it.
+    going: bool,
+}
+
+async fn now(db: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- now
+         SELECT dispatchq_now()",
+    )
+    .fetch_one(db)
+    .await
+}
+
+async fn days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
+    sqlx::query_as(
+        "-- days of the history
+         SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhdetachpending AS going
+         FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+         WHERE i.inhparent = 'order_events'::regclass AND c.relname ~ '^order_events_[0-9]{8}$'
+         ORDER BY c.relname",
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Result<()> {
+    let today = now(db).await?.date_naive();
+    let there = days(db).await?;
+    for day in today.iter_days().take(usize::try_from(DAYS_AHEAD)? + 1) {
+        if there.iter().any(|d| d.day == day) {
+            continue;
+        }
+        let added = sqlx::query(
+            "-- add day
+             SELECT dispatchq_add_history_day($1)",
+        )
+        .bind(day)
+        .execute(&mut *db)
+        .await;
+        if !report.is_done(added, || format!("adding {day}"))? {
+            return Ok(());
+        }
+        report.added.push(day);
+    }
+    Ok(())
+}
+
+async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) -> anyhow::Result<()> {
+    let before = now(db).await? - keep;
+    let there = days(db).await?;
+    // Postgres knows one interrupted DETACH at a time: it comes first.
+    for Day { day, .. } in there.iter().filter(|d| d.going) {
+        if !report.is_done(change(db, *day, Ddl::FinishDetach).await, || format!("detaching {day}"))? {
+            return Ok(());
+        }
+    }
+    for day in marked(db).await? {
+        drop_detached(db, day, report).await?;
+    }
+    for Day { day, .. } in there.iter().filter(|d| !d.going && end_of(d.day) <= before) {
+        if !keep_events_of_older_orders(db, *day, report).await? {
+            return Ok(());
+        }
+        change(db, *day, Ddl::Mark).await?;
+        if !report.is_done(change(db, *day, Ddl::Detach).await, || format!("detaching {day}"))? {
+            return Ok(());
+        }
+        drop_detached(db, *day, report).await?;
+    }
+    Ok(())
+}
+
+async fn drop_detached(db: &mut PgConnection, day: NaiveDate, report: &mut Report) -> anyhow::Result<()> {
+    if report.is_done(change(db, day, Ddl::Drop).await, || format!("dropping {day}"))? {
+        report.dropped.push(day);
+    }
+    Ok(())
+}
+
+/// The days that were marked and detached and are not dropped yet.
+async fn marked(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- detached days
+         SELECT to_date(right(relname, 8), 'YYYYMMDD') FROM pg_class
+         WHERE relkind = 'r' AND relname ~ '^order_events_[0-9]{8}$' AND NOT relispartition
+           AND pg_table_is_visible(oid) AND obj_description(oid, 'pg_class') = $1
+         ORDER BY relname",
+    )
+    .bind(MARK)
+    .fetch_all(db)
+    .await
+}
+
+/// Moves the events of orders that are older than the day's end and still there: few, for cleanup has removed the others.
+/// Returns whether the day can go.
+async fn keep_events_of_older_orders(
+    db: &mut PgConnection,
+    day: NaiveDate,
+    report: &mut Report,
+) -> Result<bool, sqlx::Error> {
+    let (from, to) = (end_of(day) - Days::new(1), end_of(day));
+    let orders: Vec<String> = sqlx::query_scalar(
+        "-- orders older than a day
+         SELECT id FROM orders WHERE created_at < $1 ORDER BY created_at LIMIT $2",
+    )
+    // A clock may have been set back.
+    .bind(to + Days::new(1))
+    .bind(MAX_OLDER_ORDERS)
+    .fetch_all(&mut *db)
+    .await?;
+    if orders.len() as u64 >= MAX_OLDER_ORDERS.unsigned_abs() {
+        report.postponed.push(format!("dropping {day}: cleanup has to remove older orders first"));
+        return Ok(false);
+    }
+    // Planned for these values, so that no other day is locked.
+    sqlx::query(
+        "-- keep events of older orders
+         WITH moved AS (
+             DELETE FROM order_events WHERE at >= $1 AND at < $2 AND order_id = ANY ($3)
+             RETURNING seq, order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
+         INSERT INTO order_events_kept (seq, order_id, from_status, to_status, reason, actor, attempt_no, detail, at,
+                                        key_id)
+         SELECT * FROM moved",
+    )
+    .persistent(false)
+    .bind(from)
+    .bind(to)
+    .bind(&orders)
+    .execute(db)
+    .await?;
+    Ok(true)
+}
+
+fn end_of(day: NaiveDate) -> DateTime<Utc> {
+    (day + Days::new(1)).and_time(NaiveTime::MIN).and_utc()
+}
+
+/// What changes one day's table. DETACH CONCURRENTLY runs in no function and no transaction, and takes no parameters.
+#[derive(Debug, Clone, Copy)]
+enum Ddl {
+    Mark,
+    Detach,
+    FinishDetach,
+    Drop,
+}
+
+async fn change(db: &mut PgConnection, day: NaiveDate, ddl: Ddl) -> Result<(), sqlx::Error> {
+    // Made of a date alone.
+    let table = format!("order_events_{}", day.format("%Y%m%d"));
+    let statement = match ddl {
+        Ddl::Mark => format!("COMMENT ON TABLE {table} IS '{MARK}'"),
+        Ddl::Detach => format!("ALTER TABLE order_events DETACH PARTITION {table} CONCURRENTLY"),
+        Ddl::FinishDetach => format!("ALTER TABLE order_events DETACH PARTITION {table} FINALIZE"),
+        Ddl::Drop => format!("DROP TABLE {table}"),
+    };
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(db).await.map(drop)
+}
+
+impl Report {
+    /// Takes it down when a lock was not to be had in time; other errors stay errors.
+    fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> anyhow::Result<bool> {
+        let Err(error) = result else { return Ok(true) };
+        let code = error.as_database_error().and_then(|e| e.code());
+        // lock_not_available, query_canceled
+        if code.is_some_and(|code| ["55P03", "57014"].contains(&code.as_ref())) {
+            self.postponed.push(format!("{}: {error}", what()));
+            return Ok(false);
+        }
+        Err(anyhow::Error::new(error).context(what()))
+    }
+}

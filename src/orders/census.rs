@@ -1,0 +1,103 @@
+//! Counts of open orders. Their columns change at every step, so no index can count them and every open order is looked at:
+//! page by page, so that no statement is long however many there are.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgPool;
+
+/// Orders one statement looks at.
+const PAGE: i64 = 2000;
+
+/// How many open orders are in which situation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Census {
+    /// All that are open.
+    pub orders: u64,
+    pub held: u64,
+    /// Look for a driver after their first attempt found none.
+    pub retrying: u64,
+    /// Their partner is being asked for the job id.
+    pub retrievals: u64,
+    /// By area and service type.
+    pub waiting: BTreeMap<(String, String), Waiting>,
+}
+
+/// The orders that look for a driver in an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    pub orders: i64,
+    pub oldest: DateTime<Utc>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Group {
+    area_id: Option<String>,
+    service_type: Option<String>,
+    orders: i64,
+    oldest: DateTime<Utc>,
+    held: i64,
+    retrying: i64,
+    retrievals: i64,
+    last: String,
+}
+
+/// Counts all open orders. An order that is changed meanwhile is counted as it was or as it is.
+pub async fn take(db: &PgPool) -> Result<Census, sqlx::Error> {
+    let mut census = Census::default();
+    let mut after = String::new();
+    loop {
+        let groups = page(db, &after).await?;
+        let mut seen = 0;
+        for group in groups {
+            seen += group.orders;
+            after.clone_from(&group.last);
+            census.add(group);
+        }
+        if seen < PAGE {
+            return Ok(census);
+        }
+    }
+}
+
+async fn page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
+    sqlx::query_as(
+        "-- count a page of open orders
+         WITH page AS MATERIALIZED (
+             SELECT id, area_id, service_type, status, held_for_review, attempt_no, round, next_attempt_at, poll_no,
+                    next_poll_at, lifetime_deadline, created_at
+             FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2),
+         judged AS (
+             SELECT *, area_id IS NOT NULL AND status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                       AND lifetime_deadline > (SELECT dispatchq_now()) AS waits
+             FROM page)
+         SELECT CASE WHEN waits THEN area_id END AS area_id, CASE WHEN waits THEN service_type END AS service_type,
+                count(*) AS orders, min(created_at) AS oldest,
+                count(*) FILTER (WHERE held_for_review) AS held,
+                count(*) FILTER (WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING')
+                                   AND (attempt_no > 1 OR round > 1
+                                        OR (attempt_no = 1 AND next_attempt_at IS NOT NULL))) AS retrying,
+                count(*) FILTER (WHERE status = 'PENDING_JOB_ID' AND poll_no > 0
+                                   AND next_poll_at IS NOT NULL) AS retrievals,
+                (SELECT max(id) FROM page) AS last
+         FROM judged GROUP BY 1, 2",
+    )
+    .bind(after)
+    .bind(PAGE)
+    .fetch_all(db)
+    .await
+}
+
+impl Census {
+    fn add(&mut self, group: Group) {
+        self.orders += group.orders.unsigned_abs();
+        self.held += group.held.unsigned_abs();
+        self.retrying += group.retrying.unsigned_abs();
+        self.retrievals += group.retrievals.unsigned_abs();
+        let (Some(area), Some(service_type)) = (group.area_id, group.service_type) else { return };
+        let counted = Waiting { orders: 0, oldest: group.oldest };
+        let waiting = self.waiting.entry((area, service_type)).or_insert(counted);
+        waiting.orders += group.orders;
+        waiting.oldest = waiting.oldest.min(group.oldest);
+    }
+}

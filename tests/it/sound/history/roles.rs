@@ -1,0 +1,174 @@
+//! serve and work with the rights of their role alone.
+
+use std::{fs, path::Path};
+
+use dispatchq::{app::App, config::Config};
+use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::support::{Child, Crowd, Fleet, Printed, eventually, hire, run_binary, secs};
+
+const DATABASE: &str = "least";
+
+/// A database made by its roles, on the servers of a fleet that does not run.
+struct Roles {
+    fleet: Fleet,
+    superuser: String,
+}
+
+impl Roles {
+    async fn start() -> Self {
+        let fleet = Fleet::start().await;
+        let superuser = fleet.postgres.fresh_database(DATABASE).await.unwrap();
+        let roles = Self { fleet, superuser };
+        roles.grant().await;
+        let passwords = "ALTER ROLE dispatchq_migrate PASSWORD 'pw'; ALTER ROLE dispatchq_maintenance PASSWORD 'pw';
+             ALTER ROLE dispatchq_run PASSWORD 'pw'; ALTER ROLE dispatchq_producer PASSWORD 'pw';
+             ALTER ROLE dispatchq_auditor PASSWORD 'pw'";
+        sqlx::raw_sql(passwords).execute(&mut roles.connect(None).await).await.unwrap();
+        let migrated = roles.command("dispatchq_migrate", &["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated:?}");
+        roles.grant().await;
+        roles
+    }
+
+    /// As an operator does, with the file that is shipped.
+    async fn grant(&self) {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/postgres/roles.sql");
+        let text = fs::read_to_string(file).unwrap();
+        sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut self.connect(None).await).await.unwrap();
+    }
+
+    fn url(&self, role: &str) -> String {
+        let (_, rest) = self.superuser.rsplit_once('@').unwrap();
+        format!("postgres://{role}:pw@{rest}")
+    }
+
+    async fn connect(&self, role: Option<&str>) -> PgConnection {
+        let url = role.map_or_else(|| self.superuser.clone(), |role| self.url(role));
+        PgConnection::connect(&url).await.unwrap()
+    }
+
+    fn settings(&self, role: &str) -> [(&'static str, String); 2] {
+        [
+            ("DISPATCHQ_DATABASE__URL", self.url(role)),
+            ("DISPATCHQ_DATABASE__MAINTENANCE_URL", self.url("dispatchq_maintenance")),
+        ]
+    }
+
+    fn command(&self, role: &str, args: &[&str]) -> Printed {
+        let settings = self.settings(role);
+        let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        run_binary(self.fleet.dir(), args, &settings)
+    }
+
+    fn spawn(&self, name: &str, args: &[&str]) -> Child {
+        let settings = self.settings("dispatchq_run");
+        let mut settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        settings.push(("DISPATCHQ_WORKER__NAME", name));
+        Child::spawn(self.fleet.dir(), name, args, &settings)
+    }
+
+    /// The SQLSTATE a statement of this role ends with; empty when it succeeds.
+    async fn refusal(&self, role: &str, statement: &str) -> String {
+        let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.connect(Some(role)).await).await;
+        let Err(error) = done else { return String::new() };
+        error.as_database_error().and_then(|e| e.code()).unwrap_or_else(|| panic!("{error}")).into_owned()
+    }
+}
+
+#[tokio::test]
+async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
+    let roles = Roles::start().await;
+    let api = roles.spawn("api", &["serve"]);
+    let _worker = roles.spawn("w1", &["work"]);
+    eventually("the API listens", secs(20), || async { api.said("Serving the API", "address").is_some() }).await;
+    let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
+    let key = roles.command("dispatchq_run", &["apikey", "create", "shop", "--role", "producer", "--json"]);
+    let key: Value = serde_json::from_str(&key.stdout).unwrap_or_else(|_| panic!("{key:?}"));
+
+    let mut config = Config::load(Some(&roles.fleet.dir().join("config.toml"))).unwrap();
+    config.database.url = roles.url("dispatchq_run");
+    let app = App::connect(config).await.unwrap();
+    hire(&app, 3).await;
+    let _crowd = Crowd::start(&app);
+    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    for _ in 0..5 {
+        let created = client
+            .post(format!("{base}/api/v1/orders"))
+            .bearer_auth(key["key"].as_str().unwrap())
+            .json(&json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } }))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(created.status().as_u16(), 201);
+    }
+    // A producer in SQL needs no more than to call the function.
+    let create = "SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2, 106.8, actor => 'shop')";
+    assert_eq!(roles.refusal("dispatchq_producer", create).await, "");
+    let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&app.db).await.unwrap() };
+    eventually("all orders have ended", secs(30), || async {
+        count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await == 6
+    })
+    .await;
+    for args in [["cleanup", "run"].as_slice(), &["check", "history"], &["doctor"], &["migrate", "--partitions"]] {
+        let printed = roles.command("dispatchq_run", args);
+        assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+    }
+    assert_eq!(count("SELECT count(*) FROM outbox WHERE state = 'dead'").await, 0);
+}
+
+#[tokio::test]
+async fn s12_each_role_may_do_its_own_and_no_more() {
+    const DENIED: &str = "42501";
+    let roles = Roles::start().await;
+    for (role, statement) in [
+        ("dispatchq_run", "CREATE TABLE mine (n integer)"),
+        ("dispatchq_run", "ALTER TABLE orders ADD COLUMN mine integer"),
+        ("dispatchq_run", "DROP TABLE alerts"),
+        ("dispatchq_run", "TRUNCATE orders CASCADE"),
+        ("dispatchq_run", "UPDATE order_events SET actor = 'me'"),
+        ("dispatchq_run", "DELETE FROM order_events"),
+        ("dispatchq_run", "UPDATE _sqlx_migrations SET success = false"),
+        ("dispatchq_producer", "SELECT * FROM orders"),
+        ("dispatchq_producer", "INSERT INTO orders SELECT * FROM orders"),
+        ("dispatchq_auditor", "SELECT * FROM orders"),
+        ("dispatchq_auditor", "SELECT dispatchq_create_order('X', 'RIDE', 1, 2)"),
+        ("dispatchq_maintenance", "UPDATE orders SET version = 0"),
+        ("dispatchq_maintenance", "SELECT * FROM api_keys"),
+    ] {
+        assert_eq!(roles.refusal(role, statement).await, DENIED, "{role}: {statement}");
+    }
+    for view in ["audit_orders", "audit_events", "audit_offers", "audit_notifications", "audit_bookings"] {
+        assert_eq!(roles.refusal("dispatchq_auditor", &format!("SELECT * FROM {view}")).await, "", "{view}");
+    }
+    // A function of the caller's own is not called in its place.
+    let unsafe_functions: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = 'public'::regnamespace
+         AND NOT coalesce(proconfig::text LIKE '%search_path=pg_catalog, public, pg_temp%', false)",
+    )
+    .fetch_one(&mut roles.connect(None).await)
+    .await
+    .unwrap();
+    assert_eq!(unsafe_functions, 0);
+    let definers: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM pg_proc WHERE proname = 'dispatchq_create_order' AND prosecdef")
+            .fetch_one(&mut roles.connect(None).await)
+            .await
+            .unwrap();
+    assert!(definers >= 1);
+}
+
+#[tokio::test]
+async fn s12_a_table_of_a_later_migration_can_be_used_at_run_time() {
+    let roles = Roles::start().await;
+    let made =
+        roles.refusal("dispatchq_migrate", "CREATE TABLE later (id bigint GENERATED ALWAYS AS IDENTITY, note text)");
+    assert_eq!(made.await, "");
+    assert_eq!(roles.refusal("dispatchq_run", "INSERT INTO later (note) VALUES ('x'); DELETE FROM later").await, "");
+    // And a day that migrate has added is dropped by maintenance.
+    assert_eq!(roles.refusal("dispatchq_migrate", "SELECT dispatchq_add_history_day('2001-01-01')").await, "");
+    let kept = roles.command("dispatchq_run", &["migrate", "--partitions", "--json"]);
+    let kept: Value = serde_json::from_str(&kept.stdout).unwrap_or_else(|_| panic!("{kept:?}"));
+    assert_eq!(kept["dropped"], json!(["2001-01-01"]), "{kept}");
+}
