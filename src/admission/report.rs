@@ -4,7 +4,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use redis::cmd;
 use serde::Serialize;
 
-use super::waiting;
 use crate::{
     app::App,
     orders::{

@@ -12,7 +12,6 @@ use workers::Job;
 use crate::{
     app::App,
     dead_letters::decide::{self, Answer, Decider},
-    people::actor::Actor,
 };
 
 /// An outbox row, as people see it.

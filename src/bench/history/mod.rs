@@ -132,7 +132,7 @@ async fn work(
     let url = format!("http://{}/metrics", listener.local_addr()?);
     let stop = CancellationToken::new();
     let router = http::admin(app.clone(), metrics);
-    tokio::spawn(server::serve(listener, router, app.config.http.keep_alive, stop.clone()));
+    tokio::spawn(server::serve(listener, router, app.config.http.clone(), stop.clone()));
     let _serving = stop.drop_guard();
     let client = crate::outbound::client(Duration::from_secs(60))?;
     for _ in 0..SCRAPES {

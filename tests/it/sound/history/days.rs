@@ -8,7 +8,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use crate::support::{Fleet, TestApp, id};
+use crate::support::{Fleet, TestApp, by, id};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
@@ -119,7 +119,7 @@ async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
     assert_eq!(t.reasons("WAITING").await, before, "its own history is complete");
     t.assert_sound().await;
 
-    t.act("WAITING", |s| dispatchq::orders::actions::cancel(s, "operator:test", None)).await.unwrap();
+    t.act("WAITING", |s| dispatchq::orders::actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(t.reasons("WAITING").await.len(), before.len() + 1);
     t.sql(
         "UPDATE alerts SET acked_at = dispatchq_now(), acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL;
