@@ -3,6 +3,7 @@
 mod admission;
 mod bad_input;
 mod bench;
+mod bench_chaos;
 mod bench_orders;
 mod clock;
 mod dev;

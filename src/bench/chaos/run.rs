@@ -47,6 +47,8 @@ const POLL_BUDGET: Duration = Duration::from_secs(3600);
 /// What machines may need to come to rest on top of an order's lifetime: a lease, a repair, backoff of messages.
 const SLACK: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(500);
+/// The invariant of the history that is about the machine's time.
+const ENDED_IN_TIME: &str = "ended_within_lifetime";
 /// The partner forgets no booking.
 const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -237,8 +239,12 @@ async fn finish(
     violations.extend(processes.stop().await);
     let claims = ledger.lock().clone();
     violations.extend(verify::verify(&app, &claims, &receivers).await?);
-    violations.extend(history::check(&app).await?.iter().map(ToString::to_string));
-    if options.leaves_time_to_recover() && versions.optimized {
+    // Of a run that is not judged by time: beside a lifetime of 30 s a busy machine is late by as much.
+    let judges_time = options.leaves_time_to_recover() && versions.optimized;
+    let history = history::check(&app).await?;
+    let found = history.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
+    violations.extend(found.map(ToString::to_string));
+    if judges_time {
         for (fault, of) in &played.faults {
             violations.extend(of.recovery.misses().into_iter().map(|missed| format!("{}: {missed}", fault.name())));
         }
