@@ -22,10 +22,9 @@ pub fn is_plain(text: &str) -> bool {
 pub fn problem(text: &str, most: usize) -> Option<String> {
     if text.chars().count() > most {
         Some(format!("must have at most {most} characters"))
-    } else if let Some(c) = text.chars().find(|c| is_unsafe(*c)) {
-        Some(format!("must be plain text on one line, without the control character {}", c.escape_unicode()))
     } else {
-        None
+        let c = text.chars().find(|c| is_unsafe(*c))?;
+        Some(format!("must be plain text on one line, without the control character {}", c.escape_unicode()))
     }
 }
 

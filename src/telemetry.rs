@@ -27,7 +27,8 @@ pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
         LogFormat::Text => {
-            logs.with_ansi(has_colours(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref())).init()
+            logs.with_ansi(has_colours(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref()))
+                .init();
         }
         LogFormat::Json => logs.json().flatten_event(true).init(),
     }
