@@ -15,13 +15,14 @@ ALTER TABLE api_keys
     ADD COLUMN superseded_at timestamptz(3);
 COMMENT ON COLUMN api_keys.last_used_at IS 'to the minute';
 COMMENT ON COLUMN api_keys.superseded_at IS 'when a new key of the same name replaced this one, which goes on working until it expires or is revoked';
--- Live keys that share a name: of those with the same rights the newest counts, the others get names of their own.
+-- Live keys that share a name: of those with the same rights the newest counts, the others get names of their own. A
+-- producer keeps the name, for orders belong to it.
 UPDATE api_keys k SET name = left(k.name, 51) || '-' || right(k.id::text, 12)
 WHERE k.revoked_at IS NULL
   AND EXISTS (SELECT 1 FROM api_keys o
               WHERE o.name = k.name AND o.revoked_at IS NULL
                 AND (o.role, o.driver_id) IS DISTINCT FROM (k.role, k.driver_id)
-                AND (o.created_at, o.id) < (k.created_at, k.id));
+                AND (o.role <> 'producer', o.created_at, o.id) < (k.role <> 'producer', k.created_at, k.id));
 UPDATE api_keys k SET superseded_at = dispatchq_now()
 WHERE k.revoked_at IS NULL
   AND EXISTS (SELECT 1 FROM api_keys o

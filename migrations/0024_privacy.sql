@@ -54,7 +54,7 @@ BEGIN
     UPDATE inbox SET body = '{}' WHERE order_id = erased;
     DELETE FROM idempotency_keys WHERE body ->> 'order_id' = erased;
     UPDATE dead_letters SET envelope = NULL, error = 'erased', resolved_why = NULL
-    WHERE erased = ANY (string_to_array(job_id, ':'));
+    WHERE split_part(job_id, ':', 2) = erased;
     RETURN true;
 END $$;
 
@@ -101,18 +101,25 @@ BEGIN
     -- Also of orders the driver was only looked at for.
     DELETE FROM rankings WHERE strpos(candidates::text, word) > 0;
     UPDATE outbox SET payload = replace(payload::text, word, new_word)::jsonb,
-           dedupe_key = replace(dedupe_key, erased, pseudonym), last_error = NULL
-    WHERE strpos(payload::text, word) > 0 OR strpos(dedupe_key, erased) > 0 OR strpos(last_error, erased) > 0;
-    UPDATE outbox_attempts SET error = 'erased' WHERE strpos(error, erased) > 0;
+           -- `{driver}-{version}`; the keys of other messages are numbers and ids that may look like a driver's
+           dedupe_key = CASE WHEN kind IN ('ASSIGNED', 'UNASSIGNED') AND starts_with(dedupe_key, erased || '-')
+                             THEN pseudonym || substr(dedupe_key, length(erased) + 1) ELSE dedupe_key END,
+           last_error = NULL
+    WHERE strpos(payload::text, word) > 0
+       OR (kind IN ('ASSIGNED', 'UNASSIGNED') AND starts_with(dedupe_key, erased || '-'))
+       OR (order_id = ANY (touched) AND strpos(last_error, erased) > 0);
+    UPDATE outbox_attempts a SET error = 'erased' FROM outbox m
+    WHERE m.id = a.outbox_id AND m.order_id = ANY (touched) AND strpos(a.error, erased) > 0;
     UPDATE alerts SET payload = replace(payload::text, word, new_word)::jsonb,
-           dedupe_key = replace(dedupe_key, erased, pseudonym),
            ack_note = CASE WHEN strpos(ack_note, erased) > 0 THEN NULL ELSE ack_note END
-    WHERE strpos(payload::text, word) > 0 OR strpos(dedupe_key, erased) > 0 OR strpos(ack_note, erased) > 0;
+    WHERE strpos(payload::text, word) > 0 OR (order_id = ANY (touched) AND strpos(ack_note, erased) > 0);
     UPDATE bookings SET last_error = NULL WHERE order_id = ANY (touched) AND strpos(last_error, erased) > 0;
     UPDATE inbox SET body = '{}'
     WHERE order_id = ANY (touched) AND state <> 'pending' AND strpos(erased, ':') > 0 AND strpos(body::text, partners_word) > 0;
     DELETE FROM idempotency_keys WHERE strpos(body::text, word) > 0;
     UPDATE dead_letters SET envelope = NULL, error = 'erased', resolved_why = NULL
-    WHERE strpos(envelope, word) > 0 OR strpos(error, erased) > 0 OR strpos(resolved_why, erased) > 0;
+    WHERE strpos(envelope, word) > 0
+       OR (split_part(job_id, ':', 2) = ANY (touched)
+           AND (strpos(error, erased) > 0 OR strpos(resolved_why, erased) > 0));
     RETURN coalesce(cardinality(touched), 0);
 END $$;

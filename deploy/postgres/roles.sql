@@ -49,6 +49,7 @@ BEGIN
     REVOKE INSERT, UPDATE, DELETE ON _sqlx_migrations FROM dispatchq_run;
     -- The history is added to and never changed: that is left to its owner.
     REVOKE UPDATE, DELETE ON order_events FROM dispatchq_run;
+    REVOKE INSERT, UPDATE ON order_events_kept FROM dispatchq_run;
     ALTER TABLE order_events OWNER TO dispatchq_maintenance;
     GRANT SELECT, INSERT ON order_events TO dispatchq_run;
     FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'order_events'::regclass LOOP

@@ -27,6 +27,7 @@ const IN_SCRIPTS: &[&str] = &[
     "hlen",
     "hmget",
     "hset",
+    "hsetnx",
     "pexpire",
     "publish",
     "scard",

@@ -62,7 +62,8 @@ pub async fn run(config: Arc<Config>, db: PgPool, stop: CancellationToken) {
                 }
             }
         }
-        match count_ahead(&db).await {
+        let counted = tokio::time::timeout(PASS_TIMEOUT, count_ahead(&db)).await;
+        match counted.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
             Ok(days) if days < FEWEST_DAYS_AHEAD => tracing::error!(
                 days,
                 "Few days of the history lie ahead; without one no order can change. Run: dispatchq migrate --partitions"
@@ -230,10 +231,17 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) ->
         drop_detached(db, day, report).await?;
     }
     for Day { day, .. } in there.iter().filter(|d| !d.going && end_of(d.day) <= before) {
-        if !keep_events_of_older_orders(db, *day, report).await? {
+        match keep_events_of_older_orders(db, *day, report).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            failed => {
+                report.is_done(failed, || format!("keeping events of {day}"))?;
+                return Ok(());
+            }
+        }
+        if !report.is_done(change(db, *day, Ddl::Mark).await, || format!("marking {day}"))? {
             return Ok(());
         }
-        change(db, *day, Ddl::Mark).await?;
         if !report.is_done(change(db, *day, Ddl::Detach).await, || format!("detaching {day}"))? {
             return Ok(());
         }

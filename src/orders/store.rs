@@ -172,6 +172,8 @@ pub async fn change_about(
             // more, on another connection. What was written then is so already.
             Err(ChangeError::Database(e)) if !read_again && classify(&e) == Failure::OutcomeUnknown => {
                 read_again = true;
+                // Its place in the pool is the one that is needed.
+                drop(db);
                 db = app.db.acquire().await?;
             }
             Err(error) => return Err(error),

@@ -36,6 +36,9 @@ const MOST_WAITING: usize = 1_000;
 const MOST_AT_ONCE: usize = 500;
 /// Between two statements, so that a flood is asked about in large groups.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Ends a look-up on a connection that died without a word; the next one takes another. Longer than a place in the pool and
+/// a statement may take.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(16);
 /// A request waits so long for a look-up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -131,7 +134,8 @@ impl KnownKeys {
             let Some(group) = self.take_waiting() else { return };
             let hashes: Vec<Hash> = group.keys().cloned().collect();
             let asked_at = Instant::now();
-            let found = api_keys::find_all(&db, &hashes).await;
+            let asked = timeout(STATEMENT_TIMEOUT, api_keys::find_all(&db, &hashes)).await;
+            let found = asked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
             let found = found.map(HashMap::from_iter).map_err(|e| LookupError::Unanswered(e.to_string().into()));
             self.answer(group, asked_at, &found);
             sleep(PAUSE).await;

