@@ -340,7 +340,7 @@ impl Report {
     /// Takes it down when a lock was not to be had in time; other errors stay errors.
     fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> anyhow::Result<bool> {
         let Err(error) = result else { return Ok(true) };
-        let code = error.as_database_error().and_then(|e| e.code());
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         // lock_not_available, query_canceled
         if code.is_some_and(|code| ["55P03", "57014"].contains(&code.as_ref())) {
             self.postponed.push(format!("{}: {error}", what()));

@@ -179,7 +179,8 @@ impl Sweeper<'_> {
     /// Takes a failed sweep down. A database that is away ends the run: no other sweep would fare better.
     fn note(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
         let Err(error) = done else { return Ok(()) };
-        let code = error.as_database_error().and_then(|e| e.code()).unwrap_or_default().into_owned();
+        let code =
+            error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
         // A statement that is slow, or that waits for a lock, says nothing about the next one.
         let is_its_own = ["57014", "55P03"].contains(&code.as_str());
         if db::is_transient(&error) && !is_its_own {

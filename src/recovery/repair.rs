@@ -165,7 +165,10 @@ fn or_next<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> an
 fn ends_the_look(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     db::is_transient(error)
-        && error.as_database_error().and_then(|e| e.code()).is_none_or(|code| code != LOCK_NOT_AVAILABLE)
+        && error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code)
+            .is_none_or(|code| code != LOCK_NOT_AVAILABLE)
 }
 
 /// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while

@@ -68,12 +68,13 @@ impl Readiness {
     }
 }
 
-async fn ask(upkeep: &PgPool) -> Postgres {
+/// Asks over a connection of this pool.
+pub(super) async fn ask(pool: &PgPool) -> Postgres {
     let question = sqlx::query_scalar(
         "-- takes writes
          SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
     )
-    .fetch_one(upkeep);
+    .fetch_one(pool);
     match tokio::time::timeout(PATIENCE, question).await {
         Ok(Ok(true)) => Postgres::Writable,
         Ok(Ok(false)) => Postgres::ReadOnly,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use workers::{Delivery, Job, Outcome, Registry};
 
-use super::step;
+use super::{gate, step};
 use crate::{app::App, compensation, crash, dispatch, notifications, partner, periodic};
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
@@ -44,12 +44,14 @@ where
     })
 }
 
-/// A run that takes too long is a failed try, but not while Postgres hangs: that is nobody's fault. Only here can the two
-/// be told apart.
+/// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
+/// the pool that the run waited for, whose connections may be dead while those of the gate are not.
 async fn in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,
-        Err(_) if app.readiness.is_writable().await => Outcome::Retry(format!("timed out after {limit:?}")),
+        Err(_) if gate::ask(&app.db).await == gate::Postgres::Writable => {
+            Outcome::Retry(format!("timed out after {limit:?}"))
+        }
         Err(_) => step::database_pause(),
     }
 }

@@ -68,7 +68,7 @@ impl TestApp {
         let mut store = Store::connect(&config.redis.url).await.unwrap();
         if let Some(clock) = &clock {
             set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
-            history_days::add_ahead(&mut *pool.acquire().await.unwrap()).await.unwrap();
+            history_days::add_ahead(&mut pool.acquire().await.unwrap()).await.unwrap();
             store = store.with_clock(Clock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
@@ -98,7 +98,7 @@ impl TestApp {
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.db, now_ms).await;
         if new_day {
-            history_days::add_ahead(&mut *self.app.db.acquire().await.unwrap()).await.unwrap();
+            history_days::add_ahead(&mut self.app.db.acquire().await.unwrap()).await.unwrap();
         }
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
     }

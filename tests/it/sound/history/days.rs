@@ -80,7 +80,7 @@ async fn f04_days_ahead_are_counted_in_a_row() {
     assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 14);
     t.sql("DROP TABLE order_events_20300105").await;
     assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 3);
-    assert!(history_days::FEWEST_DAYS_AHEAD > 3, "a person is told");
+    const { assert!(history_days::FEWEST_DAYS_AHEAD > 3, "a person is told") };
 }
 
 #[tokio::test]

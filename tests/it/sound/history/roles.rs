@@ -73,7 +73,11 @@ impl Roles {
     async fn refusal(&self, role: &str, statement: &str) -> String {
         let done = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut self.connect(Some(role)).await).await;
         let Err(error) = done else { return String::new() };
-        error.as_database_error().and_then(|e| e.code()).unwrap_or_else(|| panic!("{error}")).into_owned()
+        error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code)
+            .unwrap_or_else(|| panic!("{error}"))
+            .into_owned()
     }
 }
 

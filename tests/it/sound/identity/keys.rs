@@ -43,10 +43,10 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
 
     let driver = Which::Driver("D1".to_owned());
     assert_eq!(key_admin::to_revoke(db, &driver).await.unwrap().len(), 2);
-    assert_eq!(key_admin::revoke(&mut *db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke(&mut db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
     assert!(!lives(&phone).await && !lives(&tablet).await && lives(&other).await);
     let name = Which::Name("shop".to_owned());
-    assert_eq!(key_admin::revoke(&mut *db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke(&mut db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
     assert!(!lives(&old).await && !lives(&new).await);
 }
 

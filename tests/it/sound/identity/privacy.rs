@@ -150,7 +150,9 @@ async fn s17_what_is_in_use_is_not_erased() {
 async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     let fleet = Fleet::with_lifetime("1h").await;
     let app = &fleet.app;
-    let sql = async |text: &'static str| drop(sqlx::raw_sql(text).execute(&app.db).await.unwrap());
+    let sql = async |text: &'static str| {
+        sqlx::raw_sql(text).execute(&app.db).await.unwrap();
+    };
     let run = |args: &[&str]| {
         let printed = fleet.run(args);
         assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
