@@ -112,6 +112,8 @@ async fn a_worker_frozen_for_fifteen_seconds_wakes_up_to_refusals_and_doubles_no
 async fn cut_connections_to_redis_cost_no_order() {
     let fleet = Fleet::with_lifetime("60s").await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
+    // A worker that finds no Redis when it starts says so and ends.
+    eventually("both work", secs(30), || async { fleet.app.store.workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
     for batch in 0..10 {
