@@ -95,7 +95,7 @@ async fn a_worker_frozen_for_fifteen_seconds_wakes_up_to_refusals_and_doubles_no
     let _crowd = Crowd::start(&fleet.app);
     // Those that were not in the first one's hand go their way.
     let free = 40 - CONCURRENCY.cast_signed();
-    fleet.reach(free, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'", secs(60)).await;
+    fleet.reach(free, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'", secs(25)).await;
     tokio::time::sleep(secs(15).saturating_sub(frozen.elapsed())).await;
     first.signal("CONT");
 
@@ -165,7 +165,7 @@ async fn nothing_suffers(fleet: &Fleet, time: Duration, workers: &mut [Child]) {
 
 async fn assert_all_completed(fleet: &Fleet, count: i64) {
     let _crowd = Crowd::start(&fleet.app);
-    fleet.at_rest(secs(90)).await;
+    fleet.at_rest(secs(45)).await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, count);
     assert_eq!(tries(fleet).await, 0);
     assert_all_well(fleet).await;

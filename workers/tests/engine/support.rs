@@ -217,12 +217,12 @@ impl Job for Letter {
     }
 }
 
-/// Waits for something that other tasks bring about; panics after 90 s.
+/// Waits for something that other tasks bring about; panics after 20 s.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
     let reached = async {
         while !condition().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(secs(90), reached).await.unwrap_or_else(|_| panic!("not within 90 s: {what}"));
+    tokio::time::timeout(secs(20), reached).await.unwrap_or_else(|_| panic!("not within 20 s: {what}"));
 }

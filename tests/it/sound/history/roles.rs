@@ -115,7 +115,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
         count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await == 6
     })
     .await;
-    for args in [["cleanup", "run"].as_slice(), &["doctor"], &["migrate", "--partitions"]] {
+    for args in [["cleanup", "run"].as_slice(), &["check", "history"], &["doctor"], &["migrate", "--partitions"]] {
         let printed = roles.command("dispatchq_run", args);
         assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
     }

@@ -94,7 +94,7 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<Leased> {
 
 #[tokio::test]
 async fn f07_a_channel_that_hangs_leaves_the_others_their_place_and_its_backlog_waits_in_its_rows() {
-    const BACKLOG: usize = 100;
+    const BACKLOG: usize = 300;
     let (sick, well) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
         TestApp::on_real_time(|config| {
