@@ -305,8 +305,10 @@ async fn twenty_thousand_jobs_due_at_once_are_done_in_one_go() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
     store.enqueue(&ticks(0..20_000)).await.unwrap();
+    let begun = std::time::Instant::now();
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 256)]));
     eventually("all performed", async || count.load(Ordering::SeqCst) == 20_000).await;
+    assert!(begun.elapsed() < secs(15), "{:?}", begun.elapsed());
     assert_eq!(worker.drain().await.settled, 20_000);
 }
 
