@@ -27,6 +27,8 @@ use crate::{
 const MAX_PAYMENT_EVENTS: usize = 100;
 /// Attempts at a change before its maker waits for its turn.
 const MAX_CONFLICTS: usize = 4;
+/// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
+const OFFERING: i32 = 0x6f66_6672;
 
 /// Why a change was not written.
 #[derive(Debug, thiserror::Error)]
@@ -475,8 +477,9 @@ type Made = (Uuid, String, f64);
 /// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
 /// distances in metres.
 ///
-/// Whoever was taken since the ranking was made is passed over: a driver with an active order, or without a free slot for
-/// one more live offer. Two orders that want the same slot meet at its unique index, and one of them goes on to the next.
+/// A driver who was taken since the ranking was made is passed over: one with an active order, or without a free slot for
+/// one more live offer. So is a driver to whom another transaction makes an offer at this moment: waiting for its commit
+/// would put all orders of a busy place in one queue.
 async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
     let Some(new) = &change.new_offers else { return Ok(Vec::new()) };
     let wanted = usize::from(new.at_once.max(1));
@@ -490,11 +493,14 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
         let scores: Vec<f64> = next.iter().map(|r| r.score).collect();
         let rows: Vec<Made> = sqlx::query_as(
             "-- insert offers
+             WITH locked AS MATERIALIZED (
+                 SELECT c.* FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
+                      AS c (id, driver_id, distance_m, score, place)
+                 WHERE pg_try_advisory_xact_lock($12, hashtext(c.driver_id)))
              INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
                                  offered_at, expires_at)
              SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
-             FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
-                  AS c (id, driver_id, distance_m, score, place)
+             FROM locked c
              CROSS JOIN LATERAL (
                  SELECT s.n AS slot FROM generate_series(1, $11) AS s (n)
                  WHERE NOT EXISTS (SELECT 1 FROM offers f
@@ -503,8 +509,7 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
              WHERE NOT EXISTS (SELECT 1 FROM orders o
                                WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
                              AND o.partner IS NULL)
-             -- all in one order, so that no two transactions wait for each other
-             ORDER BY c.driver_id
+             -- a slot taken since this statement began
              ON CONFLICT DO NOTHING
              RETURNING id, driver_id, distance_m",
         )
@@ -519,9 +524,9 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
         .bind(change.at)
         .bind(new.expires_at)
         .bind(i32::from(new.per_driver.max(1)))
+        .bind(OFFERING)
         .fetch_all(&mut *tx)
-        .await
-        .map_err(deadlocked)?;
+        .await?;
         made.extend(rows);
         passed += next.len();
     }
@@ -541,14 +546,6 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
         (offer, distance_m)
     };
     Ok(made.into_iter().map(offer).collect())
-}
-
-/// Two orders that passed over drivers may have come to wait for each other after all: one of them decides anew.
-fn deadlocked(error: sqlx::Error) -> ApplyError {
-    match error.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() {
-        Some("40P01") => ApplyError::Conflict,
-        _ => error.into(),
-    }
 }
 
 async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {

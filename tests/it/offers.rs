@@ -12,7 +12,7 @@ use dispatchq::{
     },
 };
 
-use crate::support::{Receiver, TestApp, by, id, ids, secs};
+use crate::support::{Receiver, TestApp, by, eventually, id, ids, secs};
 
 /// Three at once.
 fn broadcast(config: &mut Config) {
@@ -123,6 +123,31 @@ async fn two_broadcasts_at_the_same_moment_share_the_drivers() {
     let live = t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await;
     let drivers = t.count("SELECT count(DISTINCT driver_id) FROM offers WHERE state = 'offered'").await;
     assert_eq!((live, drivers), (4, 4));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_moment() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    let jobs = t.take().await;
+    let mut other = t.app.db.begin().await.unwrap();
+    sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
+    let release = async {
+        // Both have made their offers and go on to their messages: neither waits for the other.
+        eventually("both wait to write their messages", secs(10), || async {
+            t.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass").await == 2
+        })
+        .await;
+        other.commit().await.unwrap();
+    };
+    let outcomes = tokio::join!(t.perform(&jobs[0]), t.perform(&jobs[1]), release);
+    t.settle(&jobs[0], outcomes.0).await;
+    t.settle(&jobs[1], outcomes.1).await;
+    let asked = t.texts("SELECT driver_id FROM offers WHERE state = 'offered' ORDER BY 1").await;
+    assert_eq!(asked, ["D1", "D2"]);
     t.assert_sound().await;
 }
 
