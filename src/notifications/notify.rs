@@ -63,7 +63,15 @@ async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
                 }
             }
             Ok(place) => {
-                if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, random()).await? {
+                if let Some(row) = outbox::claim_try(
+                    &app.db,
+                    job.outbox_id,
+                    &BACKOFF,
+                    app.channels.sending(&waiting.channel),
+                    random(),
+                )
+                .await?
+                {
                     return deliver(app, job, &row, place).await;
                 }
             }

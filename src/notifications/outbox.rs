@@ -218,30 +218,33 @@ pub async fn load_waiting(db: &PgPool, id: i64) -> Result<Option<Waiting>, sqlx:
     .await
 }
 
-/// Claims the next try of a due message before anything is sent: counts it, and moves the message to its next try by
-/// `backoff`. So a database that cannot be written sends nothing, and one that cannot record the end leaves the backoff.
-/// `None`: another run was quicker. `random` lies in 0..1.
+/// Claims the next try of a due message before anything is sent: counts it, and moves the row past the time that sending may
+/// take, or by `backoff` if that is longer. So a database that cannot be written sends nothing, one that cannot record the end
+/// leaves a pause, and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by
+/// `backoff` alone. `None`: another run was quicker. `random` lies in 0..1.
 pub async fn claim_try(
     db: &PgPool,
     id: i64,
     backoff: &RetryPolicy,
+    sending: Duration,
     random: f64,
 ) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
         "-- claim try
          WITH claimed AS (
-             UPDATE outbox SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + $6 * interval '1 second'
-                    * least($4, $2 * power($3, least(attempts - backoff_from, 30)))
+             UPDATE outbox SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + interval '1 second'
+                    * greatest($7, $6 * least($4, $2 * power($3, least(attempts - backoff_from, 30))))
              WHERE id = $1 AND state = 'pending' AND next_attempt_at <= dispatchq_now()
              RETURNING *),
          log AS (
              INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
              SELECT id, attempts, dispatchq_now(), $5 FROM claimed)
-         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
+         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from,
+                now + $6 * interval '1 second' * least($4, $2 * power($3, least(attempts - 1 - backoff_from, 30)))
+                    AS next_attempt_at,
                 expires_at, NULL::boolean AS offer_is_live,
-                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone,
-                dispatchq_now() AS now
-         FROM claimed m",
+                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone, now
+         FROM claimed m, (SELECT dispatchq_now() AS now) clock",
     )
     .bind(id)
     .bind(backoff.initial.as_secs_f64())
@@ -249,6 +252,7 @@ pub async fn claim_try(
     .bind(backoff.max.as_secs_f64())
     .bind(UNRECORDED)
     .bind(jittered(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
+    .bind(sending.as_secs_f64())
     .fetch_optional(db)
     .await
 }

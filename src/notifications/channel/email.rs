@@ -20,7 +20,7 @@ use crate::{notifications::text::Text, outbound};
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The whole of it; a job has 30 s.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How the connection is protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]

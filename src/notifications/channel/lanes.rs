@@ -89,22 +89,28 @@ impl Lanes {
             return Err(lane.reserve_return(now, random()));
         }
         lane.in_flight += 1;
-        Ok(Place { lanes: self.clone(), channel: channel.to_owned(), failed: false })
+        Ok(Place { lanes: self.clone(), channel: channel.to_owned(), tried: None })
     }
 
-    fn leave(&self, channel: &str, failed: bool) {
+    fn leave(&self, channel: &str, tried: Option<Tried>) {
         let now = Instant::now();
         if let Some(lane) = self.lock().get_mut(channel) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
-            lane.last_end = now;
-            if failed {
-                lane.failures = lane.failures.saturating_add(1);
-            } else {
-                if lane.is_failing() {
-                    // Those who come now need not stand behind those who waited for an ailing receiver.
-                    lane.last_return = now;
+            match tried {
+                Some(Tried::Failed) => {
+                    lane.last_end = now;
+                    lane.failures = lane.failures.saturating_add(1);
                 }
-                lane.failures = 0;
+                Some(Tried::Answered) => {
+                    lane.last_end = now;
+                    if lane.is_failing() {
+                        // Messages that come now need not stand behind those that waited for an ailing receiver.
+                        lane.last_return = now;
+                    }
+                    lane.failures = 0;
+                }
+                // Nothing was sent: nothing is known of the receiver.
+                None => {}
             }
         }
     }
@@ -119,19 +125,28 @@ impl Lanes {
 pub struct Place {
     lanes: Lanes,
     channel: String,
-    failed: bool,
+    tried: Option<Tried>,
+}
+
+/// What a delivery taught about its receiver.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tried {
+    /// It took the message, or refused it.
+    Answered,
+    /// It did not take the message and may take it later.
+    Failed,
 }
 
 impl Place {
-    /// Records that the receiver did not take the message and may take it later.
-    pub(super) fn record_failure(&mut self) {
-        self.failed = true;
+    /// Records how the delivery ended. Without this, nothing was sent.
+    pub(super) fn record(&mut self, tried: Tried) {
+        self.tried = Some(tried);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.lanes.leave(&self.channel, self.failed);
+        self.lanes.leave(&self.channel, self.tried);
     }
 }
 
@@ -145,7 +160,7 @@ mod tests {
 
     fn fail(lanes: &Lanes, channel: &str, times: u32) {
         for _ in 0..times {
-            lanes.enter(channel).unwrap().record_failure();
+            lanes.enter(channel).unwrap().record(Tried::Failed);
         }
     }
 
@@ -165,6 +180,8 @@ mod tests {
         assert_eq!(fill(&lanes, "hook").len(), 1);
         assert_eq!(fill(&lanes, "mail").len(), 16, "others have their share");
         drop(lanes.enter("hook").unwrap());
+        assert_eq!(fill(&lanes, "hook").len(), 1, "nothing was sent");
+        lanes.enter("hook").unwrap().record(Tried::Answered);
         assert_eq!(fill(&lanes, "hook").len(), 16);
     }
 

@@ -30,6 +30,7 @@ use super::{
 use crate::outbound;
 
 pub use self::lanes::Place;
+use self::lanes::Tried;
 
 /// How one channel delivers.
 #[derive(Debug, Clone)]
@@ -90,6 +91,8 @@ impl fmt::Debug for Channels {
 impl Channels {
     /// A receiver slower than this has not received.
     const TIMEOUT: Duration = Duration::from_secs(10);
+    /// What recording its end may take.
+    const MARGIN: Duration = Duration::from_secs(1);
 
     /// `at_once`: messages of all channels on their way at the same time. `sla`: what alerts say of their time.
     pub fn new(mut by_name: BTreeMap<String, Channel>, at_once: usize, sla: Duration) -> Result<Self, reqwest::Error> {
@@ -107,11 +110,22 @@ impl Channels {
         place
     }
 
+    /// Returns a time in which a delivery over this channel has ended, one way or the other.
+    pub fn sending(&self, name: &str) -> Duration {
+        match self.by_name.get(name) {
+            None | Some(Channel::Log) => Duration::ZERO,
+            Some(Channel::Email(_)) => email::TIMEOUT + Self::MARGIN,
+            Some(_) => Self::TIMEOUT + Self::MARGIN,
+        }
+    }
+
     /// Delivers one message over one channel, on whose lane it has a place.
     pub async fn deliver(&self, mut place: Place, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
         let delivered = self.send(name, parcel).await;
-        if matches!(delivered, Err(DeliveryError::Again { .. })) {
-            place.record_failure();
+        match &delivered {
+            Ok(()) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => place.record(Tried::Answered),
+            Err(DeliveryError::Again { .. }) => place.record(Tried::Failed),
+            Err(DeliveryError::NoSuchChannel(_)) => {}
         }
         delivered
     }
