@@ -31,6 +31,8 @@ pub struct Loops {
 /// The last sign of life of a loop.
 #[derive(Debug, Clone, Copy)]
 struct Beat {
+    /// Tells a loop from a later one of its name.
+    id: u64,
     at: Instant,
     /// Turns that came to their end.
     turns: u64,
@@ -45,12 +47,16 @@ pub struct Turns(Arc<Registered>);
 #[derive(Debug)]
 struct Registered {
     name: &'static str,
+    id: u64,
     loops: Loops,
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.loops.lock().remove(self.name);
+        let mut beats = self.loops.lock();
+        if beats.get(self.name).is_some_and(|beat| beat.id == self.id) {
+            beats.remove(self.name);
+        }
     }
 }
 
@@ -69,10 +75,12 @@ impl Loops {
         Self { beats: Arc::default(), limit }
     }
 
-    /// Registers a loop that is about to begin.
+    /// Registers a loop that is about to begin, in place of an earlier one of its name.
     pub fn register(&self, name: &'static str) -> Turns {
-        self.lock().insert(name, Beat { at: Instant::now(), turns: 0, is_said: false });
-        Turns(Arc::new(Registered { name, loops: self.clone() }))
+        let mut beats = self.lock();
+        let id = beats.get(name).map_or(0, |earlier| earlier.id + 1);
+        beats.insert(name, Beat { id, at: Instant::now(), turns: 0, is_said: false });
+        Turns(Arc::new(Registered { name, id, loops: self.clone() }))
     }
 
     /// Returns how many turns a loop has made.
@@ -177,7 +185,10 @@ mod tests {
         assert_eq!((loops.turns("stuck"), loops.turns("well")), (0, 1));
         assert_eq!(loops.look(LIMIT), ["stuck"]);
         assert_eq!(loops.look(LIMIT), Vec::<&str>::new(), "it is said once");
+        let again = loops.register("stuck");
         drop(stuck);
+        assert_eq!(loops.idle().len(), 2, "the later loop of a name stays on the list");
+        drop(again);
         assert_eq!(loops.idle().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
     }
 

@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::{PgPool, Row};
@@ -46,9 +47,18 @@ pub struct Work {
     pub resumed: bool,
 }
 
-enum Claim {
-    Mine(Work),
+enum Claimed {
+    Mine(Claim, Work),
     Answered(Answer),
+}
+
+/// A key claimed for one run of its work. A later run that took over a lapsed claim has another time.
+#[derive(Debug, Clone)]
+struct Claim {
+    db: PgPool,
+    api_key: Uuid,
+    key: String,
+    at: DateTime<Utc>,
 }
 
 /// Does `work` unless this caller had it done before under the same key.
@@ -65,30 +75,30 @@ pub async fn once(
         let (status, body) = work(Work { id: Uuid::now_v7(), resumed: false }).await?;
         return Ok((status, Json(body)).into_response());
     };
-    let claimed = match claim(db, caller, key, request).await? {
-        Claim::Mine(claimed) => claimed,
-        Claim::Answered((status, body)) => {
+    let (claim, claimed) = match claim(db, caller, key, request).await? {
+        Claimed::Mine(claim, work) => (claim, work),
+        Claimed::Answered((status, body)) => {
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
         }
     };
-    let claim = ClaimGuard(Some((db.clone(), caller.clone(), key.to_owned())));
+    let guard = ClaimGuard(Some(claim.clone()));
     let worked = work(claimed).await;
-    claim.end();
+    guard.end();
     match worked {
         Ok((status, body)) => {
-            if let Err(error) = finish(db, caller, key, status, &body).await {
+            if let Err(error) = claim.finish(status, &body).await {
                 tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
-                release_soon(db, caller, key).await;
+                claim.release_soon().await;
             }
             Ok((status, Json(body)).into_response())
         }
         Err(error) if error.is_final() => {
-            forget(db, caller, key).await?;
+            claim.forget().await?;
             Err(error)
         }
         Err(error) => {
             // How far the work came is unknown: the next request goes on with it, under the same work id.
-            release_soon(db, caller, key).await;
+            claim.release_soon().await;
             Err(error)
         }
     }
@@ -96,7 +106,7 @@ pub async fn once(
 
 /// A claim whose work is being done. Dropped in the middle of it (the work panicked, or was given up) it releases the key, so
 /// that the next request goes on at once.
-struct ClaimGuard(Option<(PgPool, Caller, String)>);
+struct ClaimGuard(Option<Claim>);
 
 impl ClaimGuard {
     fn end(mut self) {
@@ -106,17 +116,17 @@ impl ClaimGuard {
 
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
-        if let Some((db, caller, key)) = self.0.take() {
-            tokio::spawn(release_until_done(db, caller, key));
+        if let Some(claim) = self.0.take() {
+            tokio::spawn(claim.release_until_done());
         }
     }
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claim, ApiError> {
+async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
     let hash = hash(request);
     let new_id = Uuid::now_v7();
-    let claimed: Option<Uuid> = sqlx::query_scalar(
+    let claimed: Option<(Uuid, DateTime<Utc>)> = sqlx::query_as(
         "-- claim idempotency key
          INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id) VALUES ($1, $2, $3, $4)
          ON CONFLICT (api_key_id, key) DO UPDATE
@@ -126,7 +136,7 @@ async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Re
              WHERE k.created_at < dispatchq_now() - interval '24 hours'
                 OR (k.status IS NULL AND k.request_hash = excluded.request_hash
                     AND k.created_at < dispatchq_now() - interval '1 minute')
-         RETURNING work_id",
+         RETURNING work_id, created_at",
     )
     .bind(caller.0.id)
     .bind(key)
@@ -134,8 +144,9 @@ async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Re
     .bind(new_id)
     .fetch_optional(db)
     .await?;
-    if let Some(id) = claimed {
-        return Ok(Claim::Mine(Work { id, resumed: id != new_id }));
+    if let Some((id, at)) = claimed {
+        let claim = Claim { db: db.clone(), api_key: caller.0.id, key: key.to_owned(), at };
+        return Ok(Claimed::Mine(claim, Work { id, resumed: id != new_id }));
     }
     let earlier = sqlx::query(
         "-- earlier answer
@@ -153,64 +164,70 @@ async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Re
     let status = status.ok_or(ApiError::IdempotencyRunning)?;
     let body: Option<Value> = earlier.try_get("body")?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-    Ok(Claim::Answered((status, body.unwrap_or_default())))
+    Ok(Claimed::Answered((status, body.unwrap_or_default())))
 }
 
-async fn finish(db: &PgPool, caller: &Caller, key: &str, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- keep answer
-         UPDATE idempotency_keys SET status = $3, body = $4 WHERE api_key_id = $1 AND key = $2",
-    )
-    .bind(caller.0.id)
-    .bind(key)
-    .bind(status.as_u16().cast_signed())
-    .bind(body)
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-/// Lets the next request of this key resume the work at once, instead of after a minute.
-async fn release(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- release idempotency key
-         UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
-         WHERE api_key_id = $1 AND key = $2 AND status IS NULL",
-    )
-    .bind(caller.0.id)
-    .bind(key)
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
-/// Releases the key now, or in the background while Postgres is too busy for it.
-async fn release_soon(db: &PgPool, caller: &Caller, key: &str) {
-    if release(db, caller, key).await.is_err() {
-        tokio::spawn(release_until_done(db.clone(), caller.clone(), key.to_owned()));
+impl Claim {
+    async fn finish(&self, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "-- keep answer
+             UPDATE idempotency_keys SET status = $4, body = $5 WHERE api_key_id = $1 AND key = $2 AND created_at = $3",
+        )
+        .bind(self.api_key)
+        .bind(&self.key)
+        .bind(self.at)
+        .bind(status.as_u16().cast_signed())
+        .bind(body)
+        .execute(&self.db)
+        .await?;
+        Ok(())
     }
-}
 
-/// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
-async fn release_until_done(db: PgPool, caller: Caller, key: String) {
-    for _ in 0..60 {
-        if release(&db, &caller, &key).await.is_ok() {
-            return;
+    /// Lets the next request of this key resume the work at once, instead of after a minute.
+    async fn release(&self) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "-- release idempotency key
+             UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
+             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+        )
+        .bind(self.api_key)
+        .bind(&self.key)
+        .bind(self.at)
+        .execute(&self.db)
+        .await?;
+        Ok(())
+    }
+
+    /// Releases the key now, or in the background while Postgres is too busy for it.
+    async fn release_soon(self) {
+        if self.release().await.is_err() {
+            tokio::spawn(self.release_until_done());
         }
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
 
-async fn forget(db: &PgPool, caller: &Caller, key: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- forget idempotency key
-         DELETE FROM idempotency_keys WHERE api_key_id = $1 AND key = $2 AND status IS NULL",
-    )
-    .bind(caller.0.id)
-    .bind(key)
-    .execute(db)
-    .await?;
-    Ok(())
+    /// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
+    async fn release_until_done(self) {
+        for _ in 0..60 {
+            if self.release().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn forget(&self) -> Result<(), sqlx::Error> {
+        sqlx::query(
+            "-- forget idempotency key
+             DELETE FROM idempotency_keys
+             WHERE api_key_id = $1 AND key = $2 AND created_at = $3 AND status IS NULL",
+        )
+        .bind(self.api_key)
+        .bind(&self.key)
+        .bind(self.at)
+        .execute(&self.db)
+        .await?;
+        Ok(())
+    }
 }
 
 /// Each part with its length, so that no two requests run together into one.
