@@ -233,7 +233,7 @@ async fn decline(
     let actor = caller.actor();
     let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
     let declined = act::answer(&app, &id, answer.offer_id, decide).await?;
-    Ok((StatusCode::OK, Json(json(declined.snapshot()))))
+    Ok((StatusCode::OK, Json(json_for(&caller, declined.snapshot()))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -297,7 +297,7 @@ async fn change(
         }
     };
     let changed = act::act(app, id, decide).await?;
-    Ok((StatusCode::OK, json(changed.snapshot())))
+    Ok((StatusCode::OK, json_for(caller, changed.snapshot())))
 }
 
 fn respond(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
@@ -338,4 +338,13 @@ pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, 
 
 fn json(snapshot: &Snapshot) -> Value {
     json!(OrderView::from(snapshot))
+}
+
+/// The order as this caller may see it after a change: a driver who gave it back has no part in it any more.
+fn json_for(caller: &Caller, snapshot: &Snapshot) -> Value {
+    let view = OrderView::from(snapshot);
+    json!(match &caller.0.driver_id {
+        Some(driver) => view.as_seen_by(driver),
+        None => view,
+    })
 }

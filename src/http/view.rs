@@ -75,6 +75,17 @@ impl From<&Snapshot> for OrderView {
     }
 }
 
+impl OrderView {
+    /// Leaves out whom the order is for, what it costs and who has it now, unless that is this driver.
+    pub fn as_seen_by(self, driver: &str) -> Self {
+        if self.driver_id.as_deref() == Some(driver) {
+            return self;
+        }
+        let (customer_id, amount_minor, currency) = (None, None, None);
+        Self { customer_id, amount_minor, currency, partner: None, job_id: None, driver_id: None, ..self }
+    }
+}
+
 fn next(order: &Order, now: DateTime<Utc>) -> Option<Next> {
     if order.held_for_review {
         return None;

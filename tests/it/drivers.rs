@@ -5,7 +5,7 @@ use dispatchq::{
     people::api_keys::Role,
 };
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Answer, Api, TestApp, millis};
 
@@ -110,6 +110,24 @@ async fn a_driver_cancels_over_http() {
     assert_eq!(api.post(cancel, &other, json!({})).await.error(), (403, "NOT_YOUR_ORDER"));
     let answer = api.post(cancel, &key, json!({ "reason": "flat tyre" })).await;
     assert_eq!((answer.status, answer.text("status")), (200, "DISPATCHING"));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_declined_is_not_told_who_has_the_order_now() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    let api = Api::start(&t.app).await;
+    let key = t.driver_key("D1").await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let decline = json!({ "driver_id": "D1", "offer_id": t.live_offer("ORD-1").await.id });
+    assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &key, decline.clone()).await.status, 200);
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let again = api.post("/api/v1/orders/ORD-1/decline", &key, decline).await;
+    assert_eq!((again.status, again.text("status")), (200, "DRIVER_ASSIGNED"));
+    assert_eq!(again.body["driver_id"], Value::Null);
     t.assert_sound().await;
 }
 
