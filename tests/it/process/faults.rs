@@ -21,17 +21,17 @@ async fn assert_all_end(fleet: &Fleet, earlier: i64) {
 
 #[tokio::test]
 async fn a_killed_worker_loses_no_order() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::with_lifetime("10s").await;
     let mut first = fleet.worker("w1");
     in_flight(&fleet, 100).await;
     assert!(!first.kill().success());
-    let _second = fleet.worker("w2");
+    let _second = fleet.running_worker("w2").await;
     assert_all_end(&fleet, 100).await;
 }
 
 #[tokio::test]
 async fn a_flushed_redis_loses_no_order() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::with_lifetime("10s").await;
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     in_flight(&fleet, 60).await;
     redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
@@ -41,18 +41,19 @@ async fn a_flushed_redis_loses_no_order() {
 
 #[tokio::test]
 async fn a_redis_that_dies_and_comes_back_loses_no_order() {
-    let mut fleet = Fleet::start().await;
+    let mut fleet = Fleet::with_lifetime("10s").await;
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     in_flight(&fleet, 60).await;
     fleet.redis.kill().await;
     orders(&fleet, "MEANWHILE", 2).await;
     fleet.redis.restart().await.unwrap();
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(20)).await;
     assert_all_end(&fleet, 62).await;
 }
 
 #[tokio::test]
 async fn a_postgres_that_stops_and_comes_back_loses_no_order_and_kills_no_job() {
-    let mut fleet = Fleet::start().await;
+    let mut fleet = Fleet::with_lifetime("10s").await;
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     in_flight(&fleet, 60).await;
     fleet.postgres.stop().await.unwrap();

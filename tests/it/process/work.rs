@@ -47,7 +47,7 @@ async fn two_workers_and_an_api_share_the_work() {
 
 #[tokio::test]
 async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
-    let fleet = Fleet::start().await;
+    let fleet = Fleet::with_lifetime("10s").await;
     hire(&fleet.app, 20).await;
     let mut worker = fleet.worker("w1");
     orders(&fleet, "ORD", 60).await;
@@ -58,7 +58,7 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
     assert_eq!(leased, 0, "nobody has to wait for its leases");
 
     let _crowd = Crowd::start(&fleet.app);
-    let _next = fleet.worker("w2");
+    let _next = fleet.running_worker("w2").await;
     orders(&fleet, "LATER", 20).await;
     fleet.at_rest(secs(30)).await;
     assert_all_well(&fleet).await;
@@ -66,7 +66,7 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
 
 #[tokio::test]
 async fn a_worker_ends_in_good_order_while_its_servers_are_away() {
-    let mut fleet = Fleet::start().await;
+    let mut fleet = Fleet::with_lifetime("10s").await;
     hire(&fleet.app, 20).await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     orders(&fleet, "ORD", 30).await;
@@ -80,7 +80,7 @@ async fn a_worker_ends_in_good_order_while_its_servers_are_away() {
 
     fleet.redis.restart().await.unwrap();
     fleet.postgres.restart().await.unwrap();
-    let _next = fleet.worker("w3");
+    let _next = fleet.running_worker("w3").await;
     fleet.reach(30, "SELECT count(*) FROM orders", secs(20)).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LATER", 20).await;

@@ -106,6 +106,16 @@ impl Fleet {
         self.spawn(name, &["work"])
     }
 
+    /// A worker that is there: orders created from now on have all their time.
+    pub(crate) async fn running_worker(&self, name: &str) -> Child {
+        let worker = self.worker(name);
+        eventually("the worker shows up", secs(20), || async {
+            self.app.store.workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
+        })
+        .await;
+        worker
+    }
+
     /// A worker that differs in these settings.
     pub(crate) fn worker_with(&self, name: &str, settings: &[(&str, &str)]) -> Child {
         let settings = [&[("DISPATCHQ_WORKER__NAME", name)], settings].concat();
