@@ -12,9 +12,9 @@ use uuid::Uuid;
 use super::{
     client::{Answer, Request},
     crowd::{Crowd, SPEED, millis},
-    producers::{BROADCAST, ONE_BY_ONE, PICKUP},
+    producers::{BROADCAST, ONE_BY_ONE, somewhere},
 };
-use crate::people::api_keys;
+use crate::{chance::Chance, people::api_keys};
 
 /// How long an app waits for an offer before it asks again.
 const WAIT_SEC: u64 = 10;
@@ -47,20 +47,22 @@ struct Offers {
 }
 
 /// Adds drivers and their keys in two statements, however many they are.
-pub(super) async fn hire(db: &PgPool, count: usize) -> anyhow::Result<Vec<Driver>> {
+pub(super) async fn hire(db: &PgPool, seed: u64, count: usize) -> anyhow::Result<Vec<Driver>> {
     let drivers: Vec<Driver> =
         (1..=count).map(|n| Driver { id: format!("chaos-{n:05}"), key: api_keys::generate() }).collect();
     let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();
+    let mut rng = Chance::new(seed, &["where drivers wait"]).rng();
+    let (lats, lngs): (Vec<f64>, Vec<f64>) = ids.iter().map(|_| somewhere(&mut rng)).unzip();
     sqlx::query(
         "-- insert drivers of a chaos run
          INSERT INTO drivers (id, service_types, lat, lng)
-         SELECT id, ARRAY[$2, $3], $4, $5 FROM unnest($1::text[]) AS d (id)",
+         SELECT id, ARRAY[$2, $3], lat, lng FROM unnest($1::text[], $4::float8[], $5::float8[]) AS d (id, lat, lng)",
     )
     .bind(&ids)
     .bind(ONE_BY_ONE)
     .bind(BROADCAST)
-    .bind(PICKUP.0)
-    .bind(PICKUP.1)
+    .bind(&lats)
+    .bind(&lngs)
     .execute(db)
     .await
     .context("cannot add the drivers")?;

@@ -15,8 +15,15 @@ use crate::testbed::partner;
 /// Served by own drivers: asked one by one, and three at once.
 pub(super) const ONE_BY_ONE: &str = "RIDE";
 pub(super) const BROADCAST: &str = "DELIVERY";
-/// Where everybody is.
-pub(super) const PICKUP: (f64, f64) = (-6.2088, 106.8456);
+/// The middle of the city, and half its width in degrees: some 3 km, so that all of it is near enough for a driver.
+const CENTRE: (f64, f64) = (-6.2088, 106.8456);
+const HALF_WIDTH: f64 = 0.015;
+
+/// A place in the city: latitude and longitude.
+pub(super) fn somewhere(rng: &mut impl Rng) -> (f64, f64) {
+    let mut offset = || rng.random_range(-HALF_WIDTH..HALF_WIDTH);
+    (CENTRE.0 + offset(), CENTRE.1 + offset())
+}
 
 /// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for.
 pub(super) async fn create_orders(crowd: Crowd, rate: NonZeroU32, length: Duration) {
@@ -57,9 +64,10 @@ async fn create(crowd: &Crowd, n: u32, rng: &mut impl Rng) -> Option<String> {
         4..6 => BROADCAST,
         _ => partner::SERVICE_TYPE,
     };
+    let (latitude, longitude) = somewhere(rng);
     let mut body = json!({
         "service_type": service_type,
-        "pickup": { "latitude": PICKUP.0, "longitude": PICKUP.1 },
+        "pickup": { "latitude": latitude, "longitude": longitude },
         "payment_status": if rng.random_bool(0.7) { "UNPAID" } else { "PAID" },
         "amount_minor": 4_500_000,
         "currency": "IDR",

@@ -125,7 +125,7 @@ async fn play(
 ) -> anyhow::Result<Played> {
     let db = stage.testbed.app.db.clone();
     let (_, key) = api_keys::create(&db, "chaos", Role::Producer, None).await?;
-    let fleet = drivers::hire(&db, (options.rate.get() * DRIVERS_PER_RATE) as usize).await?;
+    let fleet = drivers::hire(&db, options.seed, (options.rate.get() * DRIVERS_PER_RATE) as usize).await?;
     let crowd = Crowd {
         seed: options.seed,
         client: Client::new(&stage.testbed.bases, ledger.clone())?,
