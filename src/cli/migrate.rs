@@ -29,7 +29,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Fails when something was postponed, so that a timer of the system tells somebody.
+    /// Fails when something was postponed, so that the timer that runs it reports a failure.
     async fn keep_days(self, config: &Config) -> anyhow::Result<ExitCode> {
         let Some(report) = history_days::keep(config).await? else {
             println!("Another process is at it.");
