@@ -18,7 +18,7 @@ use crate::{
     http::limits::RequestLimits,
     loops::Loops,
     notifications::Channels,
-    orders::Order,
+    orders::{Order, unsent::UnsentTimers},
     partner::Partners,
     people::{key_use::KeyUse, known_keys::KnownKeys, offer_board::OfferBoard},
     worker::gate::Readiness,
@@ -45,6 +45,7 @@ pub struct App {
     pub keys: KnownKeys,
     pub key_use: KeyUse,
     pub limits: RequestLimits,
+    pub unsent: UnsentTimers,
     /// Redis has this time to answer where Postgres can answer, too.
     pub patience: Duration,
 }
@@ -113,6 +114,7 @@ impl App {
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
             limits,
+            unsent: UnsentTimers::default(),
             patience: PATIENCE,
         })
     }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     app::App,
     crash,
-    orders::timers::callback_timer,
+    orders::{timers::callback_timer, unsent},
     partner::{callback, inbox, observation::CallbackBody},
 };
 
@@ -68,7 +68,8 @@ async fn receive(
     if !follow_ups.is_empty()
         && let Err(error) = app.store.enqueue(&follow_ups).await
     {
-        tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; the reconciler will.");
+        tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; it will be.");
+        unsent::remember(&app, order);
     }
     Ok(Json(json!({ "status": status })))
 }

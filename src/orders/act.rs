@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     Decision, Snapshot,
     store::{self, ChangeError, Changed},
-    timers,
+    timers, unsent,
 };
 use crate::{
     app::App,
@@ -69,8 +69,8 @@ async fn revive(app: &App, snapshot: &Snapshot) {
     }
 }
 
-/// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the reconciler
-/// puts the jobs in within seconds. A Redis that hangs keeps its caller waiting no longer than `app.patience`; the call goes
+/// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the jobs are enqueued
+/// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than `app.patience`; the call goes
 /// on behind its back.
 pub async fn enqueue(app: &App, snapshot: &Snapshot) {
     let jobs = timers::derived_jobs(snapshot);
@@ -78,10 +78,11 @@ pub async fn enqueue(app: &App, snapshot: &Snapshot) {
         return;
     }
     crash::point("request", "enqueues");
-    let (store, order) = (app.store.clone(), snapshot.order.id.clone());
+    let (app_of_task, order) = (app.clone(), snapshot.order.id.clone());
     let enqueued = tokio::spawn(async move {
-        if let Err(error) = store.enqueue(&jobs).await {
-            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; the reconciler will.");
+        if let Err(error) = app_of_task.store.enqueue(&jobs).await {
+            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
+            unsent::remember(&app_of_task, order);
         }
     });
     let _ = tokio::time::timeout(app.patience, enqueued).await;

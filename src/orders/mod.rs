@@ -11,6 +11,7 @@
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch. Pure.
 //! * [`reason`]: the words of the history.
 //! * [`act`]: changes an order on request, and enqueues what follows.
+//! * [`unsent`]: orders whose timers Redis did not take.
 //! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
 //! * [`create`]: how an order comes into being.
 //! * [`query`]: reads for people: lists and timelines. [`census`]: counts of open orders.
@@ -33,6 +34,7 @@ pub mod status;
 pub mod store;
 pub mod timers;
 pub mod trip;
+pub mod unsent;
 
 pub use booking::{Booking, BookingState};
 pub use change::{Change, Decision, Refusal, Settlement};

@@ -15,19 +15,24 @@ pub(super) const GOAL: Duration = Duration::from_secs(10);
 pub(super) const GOAL_P99_MS: f64 = 100.0;
 /// Two looks at timers that are missing lie so far apart: between a commit and its settle one may be missing.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Timers named where they are missing.
+const SOME: usize = 5;
 
 /// What followed one fault. Seconds since its end; `None`: not before the next fault, or too little time to tell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Recovery {
     /// From then on p99 stayed below the goal in every window.
     pub(super) lateness_s: Option<f64>,
     pub(super) timers_s: Option<f64>,
+    /// Some of the timers that were not back before the next fault.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) missing: Vec<String>,
     /// The greatest p99 of all windows that begin after the goal's time.
     pub(super) worst_p99_ms: Option<f64>,
 }
 
-/// Looks for timers that are missing until none is, or until a moment; answers how long it took.
-pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Option<f64> {
+/// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or some that still are.
+pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, Vec<String>> {
     let mut before: Option<(f64, HashSet<String>)> = None;
     let mut next = end;
     while next < until {
@@ -42,16 +47,16 @@ pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> 
                 before = None;
                 continue;
             }
-            Err(_) => return None,
+            Err(_) => break,
         };
         tracing::debug!(looked_at, missing = missing.len(), "Timers were compared with their rows.");
         let missing: HashSet<String> = missing.into_iter().map(|job| job.id.to_string()).collect();
         match before {
-            Some((at, earlier)) if earlier.is_disjoint(&missing) => return Some(at),
+            Some((at, earlier)) if earlier.is_disjoint(&missing) => return Ok(at),
             _ => before = Some((looked_at, missing)),
         }
     }
-    None
+    Err(before.map(|(_, missing)| missing.into_iter().take(SOME).collect()).unwrap_or_default())
 }
 
 /// When lateness was well again, judged over all windows between a fault's end and the next fault.
@@ -94,6 +99,7 @@ impl Recovery {
         Self {
             lateness_s: later(self.lateness_s, other.lateness_s),
             timers_s: later(self.timers_s, other.timers_s),
+            missing: if self.missing.is_empty() { other.missing } else { self.missing },
             worst_p99_ms: self.worst_p99_ms.max_by(other.worst_p99_ms),
         }
     }
@@ -105,7 +111,7 @@ impl Recovery {
         match self.timers_s {
             Some(seconds) if seconds <= goal => {}
             Some(seconds) => missed.push(format!("timers were back after {seconds:.1} s, the goal is {goal} s")),
-            None => missed.push("timers were not back before the next fault".to_owned()),
+            None => missed.push(format!("timers were not back before the next fault: {}", self.missing.join(" "))),
         }
         if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
             missed.push(format!("lateness p99 was {p99:.0} ms in a window from {goal} s after its end on"));
@@ -120,10 +126,11 @@ mod tests {
 
     #[test]
     fn the_worse_of_two_is_unknown_where_one_is() {
-        let good = Recovery { lateness_s: Some(2.0), timers_s: Some(1.0), worst_p99_ms: Some(20.0) };
-        let bad = Recovery { lateness_s: None, timers_s: Some(12.0), worst_p99_ms: Some(150.0) };
-        let worse = good.worse(bad);
-        assert_eq!(worse, Recovery { lateness_s: None, timers_s: Some(12.0), worst_p99_ms: Some(150.0) });
+        let good =
+            Recovery { lateness_s: Some(2.0), timers_s: Some(1.0), worst_p99_ms: Some(20.0), ..Recovery::default() };
+        let bad = Recovery { timers_s: Some(12.0), worst_p99_ms: Some(150.0), ..Recovery::default() };
+        let worse = good.clone().worse(bad.clone());
+        assert_eq!(worse, bad);
         assert_eq!((good.misses().len(), worse.misses().len()), (0, 2));
     }
 }

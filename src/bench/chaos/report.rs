@@ -48,7 +48,7 @@ pub(super) struct Report {
 }
 
 /// How often a fault was made, and the worst recovery of all times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct OfFault {
     pub(super) count: u32,
     #[serde(flatten)]
@@ -62,7 +62,7 @@ impl OfFault {
 
     pub(super) fn add(&mut self, recovery: Recovery) {
         self.count += 1;
-        self.recovery = self.recovery.worse(recovery);
+        self.recovery = std::mem::take(&mut self.recovery).worse(recovery);
     }
 }
 
@@ -102,13 +102,13 @@ impl Report {
             head(&["fault", "times", "lateness p99 < 100 ms after", "timers back after", "p99 from 10 s on"]);
         let figure = |figure: Option<f64>, unit: &str| figure.map_or("-".to_owned(), |f| format!("{f:.1} {unit}"));
         for (name, of) in &self.faults {
-            let Recovery { lateness_s, timers_s, worst_p99_ms } = of.recovery;
+            let Recovery { lateness_s, timers_s, worst_p99_ms, .. } = &of.recovery;
             table.add_row(cells(&[
                 name,
                 &of.count.to_string(),
-                &figure(lateness_s, "s"),
-                &figure(timers_s, "s"),
-                &figure(worst_p99_ms, "ms"),
+                &figure(*lateness_s, "s"),
+                &figure(*timers_s, "s"),
+                &figure(*worst_p99_ms, "ms"),
             ]));
         }
         table.to_string()

@@ -1,6 +1,9 @@
 //! From the first order to the verdict.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use tokio::{
@@ -166,7 +169,7 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
     let mut faults: BTreeMap<Fault, OfFault> = BTreeMap::new();
     // Servers take their time to start, which moves all that follows.
     let mut late = Duration::ZERO;
-    let mut recovery_of: Vec<(Fault, Instant, Instant, Option<f64>)> = Vec::new();
+    let mut recovery_of = Vec::new();
     for planned in schedule::plan(options) {
         let at = begin + planned.at + late;
         stage.wait_until(at).await?;
@@ -176,14 +179,21 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
         late += (end - at).saturating_sub(planned.lasts);
         let next = end + planned.recovery;
         let app = stage.testbed.app.clone();
-        let (waited, timers_s) = tokio::join!(stage.wait_until(next), recovery::wait_for_timers(&app, end, next));
+        let (waited, timers) = tokio::join!(stage.wait_until(next), recovery::wait_for_timers(&app, end, next));
         waited?;
-        recovery_of.push((planned.fault, end, next, timers_s));
+        recovery_of.push((planned.fault, end, next, timers));
     }
-    for (fault, end, next, timers_s) in recovery_of {
+    for (fault, end, next, timers) in recovery_of {
         let (lateness_s, worst_p99_ms) = recovery::judge_lateness(&stage.watch, end, next);
-        let recovery = Recovery { lateness_s, timers_s, worst_p99_ms };
-        faults.entry(fault).and_modify(|of| of.add(recovery)).or_insert_with(|| OfFault::first(recovery));
+        let timers_s = timers.as_ref().ok().copied();
+        let missing = timers.err().unwrap_or_default();
+        let recovery = Recovery { lateness_s, timers_s, missing, worst_p99_ms };
+        match faults.entry(fault) {
+            Entry::Occupied(mut of) => of.get_mut().add(recovery),
+            Entry::Vacant(of) => {
+                of.insert(OfFault::first(recovery));
+            }
+        }
     }
     Ok(faults)
 }

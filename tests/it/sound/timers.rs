@@ -82,6 +82,21 @@ async fn f12_an_order_ends_while_redis_is_full() {
     is_told_to_support_when_redis_is_back(&t).await;
 }
 
+/// What a request could not enqueue is not left until it is overdue.
+#[tokio::test]
+async fn timers_that_a_full_redis_refused_are_enqueued_when_it_has_room() {
+    let t = TestApp::start().await;
+    let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    t.order("ORD-1").await;
+    assert!(t.timers().await.is_empty());
+    let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    eventually("all its timers are there", secs(20), || async { t.timers().await.contains_key("lifetime:ORD-1") })
+        .await;
+    assert!(t.timers().await.contains_key("dispatch:ORD-1:1"));
+    t.run_due().await;
+    t.assert_sound().await;
+}
+
 /// As after a failover to a host whose clock is an hour behind: what lies in Redis seems to be due in an hour.
 #[tokio::test]
 async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
