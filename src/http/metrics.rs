@@ -11,6 +11,7 @@ use std::{
 };
 
 use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
+use chrono::TimeDelta;
 use metrics::gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use workers::store::StoreError;
@@ -84,7 +85,7 @@ async fn clocks(app: &App) {
     let both = async { tokio::join!(app.store.now_ms(), store::now(&app.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
-            chrono::TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
+            TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
         }
         _ => f64::NAN,
     };
@@ -206,23 +207,11 @@ fn areas(app: &App, census: &Census) {
     }
 }
 
-/// A refund is due when the order was closed, or paid after that.
 async fn refunds(app: &App) {
-    let due = sqlx::query_as::<_, (i64, f64)>(
-        "-- count refunds to begin
-         SELECT count(*), coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(due_at)), 0)::float8
-         FROM (SELECT greatest(o.closed_at, (SELECT min(p.received_at) FROM payment_events p
-                                             WHERE p.order_id = o.id
-                                               AND p.payment_status IN ('PAID', 'SETTLEMENT'))) AS due_at
-               FROM orders o
-               WHERE o.status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
-                  OR (o.status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
-                      AND o.payment_status IN ('PAID', 'SETTLEMENT'))) AS refunds",
-    )
-    .fetch_one(&app.db);
-    let due = in_time(due).await;
-    gauge!("dispatchq_manual_refund_queue").set(number(due.map(|(count, _)| count.cast_unsigned())));
-    gauge!("dispatchq_manual_refund_oldest_seconds").set(due.map_or(f64::NAN, |(_, oldest)| oldest));
+    let due = in_time(census::refunds_to_begin(&app.db)).await;
+    gauge!("dispatchq_manual_refund_queue").set(number(due.map(|(count, _)| count)));
+    let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
+    gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
 }
 
 async fn outbox(app: &App) {

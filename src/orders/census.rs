@@ -1,9 +1,9 @@
-//! Counts of open orders. Their columns change at every step, so no index can count them and every open order is looked at:
-//! page by page, so that no statement is long however many there are.
+//! Counts of orders: of the open ones, and of refunds to begin. Page by page, so that no statement is long however many there are.
+//! The columns of open orders change at every step, so no index can count them and every open order is looked at.
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgPool;
 
 /// Orders one statement looks at.
@@ -86,6 +86,42 @@ async fn page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
     .bind(PAGE)
     .fetch_all(db)
     .await
+}
+
+/// Refunds of one statement.
+const REFUNDS_PAGE: i64 = 500;
+
+/// Returns how many refunds wait to begin, and the age of the oldest. A refund is due when its order was closed, or paid after
+/// that.
+pub async fn refunds_to_begin(db: &PgPool) -> Result<(u64, Option<TimeDelta>), sqlx::Error> {
+    let (mut total, mut oldest) = (0, None);
+    let mut after = String::new();
+    loop {
+        let (count, due_at, now, last): (i64, Option<DateTime<Utc>>, DateTime<Utc>, Option<String>) = sqlx::query_as(
+            "-- count a page of refunds to begin
+             WITH page AS MATERIALIZED (
+                 SELECT id, closed_at FROM orders
+                 WHERE (status = 'CANCELLED_BY_SYSTEM_AFTER_PAYMENT'
+                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                            AND payment_status IN ('PAID', 'SETTLEMENT')))
+                   AND id > $1 ORDER BY id LIMIT $2)
+             SELECT count(*), min(greatest(closed_at, (SELECT min(p.received_at) FROM payment_events p
+                                                       WHERE p.order_id = page.id
+                                                         AND p.payment_status IN ('PAID', 'SETTLEMENT')))),
+                    (SELECT dispatchq_now()), max(id)
+             FROM page",
+        )
+        .bind(&after)
+        .bind(REFUNDS_PAGE)
+        .fetch_one(db)
+        .await?;
+        total += count.unsigned_abs();
+        oldest = oldest.max(due_at.map(|due_at| now - due_at));
+        match last {
+            Some(last) if count == REFUNDS_PAGE => after = last,
+            _ => return Ok((total, oldest)),
+        }
+    }
 }
 
 impl Census {

@@ -97,7 +97,7 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("recovery/repair.rs", "messages to reconcile", &["0", "3", "500"]),
         ("recovery/repair.rs", "alerts to reconcile", &["0", "3", "500"]),
         ("recovery/repair.rs", "callbacks to reconcile", &["0", "3", "500"]),
-        ("http/metrics.rs", "count refunds to begin", &[]),
+        ("orders/census.rs", "count a page of refunds to begin", &["''", "500"]),
         ("http/metrics.rs", "oldest undelivered message", &[]),
         ("admission/report.rs", "report of areas", &["'A'", "'2029-12-31'"]),
         ("orders/query.rs", "when an order lived", &["'O000001'"]),
