@@ -137,22 +137,24 @@ impl Store {
         self.query(name, cmd).await
     }
 
-    /// Runs a plain command that somebody waits for.
+    /// Runs a plain command that a caller waits for.
     pub(super) async fn query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        let begun = Instant::now();
         let answer = async { cmd.query_async(&mut self.connection.manager().await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
-        self.in_time(call, answer)
+        self.in_time(call, begun, answer)
     }
 
-    /// Runs a script that somebody waits for.
+    /// Runs a script that a caller waits for.
     pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        let begun = Instant::now();
         let answer = async { call.invoke(&mut self.connection.manager().await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
-        let value = self.in_time(call.script.name, answer)?;
+        let value = self.in_time(call.script.name, begun, answer)?;
         T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
     }
 
-    /// Runs an idempotent script that somebody waits for, once more if the connection broke.
+    /// Runs an idempotent script that a caller waits for, once more if the connection broke.
     pub(super) async fn run_again<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         match self.run(call).await {
             Err(StoreError::Unreachable { .. }) => self.run(call).await,
@@ -162,20 +164,22 @@ impl Store {
 
     /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
     pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        let begun = Instant::now();
         let answer = async { call.invoke(&mut self.connection.manager().await?).await };
-        let value = answer.await.map_err(|error| self.error(call.script.name, &error))?;
+        let value = self.heard(call.script.name, begun, answer.await)?;
         T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
     }
 
     fn in_time<T>(
         &self,
         call: &'static str,
+        begun: Instant,
         answer: Result<redis::RedisResult<T>, tokio::time::error::Elapsed>,
     ) -> Result<T, StoreError> {
         match answer {
-            Ok(answer) => answer.map_err(|error| self.error(call, &error)),
+            Ok(answer) => self.heard(call, begun, answer),
             Err(_) => {
-                self.connection.in_doubt();
+                self.connection.unanswered(begun);
                 Err(StoreError::Slow {
                     address: self.connection.address.clone(),
                     call,
@@ -183,6 +187,16 @@ impl Store {
                 })
             }
         }
+    }
+
+    /// Takes note of whether the server answered a call.
+    fn heard<T>(&self, call: &'static str, begun: Instant, answer: redis::RedisResult<T>) -> Result<T, StoreError> {
+        match &answer {
+            Err(error) if error.is_timeout() => self.connection.unanswered(begun),
+            Err(error) if error.is_io_error() => {}
+            _ => self.connection.answered(),
+        }
+        answer.map_err(|error| self.error(call, &error))
     }
 
     fn error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {

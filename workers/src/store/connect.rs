@@ -4,6 +4,8 @@
 //! connection for them could be dead while the first is well; here a lost subscription is a lost connection, which the
 //! next `take`, at most a second away, notices and repairs.
 //!
+//! The manager reconnects when the connection breaks. One that stays open and gives no answer to any call is replaced here.
+//!
 //! With sentinels the connection goes to the primary they name. Whenever it fails, or meets a server that has become a
 //! replica, the next call asks them again; if they name another server, a new connection takes the place of the old one,
 //! subscribed as that was. For the callers that is an outage like any other.
@@ -13,7 +15,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use apalis_redis::{Client, ConnectionManager};
@@ -69,7 +71,7 @@ impl RedisConfig {
         self.certificates(address.is_tls()).map(drop)
     }
 
-    /// A certificate that would protect nothing is an error: whoever set it believes that the connection is encrypted.
+    /// A certificate that would protect nothing is an error: its owner believes that the connection is encrypted.
     fn certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
         let Some(pem) = &self.root_certificate else { return Ok(None) };
         let wrong = |reason: String| StoreError::Certificate { reason };
@@ -127,6 +129,7 @@ const DEAD_PEER: Duration = Duration::from_secs(10);
 
 pub(super) struct Connection {
     source: Source,
+    heard: Mutex<Heard>,
     config: ConnectionManagerConfig,
     /// For messages: host and port, nothing secret.
     pub(super) address: String,
@@ -134,8 +137,14 @@ pub(super) struct Connection {
     pub(super) wakes: broadcast::Sender<String>,
 }
 
+/// When the server was last heard of, and when a silent connection was last replaced.
+struct Heard {
+    answer: Instant,
+    replaced: Instant,
+}
+
 enum Source {
-    Server(ConnectionManager),
+    Server { client: Box<Client>, manager: Mutex<ConnectionManager> },
     Sentinels(Box<BehindSentinels>),
 }
 
@@ -179,19 +188,22 @@ pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
                 Some(certificates) => Client::build_with_tls(info, certificates),
                 None => Client::open(info),
             };
-            let manager =
-                client.and_then(|client| ConnectionManager::new_lazy_with_config(client, manager_config.clone()));
-            (Source::Server(manager.map_err(StoreError::url)?), address)
+            let client = client.map_err(StoreError::url)?;
+            let manager = ConnectionManager::new_lazy_with_config(client.clone(), manager_config.clone());
+            let manager = Mutex::new(manager.map_err(StoreError::url)?);
+            (Source::Server { client: Box::new(client), manager }, address)
         }
     };
-    Ok(Connection { source, config: manager_config, address, wakes })
+    let now = Instant::now();
+    let heard = Mutex::new(Heard { answer: now, replaced: now });
+    Ok(Connection { source, heard, config: manager_config, address, wakes })
 }
 
 impl Connection {
     /// The connection to use for the next call.
     pub(super) async fn manager(&self) -> RedisResult<ConnectionManager> {
         match &self.source {
-            Source::Server(manager) => Ok(manager.clone()),
+            Source::Server { manager, .. } => Ok(lock(manager).clone()),
             Source::Sentinels(behind) => behind.manager(&self.config).await,
         }
     }
@@ -208,6 +220,41 @@ impl Connection {
     pub(super) fn failed(&self, error: &RedisError) {
         if hints_at_failover(error) {
             self.in_doubt();
+        }
+    }
+
+    /// The server answered, be it with an error.
+    pub(super) fn answered(&self) {
+        lock(&self.heard).answer = Instant::now();
+    }
+
+    /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
+    /// firewall or a proxy swallows stays open for ever, and the manager only reconnects when it breaks.
+    pub(super) fn unanswered(&self, begun: Instant) {
+        self.in_doubt();
+        {
+            let mut heard = lock(&self.heard);
+            if heard.answer >= begun || heard.replaced >= begun {
+                return;
+            }
+            heard.replaced = Instant::now();
+        }
+        tracing::warn!(address = self.address, "A connection to Redis gives no answer; a new one takes its place.");
+        match &self.source {
+            Source::Server { client, manager } => {
+                match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
+                    Ok(new) => {
+                        let old = std::mem::replace(&mut *lock(manager), new);
+                        // A server that is only blocked still performs what it was sent.
+                        tokio::spawn(async move {
+                            tokio::time::sleep(DEAD_PEER).await;
+                            drop(old);
+                        });
+                    }
+                    Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
+                }
+            }
+            Source::Sentinels(behind) => *lock(&behind.primary) = None,
         }
     }
 
@@ -268,14 +315,14 @@ fn manager_config(config: &RedisConfig, wakes: broadcast::Sender<String>) -> Con
     ConnectionManagerConfig::new()
         .set_connection_timeout(Some(config.connect_timeout))
         .set_response_timeout(Some(config.worker_timeout))
-        // Enough to bridge a restart. Longer outages are the callers': each call then fails, and each begins anew.
+        // Enough to bridge a restart. Longer outages are the callers': each call then fails, and each reconnects.
         .set_number_of_retries(2)
         .set_min_delay(Duration::from_millis(50))
         .set_max_delay(Duration::from_millis(500))
         .set_automatic_resubscription()
         .set_push_sender(move |push: PushInfo| {
             if let Some(queue) = woken_queue(push) {
-                // Nobody listens in a process that only enqueues.
+                // A process that only enqueues has no listener.
                 let _ = wakes.send(queue);
             }
             Ok::<(), redis::aio::SendError>(())

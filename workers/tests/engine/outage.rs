@@ -51,6 +51,25 @@ async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
     worker.drain().await;
 }
 
+/// A firewall or a proxy forgets the connection, and nothing says so.
+#[tokio::test]
+async fn f08_a_connection_that_is_swallowed_is_replaced() {
+    let redis = servers::Redis::start().await.unwrap();
+    let direct = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&direct).await;
+    let proxy = servers::Proxy::start(redis.port()).await.unwrap();
+    let store = Store::connect(&format!("redis://127.0.0.1:{}/", proxy.port())).await.unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
+    enqueue_ticks(&direct, 0..10).await;
+    eventually("it works", async || count.load(Ordering::SeqCst) == 10).await;
+    proxy.forget_connections();
+    enqueue_ticks(&direct, 10..20).await;
+    eventually("it works again", async || count.load(Ordering::SeqCst) >= 20).await;
+    assert!(store.ping().await.is_ok());
+    worker.drain().await;
+}
+
 #[tokio::test]
 async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
     let mut redis = servers::Redis::start().await.unwrap();
