@@ -14,9 +14,9 @@
 //! - `watchdog`: ends the server when this process is killed and can no longer do it;
 //! - `home`: the directory with its data, log and lock;
 //! - `programs`, `ports`, `account`: where the binaries are, which port is free, and whom Postgres runs as under root;
-//! - `login`: the password of Postgres.
+//! - `login`: the password of Postgres; `template`: a cluster that is made once and copied for each test.
 //!
-//! Nothing here writes outside a server's own directory, ends a process it did not start, or listens beyond loopback.
+//! Nothing here writes outside a server's own directory and a template's, ends a process it did not start, or listens beyond loopback.
 
 mod account;
 mod error;
@@ -30,6 +30,7 @@ pub mod proxy;
 pub mod redis;
 pub mod sentinel;
 mod server;
+mod template;
 pub mod tls;
 mod watchdog;
 

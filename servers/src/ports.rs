@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 const FIRST: u16 = 10_240;
 const LAST: u16 = 32_767;
 
-/// A port nobody listens on now. Somebody may by the time a server binds it, so whoever starts one must be ready to ask
+/// A port without a listener. It may have one by the time a server binds it, so a caller that starts one must be ready to ask
 /// again.
 pub(crate) fn free() -> u16 {
     loop {

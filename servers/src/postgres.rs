@@ -25,6 +25,7 @@ use crate::home::Home;
 use crate::login::Password;
 use crate::programs::{self, PostgresPrograms};
 use crate::server::{Detached, Kind, START_LOCK_WAIT, Server};
+use crate::template::Template;
 
 /// The user, and the database that exists from the start.
 const NAME: &str = "dispatchq";
@@ -42,14 +43,33 @@ pub struct Postgres(Server<Setup>);
 impl Postgres {
     /// Starts on a free port with throw-away data.
     pub async fn start() -> Result<Postgres, ServerError> {
-        let mut setup = Setup::new()?;
-        let parent = if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
-        let home = Home::throw_away(&parent, "dispatchq-postgres-")?;
-        if let Some(account) = setup.account {
-            account.own(home.dir())?;
-        }
-        setup.durable = false;
+        let (setup, home) = throw_away()?;
         Postgres::start_with(setup, home, None).await
+    }
+
+    /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the template: it starts
+    /// an empty server and has `prepare`, which is given the URL, fill the database. For tests: all copies have one password.
+    pub async fn start_copy(
+        folder: &Path,
+        name: &str,
+        prepare: impl AsyncFnOnce(String),
+    ) -> Result<Postgres, ServerError> {
+        let template = Template::new(folder, name);
+        if !template.is_made() {
+            let _lock = template.lock()?;
+            if !template.is_made() {
+                let mut first = Postgres::start().await?;
+                prepare(first.url()).await;
+                first.stop().await?;
+                template.make(first.dir())?;
+            }
+        }
+        let (setup, home) = throw_away()?;
+        let mut server = Server::new(setup, home)?;
+        template.copy_to(server.home.dir(), server.kind.account)?;
+        server.kind.initialize(&server.home).await?;
+        server.start(None).await?;
+        Ok(Postgres(server))
     }
 
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
@@ -133,6 +153,17 @@ impl Postgres {
             .env("PGPASSWORD", setup.password.as_str());
         run("psql", command).await
     }
+}
+
+/// What a server with throw-away data begins with.
+fn throw_away() -> Result<(Setup, Home), ServerError> {
+    let setup = Setup { durable: false, ..Setup::new()? };
+    let parent = if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
+    let home = Home::throw_away(&parent, "dispatchq-postgres-")?;
+    if let Some(account) = setup.account {
+        account.own(home.dir())?;
+    }
+    Ok((setup, home))
 }
 
 #[derive(Debug)]
@@ -254,7 +285,7 @@ impl Kind for Setup {
     const NAME: &'static str = "postgres";
     const STOP: Signal = Signal::SIGINT;
     /// An "immediate shutdown": the postmaster ends its backends and frees its shared memory, which SIGKILL would leave
-    /// to nobody.
+    /// to no process.
     const QUIT: Signal = Signal::SIGQUIT;
 
     fn command(&self, _home: &Home, port: u16) -> Command {

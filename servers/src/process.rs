@@ -1,5 +1,5 @@
-//! One server process, our direct child: as long as we have not reaped it nobody else can get its pid, so a signal
-//! always reaches the process we started or nobody.
+//! One server process, our direct child: as long as we have not reaped it no other process can get its pid, so a signal
+//! always reaches the process we started or none.
 
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Process {
         true
     }
 
-    /// Leaves it running; from now on it is nobody's child.
+    /// Leaves it running; from now on it is not our child.
     pub(crate) fn detach(mut self) {
         drop(self.child.take());
     }

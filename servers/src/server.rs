@@ -29,7 +29,7 @@ const END_LOCK_WAIT: Duration = Duration::from_secs(10);
 const PORT_TRIES: u32 = 5;
 const PORT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server left running. It belongs to nobody: end it with `kill -INT <pid>`, then remove `dir` if the data was
+/// A server left running. It has no owner: end it with `kill -INT <pid>`, then remove `dir` if the data was
 /// throw-away.
 #[derive(Clone, Debug)]
 pub struct Detached {
@@ -178,7 +178,7 @@ impl<K: Kind> Server<K> {
         self.watchdog.forget();
     }
 
-    /// A killed Postgres leaves backends behind that notice within moments. Whoever restarts it would find its memory
+    /// A killed Postgres leaves backends behind that notice within moments. A restart would find its memory
     /// in use, so that is waited for; should one hang, `start` says so.
     async fn last_process_gone(&self) {
         if let Err(error) = self.home.lock(K::NAME, END_LOCK_WAIT).await {

@@ -48,7 +48,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// An orphan that has ended may stay a zombie where the first process reaps nobody, as in some containers.
+/// An orphan that has ended may stay a zombie where the first process reaps no orphans, as in some containers.
 fn has_ended(pid: u32) -> bool {
     let is_zombie = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('Z'));
     !is_alive(pid) || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
@@ -119,6 +119,26 @@ async fn postgres_data_outlives_stop_and_kill() {
     server.restart().await.unwrap();
     assert_eq!(server.port(), port);
     assert!(already_exists(&server, "two").await);
+}
+
+#[tokio::test]
+async fn copies_have_what_the_template_was_given_and_do_not_share_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = std::sync::atomic::AtomicU32::new(0);
+    let copy = async || {
+        let count = async |_: String| {
+            made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
+        Postgres::start_copy(folder.path(), "test", count).await.unwrap()
+    };
+    let (one, two) = (copy().await, copy().await);
+    assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
+    one.fresh_database("mine").await.unwrap();
+    assert!(already_exists(&one, "mine").await && already_exists(&one, "dispatchq").await);
+    two.fresh_database("mine").await.unwrap();
+    let dir = two.dir().to_owned();
+    drop(two);
+    assert!(!dir.exists() && folder.path().join("postgres-test").exists());
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! dispatchq on its own Redis and Postgres, with a clock moved by hand.
 
 use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -8,9 +11,10 @@ use std::{
     time::Duration,
 };
 
+use chrono::Utc;
 use dispatchq::{
     app::App,
-    config::Config,
+    config::{Config, DatabaseConfig},
     db::{self, history_days},
     history,
     recovery::reconciler,
@@ -54,8 +58,8 @@ impl TestApp {
     }
 
     async fn build(configure: impl FnOnce(&mut Config), clock: Option<Arc<AtomicU64>>) -> Self {
-        let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
-        let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
+        let (redis, postgres) = tokio::join!(Redis::start(), migrated_postgres());
+        let redis = redis.unwrap();
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
@@ -73,7 +77,7 @@ impl TestApp {
         }
         db::publish_service_types(&pool, &config).await.unwrap();
         let app = App { patience: PATIENCE, ..App::new(config, pool, store).unwrap() };
-        reconciler::once(&app).await.unwrap().expect("nobody else reconciles");
+        reconciler::once(&app).await.unwrap().expect("no other process reconciles");
         Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
     }
 
@@ -148,6 +152,25 @@ impl TestApp {
     pub(crate) async fn assert_sound(&self) {
         assert_eq!(self.violations().await, Vec::<String>::new());
     }
+}
+
+/// A Postgres with the schema of this build. One test runs initdb and the migrations, the others copy what it made. Of one day: the
+/// schema begins with the days of the history from the day it was made.
+pub(crate) async fn migrated_postgres() -> Postgres {
+    let mut schema = DefaultHasher::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        (&file, fs::read(&file).unwrap()).hash(&mut schema);
+    }
+    let name = format!("{}-{:016x}", Utc::now().date_naive(), schema.finish());
+    let migrate = async |url: String| {
+        let pool = db::connect(&DatabaseConfig { url, ..Config::defaults().database }).await.unwrap();
+        db::migrate(&pool).await.unwrap();
+        pool.close().await;
+    };
+    Postgres::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, migrate).await.unwrap()
 }
 
 async fn set_database_clock(db: &PgPool, now_ms: u64) {

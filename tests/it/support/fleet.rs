@@ -12,7 +12,7 @@ use servers::{Postgres, Redis};
 use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 
-use super::{eventually, millis, secs};
+use super::{app::migrated_postgres, eventually, millis, secs};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
@@ -63,8 +63,8 @@ impl Fleet {
 
     /// With more configuration.
     pub(crate) async fn with(lifetime: &str, more: &str) -> Self {
-        let (redis, postgres) = tokio::join!(Redis::start(), Postgres::start());
-        let (redis, postgres) = (redis.unwrap(), postgres.unwrap());
+        let (redis, postgres) = tokio::join!(Redis::start(), migrated_postgres());
+        let redis = redis.unwrap();
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
             "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
