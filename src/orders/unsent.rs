@@ -11,18 +11,18 @@ use std::{
 };
 
 use jobs::OrderId;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use workers::retry::jittered;
 
 use super::{store, timers};
-use crate::app::App;
+use crate::{app::App, db};
 
 /// Orders remembered. Those above it are left to the reconciler.
 const MOST: usize = 50_000;
-/// Orders enqueued together.
-const BATCH: usize = 100;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Loading an order and enqueueing its timers may take so long.
+const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Cheap to clone; clones share the orders.
 #[derive(Debug, Clone, Default)]
@@ -35,31 +35,40 @@ struct Unsent {
     is_retrying: bool,
 }
 
+/// What became of one order.
+#[derive(Debug, PartialEq)]
+enum Tried {
+    Enqueued,
+    /// A server does not answer, or is full: again later.
+    Later,
+    /// It will not go better: left to the reconciler.
+    GivenUp,
+}
+
 impl UnsentTimers {
     fn lock(&self) -> MutexGuard<'_, Unsent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next orders and takes them out; `None` when there are none, and the task ends.
-    fn take(&self) -> Option<Vec<OrderId>> {
+    /// Takes the next order out. `None`: none is left, and the task ends.
+    fn take(&self) -> Option<OrderId> {
         let mut unsent = self.lock();
-        if unsent.orders.is_empty() {
-            unsent.is_retrying = false;
-            return None;
-        }
-        Some((0..BATCH).map_while(|_| unsent.orders.pop_first()).collect())
+        let next = unsent.orders.pop_first();
+        unsent.is_retrying = next.is_some();
+        next
     }
 
-    fn put_back(&self, orders: Vec<OrderId>) {
+    fn put(&self, order: OrderId) {
         let mut unsent = self.lock();
-        let room = MOST.saturating_sub(unsent.orders.len());
-        unsent.orders.extend(orders.into_iter().take(room));
+        if unsent.orders.len() < MOST {
+            unsent.orders.insert(order);
+        }
     }
 }
 
 /// Remembers an order whose timers Redis did not take.
 pub fn remember(app: &App, order: OrderId) {
-    app.unsent.put_back(vec![order]);
+    app.unsent.put(order);
     if !mem::replace(&mut app.unsent.lock().is_retrying, true) {
         tokio::spawn(retry(app.clone()));
     }
@@ -68,23 +77,33 @@ pub fn remember(app: &App, order: OrderId) {
 /// Enqueues what was remembered, until nothing is left.
 async fn retry(app: App) {
     sleep(jittered(PAUSE, 0.5, rand::random())).await;
-    while let Some(orders) = app.unsent.take() {
-        if let Err(error) = enqueue(&app, &orders).await {
-            tracing::debug!(orders = orders.len(), error = format!("{error:#}"), "Timers cannot be enqueued yet.");
-            app.unsent.put_back(orders);
+    while let Some(order) = app.unsent.take() {
+        // A task of its own: what goes wrong with one order is not to end the others' retries.
+        let trying = tokio::spawn(enqueue(app.clone(), order.clone()));
+        let tried = timeout(DEADLINE, trying).await.map_or(Tried::Later, |tried| tried.unwrap_or(Tried::GivenUp));
+        if tried == Tried::Later {
+            app.unsent.put(order);
             sleep(jittered(PAUSE, 0.5, rand::random())).await;
         }
     }
 }
 
-/// Enqueues the timers that these orders have by now.
-async fn enqueue(app: &App, orders: &[OrderId]) -> anyhow::Result<()> {
-    let mut jobs = Vec::new();
-    for order in orders {
-        if let Some(snapshot) = store::load(&app.db, order).await? {
-            jobs.extend(timers::derived_jobs(&snapshot));
+/// Enqueues the timers that an order has by now.
+async fn enqueue(app: App, order: OrderId) -> Tried {
+    let snapshot = match store::load(&app.db, &order).await {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => return Tried::Enqueued,
+        Err(error) if db::is_transient(&error) => return Tried::Later,
+        Err(error) => {
+            tracing::warn!(order.id = %order, %error, "The timers of an order cannot be enqueued; the reconciler will look at it.");
+            return Tried::GivenUp;
+        }
+    };
+    match app.store.enqueue(&timers::derived_jobs(&snapshot)).await {
+        Ok(_) => Tried::Enqueued,
+        Err(error) => {
+            tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
+            Tried::Later
         }
     }
-    app.store.enqueue(&jobs).await?;
-    Ok(())
 }
