@@ -2,8 +2,9 @@
 //!
 //! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
 //! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
-//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again after
-//! that backoff, under the same id. A message whose channel has no place for it is parked: its row says when it comes back.
+//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again, no sooner
+//! than [`CLAIM`] or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
+//! comes back.
 
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ const BACKOFF: RetryPolicy = RetryPolicy {
     jitter: 0.3,
 };
 
+/// While a message is on its way its row is not due for at least this time, so that a job rebuilt after a flush does not send it a
+/// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
+const CLAIM: Duration = Duration::from_secs(7);
 /// A receiver may ask for a longer pause than ours, but not for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
@@ -63,15 +67,7 @@ async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
                 }
             }
             Ok(place) => {
-                if let Some(row) = outbox::claim_try(
-                    &app.db,
-                    job.outbox_id,
-                    &BACKOFF,
-                    app.channels.sending(&waiting.channel),
-                    random(),
-                )
-                .await?
-                {
+                if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, random()).await? {
                     return deliver(app, job, &row, place).await;
                 }
             }

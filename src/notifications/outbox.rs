@@ -82,7 +82,7 @@ async fn recipients(
         )
         .fetch_all(tx)
         .await?;
-        // Nobody to tell is no reason to tell nobody: then by the route.
+        // Without a person to tell the message goes by the route.
         if !users.is_empty() {
             return Ok(users
                 .into_iter()
@@ -181,7 +181,7 @@ pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivery {
     Delivered,
-    /// Tried in vain; again at this time.
+    /// The try failed; the next is at this time.
     Again(DateTime<Utc>, String),
     /// An offer that would lapse before its next try.
     Expired(String),
@@ -218,15 +218,15 @@ pub async fn load_waiting(db: &PgPool, id: i64) -> Result<Option<Waiting>, sqlx:
     .await
 }
 
-/// Claims the next try of a due message before anything is sent: counts it, and moves the row past the time that sending may
-/// take, or by `backoff` if that is longer. So a database that cannot be written sends nothing, one that cannot record the end
-/// leaves a pause, and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by
-/// `backoff` alone. `None`: another run was quicker. `random` lies in 0..1.
+/// Claims the next try of a due message before anything is sent: counts it, and makes the row due after `claim`, or after its
+/// backoff if that is longer. So a database that cannot be written sends nothing, one that cannot record the end leaves a pause,
+/// and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by `backoff` alone.
+/// `None`: another run was quicker. `random` lies in 0..1.
 pub async fn claim_try(
     db: &PgPool,
     id: i64,
     backoff: &RetryPolicy,
-    sending: Duration,
+    claim: Duration,
     random: f64,
 ) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
@@ -252,7 +252,7 @@ pub async fn claim_try(
     .bind(backoff.max.as_secs_f64())
     .bind(UNRECORDED)
     .bind(jittered(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
-    .bind(sending.as_secs_f64())
+    .bind(claim.as_secs_f64())
     .fetch_optional(db)
     .await
 }

@@ -20,7 +20,7 @@ use crate::{notifications::text::Text, outbound};
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The whole of it; a job has 30 s.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How the connection is protected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -66,7 +66,7 @@ pub struct Email {
 
 impl Email {
     pub fn new(server: Server, from: &str, to: &[String]) -> anyhow::Result<Self> {
-        anyhow::ensure!(!to.is_empty(), "to names nobody");
+        anyhow::ensure!(!to.is_empty(), "to names no one");
         let mailbox = |text: &str| text.parse::<Mailbox>().with_context(|| format!("'{text}' is no e-mail address"));
         let from = mailbox(from)?;
         let to = to.iter().map(|address| mailbox(address)).collect::<Result<_, _>>()?;

@@ -91,8 +91,6 @@ impl fmt::Debug for Channels {
 impl Channels {
     /// A receiver slower than this has not received.
     const TIMEOUT: Duration = Duration::from_secs(10);
-    /// What recording its end may take.
-    const MARGIN: Duration = Duration::from_secs(1);
 
     /// `at_once`: messages of all channels on their way at the same time. `sla`: what alerts say of their time.
     pub fn new(mut by_name: BTreeMap<String, Channel>, at_once: usize, sla: Duration) -> Result<Self, reqwest::Error> {
@@ -108,15 +106,6 @@ impl Channels {
             counter!("dispatchq_messages_parked_total", "channel" => name.to_owned()).increment(1);
         }
         place
-    }
-
-    /// Returns a time in which a delivery over this channel has ended, one way or the other.
-    pub fn sending(&self, name: &str) -> Duration {
-        match self.by_name.get(name) {
-            None | Some(Channel::Log) => Duration::ZERO,
-            Some(Channel::Email(_)) => email::TIMEOUT + Self::MARGIN,
-            Some(_) => Self::TIMEOUT + Self::MARGIN,
-        }
     }
 
     /// Delivers one message over one channel, on whose lane it has a place.

@@ -18,7 +18,7 @@ pub(super) async fn send(request: RequestBuilder) -> Result<(), DeliveryError> {
     verdict(&answer)
 }
 
-/// The error with what caused it, for "error sending request" alone helps nobody.
+/// The error with what caused it, for "error sending request" alone does not help.
 fn cause(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -23,7 +23,7 @@ impl Slack {
     }
 }
 
-/// The three characters by which mrkdwn mentions and links; nobody is to be mentioned by what a customer wrote.
+/// The three characters by which mrkdwn mentions and links; what a customer wrote must mention no one.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -2,7 +2,7 @@
 //! `POST /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
 //!
 //! The call says what is offered and asks for a key: 1 accepts, 2 declines. What was pressed, and how the call ended, come
-//! back to `callback_url`, signed by `X-Twilio-Signature`; see `http::voice`. A call nobody takes ends the offer early.
+//! back to `callback_url`, signed by `X-Twilio-Signature`; see `http::voice`. An unanswered call ends the offer early.
 
 use std::fmt;
 
