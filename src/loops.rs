@@ -6,7 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -77,9 +80,9 @@ impl Loops {
 
     /// Registers a loop that is about to begin, in place of an earlier one of its name.
     pub fn register(&self, name: &'static str) -> Turns {
-        let mut beats = self.lock();
-        let id = beats.get(name).map_or(0, |earlier| earlier.id + 1);
-        beats.insert(name, Beat { id, at: Instant::now(), turns: 0, is_said: false });
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(name, Beat { id, at: Instant::now(), turns: 0, is_said: false });
         Turns(Arc::new(Registered { name, id, loops: self.clone() }))
     }
 
@@ -130,7 +133,7 @@ impl Turns {
         let no_progress = async {
             let limit = self.0.loops.limit;
             loop {
-                let quiet = self.last_beat().max(begun).elapsed();
+                let quiet = self.last_beat().map_or(begun, |beat| beat.max(begun)).elapsed();
                 if quiet >= limit {
                     return;
                 }
@@ -153,13 +156,14 @@ impl Turns {
     }
 
     fn beat(&self, turns: u64) {
-        if let Some(beat) = self.0.loops.lock().get_mut(self.0.name) {
+        if let Some(beat) = self.0.loops.lock().get_mut(self.0.name).filter(|beat| beat.id == self.0.id) {
             (beat.at, beat.turns) = (Instant::now(), beat.turns + turns);
         }
     }
 
-    fn last_beat(&self) -> Instant {
-        self.0.loops.lock().get(self.0.name).map_or_else(Instant::now, |beat| beat.at)
+    /// `None`: a later loop of this name has taken its place.
+    fn last_beat(&self) -> Option<Instant> {
+        self.0.loops.lock().get(self.0.name).filter(|beat| beat.id == self.0.id).map(|beat| beat.at)
     }
 }
 

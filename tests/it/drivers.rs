@@ -128,6 +128,27 @@ async fn a_driver_who_declined_is_not_told_who_has_the_order_now() {
     let again = api.post("/api/v1/orders/ORD-1/decline", &key, decline).await;
     assert_eq!((again.status, again.text("status")), (200, "DRIVER_ASSIGNED"));
     assert_eq!(again.body["driver_id"], Value::Null);
+    assert!(again.body.get("amount_minor").is_none() && again.body.get("currency").is_none(), "{again:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_gave_an_order_back_is_not_told_who_has_it_now() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    let api = Api::start(&t.app).await;
+    let key = t.driver_key("D1").await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let cancel = "/api/v1/orders/ORD-1/driver-cancel";
+    assert_eq!(api.post(cancel, &key, json!({})).await.status, 200);
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let again = api.post(cancel, &key, json!({})).await;
+    assert_eq!((again.status, again.text("status")), (200, "DRIVER_ASSIGNED"));
+    assert_eq!(again.body["driver_id"], Value::Null);
+    assert!(again.body.get("amount_minor").is_none() && again.body.get("currency").is_none(), "{again:?}");
     t.assert_sound().await;
 }
 

@@ -111,6 +111,9 @@ impl Recovery {
         match self.timers_s {
             Some(seconds) if seconds <= goal => {}
             Some(seconds) => missed.push(format!("timers were back after {seconds:.1} s, the goal is {goal} s")),
+            None if self.missing.is_empty() => {
+                missed.push("timers could not be compared before the next fault".to_owned());
+            }
             None => missed.push(format!("timers were not back before the next fault: {}", self.missing.join(" "))),
         }
         if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
