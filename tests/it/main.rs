@@ -5,7 +5,7 @@
 //! * `races`: many want the same order, or one driver, at the same moment.
 //! * `recovery`: what the reconciler puts back, and what it leaves alone.
 //! * `outbox`: messages reach their receiver, once, or are given up.
-//! * `notifications`: who is told what over which channel, and what happens until somebody acts on it.
+//! * `notifications`: who is told what over which channel, and what happens until a person acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
@@ -17,7 +17,7 @@
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
-//! * `cli`: what the command line prints. `language`: the words of all texts. `layering`: which file may do what.
+//! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
 mod admission;
@@ -25,6 +25,7 @@ mod at_least_once;
 mod checker;
 mod cli;
 mod decisions;
+mod documents;
 mod drivers;
 mod http;
 mod language;

@@ -17,6 +17,9 @@
 //! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
 //! * [`limited`](fn@limited), [`within`]: performing work under limits that the whole fleet shares.
 //! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
+//!
+//! What follows is the crate's README.
+#![doc = include_str!("../README.md")]
 
 pub mod gate;
 pub mod job;
