@@ -81,7 +81,7 @@ fn pseudonym_of(driver: &str) -> String {
     }
 }
 
-/// What is known about somebody.
+/// What is known about a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Known {
     /// Orders that hold something.
@@ -118,7 +118,7 @@ async fn without_limit(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Finds what is known about somebody.
+/// Finds what is known about a person.
 pub async fn find(app: &App, subject: Subject, id: &str) -> Result<Known, sqlx::Error> {
     let mut tx = app.db.begin().await?;
     without_limit(&mut tx).await?;

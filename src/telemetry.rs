@@ -48,7 +48,7 @@ pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
         .set_buckets_for_metric(Matcher::Full("job_id_retrieval_attempts".to_owned()), &POLL_BUCKETS)?
         .set_buckets(&LATENESS_BUCKETS)?
         .install_recorder()?;
-    // Without upkeep a process that nobody scrapes would keep every sample of its histograms.
+    // Without upkeep a process that is never scraped would keep every sample of its histograms.
     tokio::spawn({
         let handle = handle.clone();
         async move {

@@ -1,4 +1,4 @@
-//! Escalates an alert that nobody has acknowledged within its time. The alert's row holds the time and the count.
+//! Escalates an alert that was not acknowledged within its time. The alert's row holds the time and the count.
 
 use workers::{DecodeError, Job, JobId};
 

@@ -7,7 +7,7 @@ use crate::{OrderId, queues};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Poll {
     pub order: OrderId,
-    /// From 1; begins anew with each booking.
+    /// Counts from 1, and again from 1 with each booking.
     pub number: u32,
 }
 

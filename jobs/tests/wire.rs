@@ -134,7 +134,7 @@ async fn content(redis: &Redis) -> String {
         let entries: Vec<String> = command(redis, read).await;
         let mut pairs: Vec<&[String]> = entries.chunks(2).collect();
         if kind == "hash" {
-            // Redis promises no order here, and seeds it anew at every start.
+            // Redis promises no order here; it draws a new seed at every start.
             pairs.sort();
         }
         writeln!(text, "{kind} {key}").unwrap();

@@ -1,4 +1,4 @@
-//! What is said to whoever asks for room: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4,
+//! What a caller that asks for room is told: bodies, codes and messages of the requirement on server busy (3.4.1, 4.5.4,
 //! appendix B). Pure.
 //!
 //! Beside the requirement's fields a busy answer names since when the oldest order waits, and areas nearby that have room.

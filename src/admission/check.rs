@@ -19,7 +19,7 @@ use crate::app::App;
 
 /// An advice may be so old.
 const FRESH: Duration = Duration::from_millis(100);
-/// Whoever finds a count too old asks anew, and the others take the old one for so long.
+/// The first request that finds a count too old asks again, and the others take the old one for so long.
 const GRACE: Duration = Duration::from_millis(40);
 /// Areas with room that a refusal names, among so many of the nearest.
 const NEARBY: usize = 3;
@@ -35,7 +35,7 @@ type Known = HashMap<(String, String), Look>;
 #[derive(Debug, Clone, Copy)]
 struct Look {
     seen_at: Instant,
-    /// Somebody asks anew since then.
+    /// A request asks again since then.
     asked_at: Instant,
     seen: Seen,
 }
@@ -88,7 +88,7 @@ pub(super) fn told(
     let policy = app.config.policy(service_type);
     let durations = rules.durations(area, service_type);
     let lifetime = durations.lifetime.unwrap_or(policy.lifetime);
-    // Nobody was assigned lately: one attempt is what an order can expect.
+    // No driver was assigned lately: one attempt is what an order can expect.
     let estimated = seen.average_wait_s.unwrap_or(durations.attempt.unwrap_or(policy.attempt).as_secs_f64());
     let oldest = seen.oldest_expiry_ms.and_then(DateTime::from_timestamp_millis);
     Told {
@@ -106,7 +106,7 @@ pub(super) fn told(
     }
 }
 
-/// How an area stands, as of the last tenth of a second; `None`: nobody can say.
+/// How an area stands, as of the last tenth of a second; `None`: unknown.
 pub(super) async fn seen(app: &App, area: &str, service_type: &str) -> Option<Seen> {
     let key = (area.to_owned(), service_type.to_owned());
     {
@@ -116,7 +116,7 @@ pub(super) async fn seen(app: &App, area: &str, service_type: &str) -> Option<Se
             if age < FRESH || (age < FRESH + GRACE && look.asked_at.elapsed() < GRACE) {
                 return Some(look.seen);
             }
-            // This one asks anew; others may take the old one a moment longer.
+            // This one asks again; others may take the old one a moment longer.
             look.asked_at = Instant::now();
         }
     }

@@ -12,7 +12,7 @@ use super::limits::{Flag, Forced, Limits, Loyalty, Override};
 pub struct Asker<'a> {
     pub channel: Option<&'a str>,
     pub user: Option<&'a str>,
-    /// `None`: none, or one nobody has told us of.
+    /// `None`: none, or an unknown one.
     pub loyalty: Option<Loyalty>,
 }
 
@@ -38,7 +38,7 @@ pub struct Terms<'a> {
 pub enum Gate {
     /// Everybody is taken, and counted.
     Open,
-    /// Whoever comes is refused.
+    /// Every request is refused.
     Closed(Refused),
     /// The count decides: while fewer wait than `threshold`, or for this asker than `with_bypass`.
     Counted { threshold: i64, with_bypass: Option<i64> },

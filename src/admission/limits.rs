@@ -46,7 +46,7 @@ impl FromStr for Loyalty {
     }
 }
 
-/// A level nobody has told us of; it bypasses nothing.
+/// An unknown level; it bypasses nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("levels are EXPLORER, TRAVELER, VOYAGER, ELITE")]
 pub struct UnknownLoyalty;
@@ -126,7 +126,7 @@ pub struct Override {
     pub area_id: String,
     pub status: Forced,
     pub reason: String,
-    /// `None`: until somebody ends it.
+    /// `None`: until a person ends it.
     pub expires_at: Option<DateTime<Utc>>,
     pub actor: String,
 }
@@ -147,7 +147,7 @@ pub struct Flag {
     pub enabled_channels: Vec<String>,
     /// Part of the users it holds for, stable by their id.
     pub percentage: i32,
-    /// Nobody is refused; who would have been is counted.
+    /// No request is refused; those that would have been are counted.
     pub shadow_mode: bool,
     pub version: i64,
 }
@@ -166,7 +166,7 @@ impl Default for Flag {
 }
 
 impl Flag {
-    /// Does it hold for this request? Whoever comes without an id is taken for one user.
+    /// Does it hold for this request? All requests without an id count as one user.
     pub fn holds(&self, area: &str, channel: Option<&str>, user: Option<&str>) -> bool {
         let named = |list: &[String], name: Option<&str>| {
             list.is_empty() || name.is_some_and(|name| list.iter().any(|known| known == name))

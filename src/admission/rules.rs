@@ -1,7 +1,7 @@
 //! All that is configured about areas, in memory.
 //!
-//! Every process asks Postgres twice a second for the number of the latest change, and reads everything anew when that has
-//! moved: so a change holds on all replicas within a second, and a request waits for nobody. While Postgres is away the
+//! Every process asks Postgres twice a second for the number of the latest change, and reads everything again when that has
+//! moved: so a change holds on all replicas within a second, and no request waits. While Postgres is away the
 //! rules stay as they were.
 
 use std::{
@@ -65,7 +65,7 @@ impl Rules {
         self.limits.keys().map(|(area, service_type)| (area.as_str(), service_type.as_str()))
     }
 
-    /// Is whoever is in no area refused? Not while only some areas are tried out.
+    /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
     pub fn refuses_outside(&self, asker: Asker<'_>) -> bool {
         let flag = &self.flag;
         let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
@@ -100,7 +100,7 @@ impl RulesHandle {
         Utc::now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
     }
 
-    /// Reads everything anew if it has changed. Returns whether it had.
+    /// Reads everything again if it has changed. Returns whether it had.
     pub async fn refresh(&self, db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<bool> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision

@@ -1,7 +1,7 @@
 //! Who waits where: `waiting:order:{area}:{service type}`, a sorted set of order ids by the end of their lifetimes, as the
 //! requirement on server busy names it.
 //!
-//! It heals by itself: whoever is past the lifetime is dropped with the next look, and the reconciler compares it with
+//! It heals by itself: an order past its lifetime is dropped with the next look, and the reconciler compares it with
 //! Postgres. A marker vouches for all sets; while it is missing (Redis was flushed) Postgres counts.
 
 use std::{
@@ -238,11 +238,11 @@ struct Waiter {
     lifetime_deadline: DateTime<Utc>,
 }
 
-/// Compares all sets with Postgres and mends them, then vouches for them. Whoever has just taken a place may not be in
+/// Compares all sets with Postgres and mends them, then vouches for them. An order that has just taken a place may not be in
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
 pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift> {
-    // Redis first: whoever leaves between the two looks is then left over, and never put back.
+    // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for key in sets(app).await? {
         let there = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;

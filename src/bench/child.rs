@@ -29,7 +29,7 @@ impl Worker {
         Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
     }
 
-    /// As [`start`](Self::start), but it records metrics, as a worker does that somebody watches.
+    /// As [`start`](Self::start), but it records metrics, as a worker does that is scraped.
     pub(super) fn metered(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
         Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
     }

@@ -2,7 +2,7 @@
 //!
 //! A script call counts as one command, for it is one message and one answer; what scripts call inside of Redis is not
 //! traffic. INFO counts both in one table, so the commands that our scripts use are left out. No worker sends one of
-//! those as a plain command while it idles, and a command nobody thought of here is counted.
+//! those as a plain command while it idles, and a command that is not listed here is counted.
 
 use std::{collections::BTreeMap, time::Duration};
 

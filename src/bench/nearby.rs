@@ -1,6 +1,6 @@
 //! `dispatchq bench nearby`: how long it takes to find who is near, among many drivers who keep moving.
 //!
-//! Once by the index in Redis and once by Postgres alone, as after a flush; and how long the index takes to be built anew.
+//! Once by the index in Redis and once by Postgres alone, as after a flush; and how long the index takes to be rebuilt.
 //! A search is the whole of what dispatch asks: who is near, who of them may be asked, in which order.
 
 use std::{
@@ -71,7 +71,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         line("search_ms"),
         line("search_by_postgres_ms"),
         line("move_ms"),
-        format!("index built anew in {} ms", report["rebuild_ms"]),
+        format!("index rebuilt in {} ms", report["rebuild_ms"]),
     ]
     .join("\n");
     print::report(&text, &report, options.json)
@@ -96,7 +96,7 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
     nearby::refresh(&app).await?;
     let rebuild = begun.elapsed();
     let (searches, moves) = while_moving(&app, options, &mut rng).await?;
-    // As if nobody built the index anew: each search asks Postgres.
+    // As if the index were not rebuilt: each search asks Postgres.
     app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
     let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
     let searched = Percentiles::of(searches).ms();
@@ -144,7 +144,7 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
             took.push(micros(begun.elapsed()));
             anyhow::ensure!(
                 !ranking.ranked.is_empty(),
-                "nobody was found near {:?}",
+                "no driver was found near {:?}",
                 (s.order.pickup_lat, s.order.pickup_lng)
             );
         }

@@ -1,4 +1,4 @@
-//! One line on stderr that says what is being measured. Nothing where nobody watches.
+//! One line on stderr that says what is being measured. Nothing where stderr is no terminal.
 
 use std::{
     io::{self, IsTerminal},

@@ -33,7 +33,7 @@ impl Stage {
         let run_id = store.run_id().await?;
         let marker = store.begin_rebuild().await?;
         if !store.finish_rebuild(&marker, &run_id).await? {
-            bail!("somebody else uses the private Redis at {}", redis.url());
+            bail!("another program uses the private Redis at {}", redis.url());
         }
         Ok(Self { redis, store })
     }

@@ -25,7 +25,7 @@ pub(super) struct Throughput {
     pub(super) through_per_s: f64,
     pub(super) lost: u32,
     pub(super) doubled: u32,
-    /// Processor time per job performed: what it takes whoever else is at work on the machine.
+    /// Processor time per job performed: what it takes beside any other work on the machine.
     pub(super) worker_cpu_us: Option<f64>,
     pub(super) redis_cpu_us: f64,
     /// The same performed by a worker that records metrics.

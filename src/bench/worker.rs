@@ -1,6 +1,6 @@
 //! The worker process that is measured: the real runtime, with a handler that does nothing but note its run.
 //!
-//! A process of its own, so that whoever enqueues shares neither its threads nor its connection, as in production. It
+//! A process of its own, so that the producer shares neither its threads nor its connection, as in production. It
 //! ends when all timers have run and are settled, or with its standard input: when its parent closes that, or dies. Metrics
 //! are recorded only when asked for: the queues it is compared with record none.
 

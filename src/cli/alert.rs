@@ -21,7 +21,7 @@ const HEADINGS: [&str; 7] = ["ID", "ORDER", "KIND", "RAISED", "ESCALATED", "ESCA
 pub(super) enum Command {
     /// Alerts, newest first
     List {
-        /// Only those nobody has acknowledged
+        /// Only those not yet acknowledged
         #[arg(long)]
         open: bool,
         /// For example MANUAL_REFUND_REQUIRED

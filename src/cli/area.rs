@@ -47,7 +47,7 @@ pub(super) enum Command {
         status: Wanted,
         #[arg(long, value_parser = crate::plain_text::parse)]
         reason: Option<String>,
-        /// How long it holds, such as 2h; without it until somebody ends it
+        /// How long it holds, such as 2h; without it until a person ends it
         #[arg(long = "for", value_name = "DURATION")]
         lasts: Option<humantime::Duration>,
     },
@@ -116,7 +116,7 @@ pub(super) struct Set {
     /// From creation to a driver
     #[arg(long)]
     order_lifetime_sec: Option<i64>,
-    /// Pause before the search begins anew
+    /// Pause before the search restarts
     #[arg(long)]
     retry_interval_sec: Option<i64>,
     /// The same while the area is full, and what those who are refused are told to wait
@@ -149,7 +149,7 @@ pub(super) struct Set {
 pub(super) struct Flag {
     #[arg(long)]
     enabled: Option<bool>,
-    /// Nobody is refused; who would have been is counted
+    /// No request is refused; those that would have been are counted
     #[arg(long)]
     shadow: Option<bool>,
     /// Only these; "all" for all

@@ -117,7 +117,7 @@ async fn postgres(config: &Config) -> Vec<Finding> {
             .await;
     if matches!(staff, Ok(0)) {
         let detail =
-            "nobody; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
+            "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
         found.push(finding("dispatchers", Verdict::Warn, detail.to_owned()));
     }
     let held: Result<i64, _> =

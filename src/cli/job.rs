@@ -41,7 +41,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a waiting job that nobody asks for; exit 1 if it stays
+    /// Remove a waiting job that no row asks for; exit 1 if it stays
     #[command(
         after_help = "A job that its order, message or schedule asks for would be put back: end that instead.\n\n\
         Example:\n  dispatchq job cancel timeout:ORD-1:3"

@@ -33,7 +33,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Erase again whoever was erased, on a restored backup
+    /// Repeat the erasures on a restored backup
     #[command(after_help = "Example:\n  dispatchq privacy list --json > erasures.json    (daily, kept apart)\n  \
                             dispatchq privacy replay erasures.json --yes     (after a restore)")]
     Replay {
@@ -89,7 +89,7 @@ impl Command {
                         e.reason,
                     ]
                 });
-                output::table(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "Nobody was erased.");
+                output::table(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No one was erased.");
             }
             Self::Replay { file, dry_run, yes } => return replay(&app, file, dry_run, yes).await,
         }

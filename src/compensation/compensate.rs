@@ -31,7 +31,7 @@ pub async fn write(app: &App, order: &OrderId) -> Result<Outcome, sqlx::Error> {
     step::try_alone(app, order, &job.id(), decide::compensate).await
 }
 
-/// An order that vanished while money may be at stake is somebody's business.
+/// An order that vanished while money may be at stake is an alert.
 async fn alert_if_missing(app: &App, job: &Compensate) -> Outcome {
     let alert = async {
         if store::load(&app.db, &job.order).await?.is_some() {

@@ -76,7 +76,7 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// What the queue connects with. Reads the certificate; connects to nobody.
+    /// What the queue connects with. Reads the certificate; opens no connection.
     pub fn of_store(&self) -> anyhow::Result<workers::RedisConfig> {
         let mut config = workers::RedisConfig::new(&self.url);
         let file = &self.root_certificate;
@@ -374,7 +374,7 @@ impl Config {
             ("support", &self.notifications.support),
             ("dispatchers", &self.notifications.dispatchers),
         ] {
-            ensure!(!route.is_empty(), "notifications.{name} is empty: nobody would be told; use [\"log\"] at least");
+            ensure!(!route.is_empty(), "notifications.{name} is empty: no one would be told; use [\"log\"] at least");
         }
         let own = self.notifications.driver_by_service_type.iter();
         let routes = self.notifications.named().map(|(name, channels)| (format!("notifications.{name}"), channels));
@@ -502,7 +502,7 @@ pub fn without_password(url: &str) -> String {
     }
 }
 
-/// Such a URL names several hosts, which no parser of URLs accepts. Whoever logs in, and the sentinels' own login in the
+/// Such a URL names several hosts, which no parser of URLs accepts. The login, and the sentinels' own login in the
 /// query, are left out.
 fn without_sentinel_passwords(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
@@ -700,8 +700,11 @@ mod tests {
             ("type = \"webhook\"\nurl = \"http://h\"\nsecrets = \"x\"", "secrets"),
             ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"short\"", "24 bytes"),
             ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!\"", "base64"),
-            ("type = \"email\"\nhost = \"h\"\nfrom = \"nobody\"\nto = [\"a@b.c\"]", "'nobody' is no e-mail address"),
-            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = []", "to names nobody"),
+            (
+                "type = \"email\"\nhost = \"h\"\nfrom = \"no address\"\nto = [\"a@b.c\"]",
+                "'no address' is no e-mail address",
+            ),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = []", "to names no one"),
             ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\nusername = \"u\"", "go together"),
             (
                 "type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\ntls = \"none\"\nusername = \"u\"\npassword = \"p\"",

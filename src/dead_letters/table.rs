@@ -2,7 +2,7 @@
 //!
 //! A decision is written *before* it is carried out in Redis. A crash in between leaves a job that is dead in Redis and
 //! decided on here: deciding again heals it, and so does the mirror, which a minute later opens the row again. The other
-//! way round a flush could bring back a dead letter that somebody had dealt with.
+//! way round a flush could bring back a dead letter that an operator had dealt with.
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;

@@ -130,7 +130,8 @@ async fn free(
     .await
 }
 
-/// Whoever said no, or nothing, after this is left alone. As a value, so that an index finds it; `None`: nobody is.
+/// Start of the cool-down: drivers who declined or let an offer expire after it are skipped. As a value, so that an index
+/// finds it; `None`: no cool-down.
 fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
     let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
     s.now.checked_sub_signed(cool_down)

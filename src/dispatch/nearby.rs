@@ -1,9 +1,9 @@
 //! Which drivers are near a place: a Redis GEO index per service type, and Postgres where Redis does not know.
 //!
 //! The index is a hint like everything in Redis. It says who is near, not where they are and not whether they may be
-//! asked; both are read from Postgres. Nobody is given up because the index knows of no driver: then Postgres is searched
-//! after all. A key with a time to live vouches for it: while that is missing (Redis was flushed, or nobody has refreshed the
-//! index for a while) Postgres is searched, and the reconciler builds the index anew.
+//! asked; both are read from Postgres. No order ends because the index knows of no driver: then Postgres is searched
+//! after all. A key with a time to live vouches for it: while that is missing (Redis was flushed, or no process has refreshed the
+//! index for a while) Postgres is searched, and the reconciler builds a new index.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{app::App, loops::progress, recovery::lock, redis_keys};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
-/// An index nobody has refreshed for so long is not believed: positions may have been missed while Redis was away.
+/// An index that was not refreshed for so long is not believed: positions may have been missed while Redis was away.
 const TRUSTED: Duration = Duration::from_secs(120);
 /// An index is refreshed when it is trusted for less than this.
 const REFRESH_BELOW: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ const MAX_LAT: f64 = 85.05;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Near {
     pub ids: Vec<String>,
-    /// Postgres says that there is nobody else within the radius.
+    /// Postgres says that no other driver is within the radius.
     pub is_all: bool,
 }
 
@@ -114,7 +114,7 @@ pub async fn note(app: &App, place: &Place) {
     }
 }
 
-/// Many drivers have changed: the index is not believed until it is built anew.
+/// Many drivers have changed: the index is not believed until it is rebuilt.
 pub async fn distrust(app: &App) {
     if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await {
         tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
@@ -146,7 +146,7 @@ fn placed<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a 
     command
 }
 
-/// Builds the indexes anew from Postgres if they are not trusted for much longer, unless another process is at it. Returns
+/// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
 pub async fn refresh(app: &App) -> anyhow::Result<bool> {
     let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
@@ -175,7 +175,7 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
         }
     }
     for (service_type, places) in by_type {
-        // Nobody else's, and gone soon if this process dies.
+        // This process's own, and gone soon if it dies.
         let unfinished = redis_keys::drivers_unfinished(service_type);
         for batch in places.chunks(BATCH) {
             let batch = placed(&unfinished, UNFINISHED_SECS, batch.iter().copied());

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::ranking::Weights;
 
-/// What happens when nobody is left to ask.
+/// What happens when no driver is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exhausted {
     /// The order waits for a dispatcher, and every dispatcher is told.
     Alert,
-    /// The search begins anew after the retry interval, until the lifetime ends.
+    /// The search restarts after the retry interval, until the lifetime ends.
     Research,
 }
 
@@ -20,7 +20,7 @@ pub enum Exhausted {
 pub struct DispatchPolicy {
     /// How long a driver may take to answer.
     pub attempt: Duration,
-    /// Pause before the search begins anew: after the first round, the second, ...; the last value stays. Never empty.
+    /// Pause before the search restarts: after the first round, the second, ...; the last value stays. Never empty.
     pub retry: Vec<Duration>,
     /// From creation to a driver; after it the system cancels.
     pub lifetime: Duration,

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use geo::{Distance, Haversine, Point};
 use serde::{Deserialize, Serialize};
 
-/// Idle longer than this counts no more: else whoever waits far away for a day would be first everywhere.
+/// Idle longer than this counts no more: else a driver who waits far away for a day would be first everywhere.
 const LONGEST_IDLE_MIN: f64 = 60.0;
 /// Of each sort so many are kept to explain a ranking.
 const EXPLAINED: usize = 20;

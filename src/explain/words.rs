@@ -11,14 +11,14 @@ use crate::orders::{Booking, BookingState, Order, Snapshot, Status};
 pub fn does(kind: &str) -> &'static str {
     match kind {
         Dispatch::KIND => "starts an attempt: offers or books",
-        Timeout::KIND => "ends the attempt if nobody has the order",
+        Timeout::KIND => "ends the attempt if no driver has the order",
         Poll::KIND => "asks the partner how the booking stands",
         Callback::KIND => "acts on a callback of the partner",
         Lifetime::KIND => "ends the order if it has no driver",
         Compensate::KIND => "settles what the end means for the payment",
         CancelBooking::KIND => "cancels a booking at the partner",
         Notify::KIND => "delivers a message",
-        Escalate::KIND => "escalates an alert nobody acknowledged",
+        Escalate::KIND => "escalates an alert that was not acknowledged",
         Remind::KIND => "reminds the dispatchers",
         _ => "",
     }
@@ -50,7 +50,7 @@ pub fn why(about: &Surroundings) -> String {
                 format!("New: the search for a driver begins at {}.", time(at))
             }
             (None, Some(at)) => format!(
-                "Nobody who could be asked is left; after {} the search begins anew (round {}) at {}.",
+                "No driver is left to ask; after {} the search restarts (round {}) at {}.",
                 attempts(o),
                 o.round,
                 time(at)
@@ -133,7 +133,7 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
     }
     if !s.alerts.is_empty() {
         say(
-            "an alert waits for somebody to take it on",
+            "an alert waits for a person to acknowledge it",
             Some(format!("dispatchq alert ack --order {id} --reason TEXT --yes")),
         );
     }

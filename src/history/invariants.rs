@@ -70,7 +70,7 @@ pub const INVARIANTS: [Invariant; 16] = [
     },
     Invariant {
         name: "live_offers_only_while_dispatching",
-        meaning: "nobody is still asked for an order that no longer searches",
+        meaning: "no driver is still asked for an order that no longer searches",
         query: "SELECT f.order_id, 'offer ' || f.offer_id || ' is live while the order is ' || o.status
                 FROM audit_offers f JOIN audit_orders o USING (order_id)
                 WHERE f.state = 'offered' AND (o.status <> 'DISPATCHING' OR o.held_for_review)",
@@ -163,7 +163,7 @@ pub const INVARIANTS: [Invariant; 16] = [
     Invariant {
         name: "refund_alert_on_a_desk",
         meaning: "a refund alert waits to be acknowledged, or was",
-        query: "SELECT DISTINCT n.order_id, 'nobody can acknowledge its refund alert' FROM audit_notifications n
+        query: "SELECT DISTINCT n.order_id, 'its refund alert cannot be acknowledged' FROM audit_notifications n
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = n.order_id AND a.kind = n.kind)",
     },

@@ -34,7 +34,7 @@ pub(super) async fn check(app: &App) -> anyhow::Result<Vec<Violation>> {
             violations.extend(silent.map(|job| Violation {
                 invariant: "no_dead_job_without_reason",
                 subject: job.id,
-                detail: format!("is dead in {queue} and nobody knows why"),
+                detail: format!("is dead in {queue} and no reason was kept"),
             }));
             if done {
                 break;

@@ -29,7 +29,7 @@ pub fn routes() -> Router<App> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
-    /// Only those nobody has acknowledged.
+    /// Only those not yet acknowledged.
     #[serde(default)]
     open: bool,
     kind: Option<String>,

@@ -1,6 +1,6 @@
 //! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
 //!
-//! Whoever has read something changes it on condition that nobody else has: `ETag` of the answer, `If-Match` of the request.
+//! A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
 
 use axum::{
     Json, Router,

@@ -35,7 +35,7 @@ struct Question {
     service_type: String,
     channel: Option<String>,
     user_id: Option<String>,
-    /// One nobody has told us of counts as none.
+    /// An unknown one counts as none.
     loyalty_level: Option<String>,
 }
 

@@ -189,7 +189,7 @@ fn areas(app: &App, census: &Census) {
     gauge!("dispatchq_areas_unreadable").set(number(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = area_label::of(Some(&row.area_id));
-        // What a producer calls an area, and nobody has defined, has no threshold.
+        // An area that a producer names and no dispatcher defined has no threshold.
         if rules.geofence.get(&row.area_id).is_some() {
             let most = fullest.entry(area.clone()).or_default();
             *most = most.max(row.utilization);

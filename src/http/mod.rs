@@ -57,7 +57,7 @@ use crate::app::App;
 
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
-/// What a body may take once the head is there: nobody keeps a connection by sending a byte now and then.
+/// What a body may take once the head is there: no client keeps a connection by sending a byte now and then.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// What is served where, as OpenAPI 3.1; a test holds it to the routes.

@@ -55,7 +55,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
 const OTHER_FILES: usize = 256;
 
-/// Serves the API until `stop`; then whoever waits for an offer is answered, so that nobody holds up the end.
+/// Serves the API until `stop`; then drivers who wait for an offer are answered, so that none of them holds up the end.
 pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
     let closing = {
         let (offers, stop) = (app.offers.clone(), stop.clone());
@@ -285,7 +285,7 @@ mod tests {
         stop.cancel();
         assert!(rest(&mut stream).await.ends_with("hello"));
         assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
-        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+        assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! What a voice provider calls back: how a call ended, and which key was pressed.
 //! `POST /api/v1/voice/{channel}/status|answer?message={id}`, form fields as Twilio sends them.
 //!
-//! Doubled, late and lost callbacks are harmless: a key is pressed for an offer that is live or not, and an offer nobody
-//! says anything about lapses.
+//! Doubled, late and lost callbacks are harmless: a key is pressed for an offer that is live or not, and an offer
+//! without an answer lapses.
 
 use axum::{
     Json, Router,
@@ -30,7 +30,7 @@ use crate::{
     reservation,
 };
 
-/// How a call ends. With a key pressed the offer is answered by then; without one nobody is going to answer.
+/// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
 pub fn routes() -> Router<App> {

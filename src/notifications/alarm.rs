@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{app::App, compensation::compensate, db};
 
-/// An outage shorter than this is nobody's business.
+/// An outage shorter than this raises no alert.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Until the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
         })
         .collect();
     if let Err(error) = app.store.enqueue(&jobs).await {
-        tracing::error!(order.id = %order, %error, "The end of an order could not be written, and nobody be told.");
+        tracing::error!(order.id = %order, %error, "The end of an order could not be written, nor anyone told.");
     }
 }
 

@@ -93,7 +93,7 @@ pub async fn settle(
     .await
 }
 
-/// Which alerts somebody acknowledges.
+/// Which alerts a person acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
     One(i64),

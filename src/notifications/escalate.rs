@@ -1,6 +1,6 @@
-//! `escalate:{order}:{alert id}` and `remind:{order}:{alert id}`: tells again about an alert that nobody has acknowledged.
+//! `escalate:{order}:{alert id}` and `remind:{order}:{alert id}`: tells again about an alert that was not acknowledged.
 //!
-//! The row of the alert decides, as ever: an early, stale or doubled job tells nobody. Every run returns the jobs that must
+//! The row of the alert decides, as ever: an early, stale or doubled job sends nothing. Every run returns the jobs that must
 //! exist for the order's messages and alerts, which heals a crash between commit and settle.
 
 use jobs::{Escalate, OrderId, Remind};

@@ -28,7 +28,7 @@ pub enum Audience {
     Dispatchers,
     /// The supporting reservation team.
     Support,
-    /// Whoever is told when nobody acknowledges.
+    /// The people told when an alert is not acknowledged.
     Escalation,
     /// The system that created the order.
     Producer,
@@ -133,7 +133,7 @@ fn to_driver(kind: &'static str, event: &str, order: &Order, driver: &str, why: 
     Message::new(kind, audience, format!("{driver}-{}", order.version), payload, now)
 }
 
-/// To every dispatcher: nobody is left to ask.
+/// To every dispatcher: no driver is left to ask.
 pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
     let payload = json!({
         "event": "dispatcher.action_required",
@@ -154,7 +154,7 @@ pub fn reminder(alert: &Repeated, now: DateTime<Utc>) -> Message {
     Message::new(REMINDER, Audience::Dispatchers, alert.dedupe_key(), payload, now)
 }
 
-/// To whoever is told when nobody acknowledges: this alert still waits.
+/// To the people of the escalation: this alert was not acknowledged.
 pub fn escalation(alert: &Repeated, now: DateTime<Utc>) -> Message {
     let payload = alert.payload("support.manual_action_required", ESCALATION, now);
     Message::new(ESCALATION, Audience::Escalation, alert.dedupe_key(), payload, now)

@@ -7,7 +7,7 @@
 //! * [`alerts`]: the messages that a person acknowledges.
 //! * [`channel`]: how one message travels: log, webhook, Slack, e-mail, ticket.
 //! * [`notify`]: the job that delivers one row over one channel, again and again until it arrives or is given up.
-//! * [`escalate`]: the jobs that tell again about an alert nobody has acknowledged.
+//! * [`escalate`]: the jobs that tell again about an alert that was not acknowledged.
 //! * [`alarm`]: the job that alerts support when the database refuses an order's end.
 //! * [`redeliver`]: dead messages, listed and sent again by hand.
 

@@ -22,13 +22,13 @@ pub struct Routes {
     pub support: Vec<String>,
     /// Channels used for dispatchers when no user with that role exists.
     pub dispatchers: Vec<String>,
-    /// Channels of whoever is told when nobody acknowledges. None: those of support.
+    /// Channels of the escalation. None: those of support.
     pub escalation: Vec<String>,
     /// Channels of the system that creates orders.
     pub producer: Vec<String>,
     /// Channels that reach customers.
     pub customer: Vec<String>,
-    /// Alerts nobody acknowledges; `after` is the SLA.
+    /// Alerts that are not acknowledged; `after` is the SLA.
     pub escalate: Repeat,
     /// Orders that wait for a dispatcher.
     pub remind: Repeat,

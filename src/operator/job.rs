@@ -87,7 +87,7 @@ pub struct Moved {
     pub not_before: Option<DateTime<Utc>>,
 }
 
-/// Removes a job that waits, if nobody asks for it.
+/// Removes a waiting job that no row asks for.
 pub async fn cancel(app: &App, job: &JobId) -> anyhow::Result<Result<(), Refused>> {
     if let Some(refused) = not_waiting(app, job).await? {
         return Ok(Err(refused));

@@ -34,7 +34,7 @@ pub struct Wanted {
     pub due: DateTime<Utc>,
 }
 
-/// Who asks for this job now. `None`: nobody.
+/// What asks for this job now. `None`: no row does.
 pub async fn wanted(app: &App, job: &JobId) -> anyhow::Result<Option<Wanted>> {
     if let Ok(Notify { order, outbox_id }) = Notify::decode(job, None)
         && job.kind() == Notify::KIND

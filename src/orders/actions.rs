@@ -14,7 +14,7 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
     };
     match offer.state {
         OfferState::Offered if s.order.status == Status::Dispatching => {}
-        // Taken before, and still this driver's (or done); an order that was cancelled since is nobody's.
+        // Taken before, and still this driver's (or done); an order that was cancelled since has no driver.
         OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == Status::Completed => {
             return Decision::Unchanged;
         }
@@ -34,7 +34,7 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
     change.into()
 }
 
-/// Driver `driver` refuses the offer. If nobody else was asked, the attempt ends now, not at its deadline.
+/// Driver `driver` refuses the offer. If no other driver was asked, the attempt ends now, not at its deadline.
 pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
@@ -177,7 +177,7 @@ pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) 
     }
     let mut change = Change::of(s, actor);
     change.payment_event = Some((event_id.to_owned(), status.clone()));
-    // A word nobody knew is made clear by any word we know, unless money had come before it.
+    // An unknown word is made clear by any known word, unless money had come before it.
     let clears = matches!(s.order.payment_status, PaymentStatus::Other(_)) && !was_ever_paid(s);
     if !clears && !status.supersedes(&s.order.payment_status) {
         // It came late; that it came is kept.
@@ -204,7 +204,7 @@ pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) 
             change.tell(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
         }
         Status::Compensating if s.order.held_for_review => {
-            // What nobody knew what to do with is answered: its compensation goes on.
+            // An unknown payment status is answered: its compensation goes on.
             change.release_hold();
             change.note(Reason::PaymentChanged, Some(status.to_string()));
         }
@@ -266,7 +266,7 @@ pub fn assign(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
     change.into()
 }
 
-/// A dispatcher has the search begin anew, within the lifetime left.
+/// A dispatcher restarts the search, within the lifetime left.
 pub fn redispatch(s: &Snapshot, actor: &Actor) -> Decision {
     match s.order.status {
         Status::Pending => {}

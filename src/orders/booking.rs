@@ -56,7 +56,7 @@ pub struct Booking {
     /// The partner's id; `None` until it has answered, or called back.
     pub booking_id: Option<String>,
     pub job_id: Option<String>,
-    /// Requests in vain since it is in this state.
+    /// Failed requests since it is in this state.
     pub tries: i32,
     /// When the partner is to be asked (again) to book or to cancel.
     pub next_try_at: Option<DateTime<Utc>>,

@@ -2,7 +2,7 @@
 //!
 //! Decisions are pure: they look at a [`Snapshot`] and answer with a [`Change`]. `orders::store` writes it in one
 //! transaction, on the condition that the row still has the version the decision was made on. A change that lost the
-//! race changes nothing and is decided anew.
+//! race changes nothing and is decided again.
 
 use chrono::{DateTime, Utc};
 
@@ -252,7 +252,7 @@ impl Change {
         self.settles.push(Settlement { kind, reason: None, note });
     }
 
-    /// Stops the order's timers until a person has decided. Whoever was asked is asked no more.
+    /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
     pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
         let why = why.into();
         // A driver who is under way is not called back for it.
@@ -279,7 +279,7 @@ impl Change {
     }
 }
 
-/// Alerts that need nobody any more once an order goes from one state to another.
+/// Alerts that no longer need a person once an order goes from one state to another.
 fn settled_by(from: Status, to: Status) -> &'static [&'static str] {
     match (from, to) {
         (Status::Pending, Status::Pending) => &[],

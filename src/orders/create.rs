@@ -1,4 +1,4 @@
-//! How an order comes into being: one SQL function, whoever calls it.
+//! How an order is created: by one SQL function, for every caller.
 //!
 //! The row is committed first, its timers are enqueued after. If the process dies in between, or Redis is away, the
 //! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
@@ -69,7 +69,7 @@ pub enum CreateError {
 }
 
 impl NewOrder {
-    /// An id nobody else has.
+    /// A new, unique id.
     pub fn random_id() -> OrderId {
         Self::id_of(Uuid::now_v7())
     }
@@ -195,7 +195,7 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Re
     .bind(actor.key)
     .fetch_one(&mut *tx)
     .await?;
-    // From here on nobody knows whether the row is there, until it is.
+    // From here on it is unknown whether the row is there, until it is read.
     held.keep();
     let committed = tx.commit().await;
     if !created {

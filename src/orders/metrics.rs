@@ -24,13 +24,13 @@ pub(super) fn record_status_update(error: Option<&ApplyError>) {
         None => "success",
         Some(ApplyError::Database(error)) if db::is_transient(error) => "unreachable",
         Some(ApplyError::Database(_)) => "failed",
-        // Somebody was quicker: no update that failed.
+        // Another change was quicker: no update that failed.
         Some(ApplyError::Conflict | ApplyError::Refused(_)) => return,
     };
     counter!("dispatchq_status_updates_total", "result" => result).increment(1);
 }
 
-/// Records an attempted update of an order's row: written, or in vain because somebody was quicker.
+/// Records an attempted update of an order's row: written, or lost to a quicker change.
 pub(super) fn record_update(written: bool) {
     let result = if written { "written" } else { "conflict" };
     counter!(UPDATES, "result" => result).increment(1);

@@ -34,7 +34,7 @@ pub struct Order {
     pub former_drivers: Vec<String>,
     /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
     pub attempt_no: i32,
-    /// Searches begun anew: a driver whose offer lapsed is asked again in the next round.
+    /// Restarts of the search: a driver whose offer lapsed is asked again in the next round.
     pub round: i32,
     /// End of the running attempt; `None` when none runs.
     pub attempt_deadline: Option<DateTime<Utc>>,
@@ -152,7 +152,7 @@ pub struct PendingMessage {
     pub next_attempt_at: DateTime<Utc>,
 }
 
-/// An alert that escalates, or reminds, unless somebody acknowledges it first.
+/// An alert that escalates, or reminds, unless a person acknowledges it first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct PendingAlert {
     pub id: i64,

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
     OrderCreated,
-    /// An attempt begins: somebody is being asked.
+    /// An attempt begins: a driver is asked, or a partner booked.
     AttemptStarted,
     /// An attempt's outcome: accepted.
     OfferAccepted,
-    /// An attempt's outcome: nobody answered in time.
+    /// An attempt's outcome: no answer in time.
     AttemptTimeout,
     /// An attempt's outcome: declined by the last of those asked.
     OfferDeclined,
@@ -61,13 +61,13 @@ pub enum Reason {
     RefundStarted,
     /// The money is back.
     Refunded,
-    /// Nobody near the pickup is free, and the service type says to tell a dispatcher.
+    /// No driver near the pickup is free, and the service type says to tell a dispatcher.
     NoCandidates,
-    /// Nobody near the pickup is free, and the service type says to search again later.
+    /// No driver near the pickup is free, and the service type says to search again later.
     SearchAgain,
     /// A dispatcher named the driver.
     AssignedByHand,
-    /// A dispatcher had the search begin anew.
+    /// A dispatcher restarted the search.
     Redispatched,
     PickedUp,
     Completed,

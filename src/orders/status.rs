@@ -12,7 +12,7 @@ pub enum Status {
     PendingJobId,
     /// The partner's job id is known; the partner looks for a driver.
     Assigned,
-    /// Own fleet: drivers are being asked. Left when one accepts, when nobody is left to ask, or by cancellation.
+    /// Own fleet: drivers are being asked. Left when one accepts, when no driver is left to ask, or by cancellation.
     Dispatching,
     /// Automatic dispatch gave up: a dispatcher must assign, redispatch or cancel.
     Pending,

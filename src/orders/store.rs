@@ -33,7 +33,7 @@ const OFFERING: i32 = 0x6f66_6672;
 /// Why a change was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Somebody else changed the order first, or took the driver: decide anew.
+    /// Another transaction changed the order first, or took the driver: decide again.
     #[error("the order changed meanwhile")]
     Conflict,
     #[error(transparent)]
@@ -147,7 +147,7 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
     })
 }
 
-/// Loads, decides and writes, anew whenever somebody else was quicker. On one connection: taking one from the pool and
+/// Loads, decides and writes, and again whenever another change was quicker. On one connection: taking one from the pool and
 /// giving it back costs as much as a statement.
 pub async fn change(
     app: &App,
@@ -181,7 +181,7 @@ pub async fn change_about(
             Err(error) => return Err(error),
         }
     }
-    // Many want to change it. Whoever has lost so often waits for its turn: with the row locked nobody is quicker.
+    // Many want to change it. A change that lost so often waits for its turn: with the row locked no other is quicker.
     let mut tx = db.begin().await?;
     sqlx::query(
         "-- lock order
@@ -564,7 +564,7 @@ async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sql
     Ok(())
 }
 
-/// The callbacks that had come for bookings nobody knew yet: they are the order's now.
+/// The callbacks that had come for bookings not yet known: they are the order's now.
 async fn match_callbacks(
     tx: &mut PgConnection,
     change: &Change,

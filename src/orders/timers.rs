@@ -1,7 +1,7 @@
 //! The jobs an order must have, derived from its row.
 //!
 //! A job is a hint, the row decides: a job that is not in [`derived`] is superseded and does nothing, and a job that is
-//! in it and missing from Redis is put back by whoever notices first. So this one function is what creation enqueues,
+//! in it and missing from Redis is put back by the first process that notices. So this one function is what creation enqueues,
 //! what every handler returns, what the reconciler repairs and what the checker expects.
 
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub fn of_messages(
     messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
 }
 
-/// Every job that must exist for this order: its own timers, its open bookings, the callbacks nobody has acted on, its
+/// Every job that must exist for this order: its own timers, its open bookings, the callbacks that were not acted on, its
 /// undelivered messages, its unacknowledged alerts.
 pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
     let (order, now) = (&snapshot.order.id, snapshot.now);

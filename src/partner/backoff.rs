@@ -15,8 +15,8 @@ pub fn pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
     policy(config).backoff(polls.unsigned_abs(), random)
 }
 
-/// Pause after a request in vain, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
-/// nobody takes it for lost.
+/// Pause after a failed request, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
+/// the job does not count as lost.
 pub fn retry(config: &PollConfig, tries: i32, random: f64) -> Duration {
     RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..policy(config) }.backoff(tries.unsigned_abs(), random)
 }

@@ -102,7 +102,7 @@ async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> 
             let booking = after.booking(attempt_no).cloned();
             booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
-        // Somebody was quicker; look again.
+        // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
         Err(ApplyError::Database(e)) => Err(step::database_failed(&e)),

@@ -43,7 +43,7 @@ impl Call {
 /// Why a call did not do what it was to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It may work the next time: no answer, 5xx, nonsense. Nobody knows whether it had an effect.
+    /// It may work the next time: no answer, 5xx, nonsense. Whether it had an effect is unknown.
     #[error("{0}")]
     Transient(String),
     /// 429: the partner wants to be left alone for so long.

@@ -27,9 +27,9 @@ pub struct Rules<'a> {
     pub poll: &'a PollConfig,
 }
 
-/// Requests in vain after which a partner's no is believed.
+/// Attempts after which an ambiguous refusal counts as final.
 const BELIEVED_AFTER: i32 = 6;
-/// Cancels in vain after which somebody is told.
+/// Failed cancels after which support is told.
 const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked.
@@ -125,7 +125,7 @@ pub fn polled(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules:
 }
 
 /// The partner knows nothing of a booking it had. Without a job id the order ends: the design of the job id retrieval
-/// takes this for permanent. With one the attempt is over. With a driver under way somebody must find out.
+/// takes this for permanent. With one the attempt is over. With a driver under way a dispatcher must find out.
 pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b)) else {
         return Decision::Unchanged;
@@ -137,7 +137,7 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
             change.enter(Status::Compensating, Reason::BookingNotFound, None);
         }
         Status::Assigned => end_attempt(&mut change, s, Reason::BookingNotFound, rules),
-        // The driver goes on whatever the partner's system says; somebody is told, once, and it is asked again.
+        // The driver goes on whatever the partner's system says; people are told, once, and it is asked again.
         _ => {
             if before.last_error.is_none() {
                 let why = "the partner does not know the booking of a trip under way";
@@ -155,7 +155,7 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     change.into()
 }
 
-/// The attempt's time is over, and the partner has found nobody as far as we know.
+/// The attempt's time is over, and the partner has found no driver as far as we know.
 pub fn timeout(s: &Snapshot, rules: Rules) -> Change {
     let mut change = Change::of(s, Actor::SYSTEM);
     end_attempt(&mut change, s, Reason::AttemptTimeout, rules);
@@ -183,7 +183,7 @@ pub fn cancelled(s: &Snapshot, attempt_no: i32) -> Decision {
     change.into()
 }
 
-/// The partner does not cancel: its trip is under way. Somebody rides whom the order does not know of.
+/// The partner does not cancel: its trip is under way. A passenger rides in a trip that the order does not know of.
 pub fn not_cancelled(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
@@ -202,7 +202,7 @@ pub fn not_cancelled(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
 }
 
 /// The partner did not confirm the cancel; it is asked again after `pause`. A partner that keeps refusing will not change its
-/// mind, one that is away for long is somebody's business: of both somebody is told.
+/// mind, one that is away for long needs a person: of both an alert is raised.
 pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Duration) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
@@ -377,7 +377,7 @@ fn take_driver(change: &mut Change, s: &Snapshot, o: &Observation, rules: Rules)
     let driver = o.driver_id.as_ref().map(|id| format!("{partner}:{id}"));
     match change.order.status {
         Status::Assigned => {
-            // A driver nobody names is a driver; the next answer may name it.
+            // A driver without a name is a driver; the next answer may name it.
             change.order.driver_id = Some(driver.unwrap_or_else(|| format!("{partner}:unknown")));
             change.enter(Status::DriverAssigned, Reason::DriverFound, None);
             change.order.next_poll_at = Some(change.at + delta(rules.poll.follow));
@@ -397,7 +397,7 @@ fn pick_up(change: &mut Change, rules: Rules) {
     }
 }
 
-/// The partner has nobody for the order any more.
+/// The partner has no driver for the order any more.
 fn give_back(change: &mut Change, s: &Snapshot, before: &Booking, rules: Rules) {
     match change.order.status {
         Status::PendingJobId | Status::Assigned => end_attempt(change, s, Reason::NoDriver, rules),

@@ -25,7 +25,7 @@ pub(super) fn not_configured(partner: &str) -> Outcome {
     Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }
 }
 
-/// How long to wait after a call in vain, `tries` of them so far. A refused key is told to support, once an hour.
+/// How long to wait after a failed call, `tries` of them so far. A refused key is told to support, once an hour.
 pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: &CallError, tries: i32) -> Duration {
     let own = backoff::retry(&partner.config.poll, tries, rand::random());
     match error {

@@ -23,7 +23,7 @@ use super::{
 
 /// How long a look at the breaker holds.
 const FRESH: Duration = Duration::from_millis(250);
-/// Nobody is put off for longer, nor for longer than the breaker stays open at most: beyond 60 s a job counts as lost. An
+/// No job is put off for longer, nor for longer than the breaker stays open at most: beyond 60 s a job counts as lost. An
 /// order of a partner that is down looks again by then.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A partner that asks for a longer pause is asked again all the same.
@@ -107,7 +107,7 @@ impl Guard {
         self.breaker.policy()
     }
 
-    /// How long somebody turned away should stay away, `least` at least.
+    /// How long a job that was turned away should stay away, `least` at least.
     fn put_off(&self, least: Duration) -> Duration {
         let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).turned_away();
         (least + spread.mul_f64(rand::random())).min(max_delay(&self.breaker))

@@ -57,7 +57,7 @@ pub async fn store(db: &PgPool, partner: &str, body: &CallbackBody, raw: &Value)
     }
 }
 
-/// The partner's word, while nobody has acted on it.
+/// The partner's word, while it was not acted on.
 pub(super) async fn pending(db: &PgPool, id: i64, order: &OrderId) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar(
         "-- pending callback

@@ -28,7 +28,7 @@ impl Via {
 pub enum Phase {
     /// Nothing beyond what else the observation holds.
     Searching,
-    /// The partner found nobody, or gave the booking back.
+    /// The partner found no driver, or gave the booking back.
     NoDriver,
     DriverAssigned,
     DriverCancelled,

@@ -65,7 +65,7 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
         })
         .await;
     }
-    tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll in vain.");
+    tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
     let pause = pause.max(failure::pause(app, partner, &job.order, &error, 1).await);
     step::learnt(app, &job.order, &job.id(), |s| decide::polled(s, attempt_no, polls, pause, rules)).await
 }

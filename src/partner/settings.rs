@@ -58,7 +58,7 @@ pub struct PartnerConfig {
     pub callback_secret_previous_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_secret_previous_file: Option<PathBuf>,
-    /// A call that takes longer failed, and nobody knows whether it had an effect.
+    /// A call that takes longer failed, and whether it had an effect is unknown.
     #[serde(default = "default_timeout", with = "duration")]
     pub timeout: Duration,
     /// Calls per second of the whole fleet.
@@ -160,7 +160,7 @@ impl Default for PollConfig {
     }
 }
 
-/// When nobody calls the partner any more, and how calls come back.
+/// When calls to the partner stop, and how they come back.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BreakerConfig {
@@ -202,7 +202,7 @@ pub(super) async fn polling_percent(app: &App, partner: &Partner) -> u8 {
     match run_time_percent(&app.db, &partner.name).await {
         Ok(set) => set.unwrap_or(partner.config.poll.percent),
         Err(error) => {
-            // Asking is the safe side: an order that is not asked for may wait in vain.
+            // Asking is the safe side: an order that is not asked for may wait for ever.
             tracing::warn!(partner = %partner.name, %error, "The polling share could not be read; as configured.");
             partner.config.poll.percent
         }

@@ -1,7 +1,7 @@
 //! `timeout:{order}:{n}` of a partner's order: the attempt's time is over.
 //!
 //! The callback about a driver may be lost like any other, and an order must not go to two drivers: before the booking is
-//! given up the partner is asked once more. While it cannot be asked, nothing is given up; there is nobody else to book
+//! given up the partner is asked once more. While it cannot be asked, nothing is given up; there is no other partner to book
 //! with anyway, and the lifetime bounds the wait.
 
 use jobs::Timeout;

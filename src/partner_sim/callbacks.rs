@@ -15,7 +15,7 @@ use super::{
 };
 use crate::config::secret::signing_key;
 
-/// A callback nobody takes is given up after this many tries.
+/// A callback that is not taken is given up after this many tries.
 const TRIES: u32 = 6;
 /// Before the second try, in the order's time; doubled before each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -145,7 +145,7 @@ async fn deliver(core: &Core, mut callback: Callback) {
     let taken = match post(core, &url, &callback).await {
         Ok(status) => status.is_success(),
         Err(error) => {
-            tracing::debug!(error = %error.without_url(), "A callback found nobody.");
+            tracing::debug!(error = %error.without_url(), "A callback was not taken.");
             false
         }
     };

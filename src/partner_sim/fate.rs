@@ -35,7 +35,7 @@ impl Event {
     }
 }
 
-/// The course of a booking that nobody cancels.
+/// The course of a booking that is not cancelled.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fate {
     /// What happens, and how long after the booking, in the order it happens.

@@ -34,7 +34,7 @@ pub struct Knobs {
     /// From job id to driver
     #[arg(long, value_name = "SPREAD", default_value = "5s-60s", help_heading = "What happens to a booking")]
     pub driver_delay: Spread,
-    /// From job id to the end of a search that finds nobody
+    /// From job id to the end of a search that finds no driver
     #[arg(long, value_name = "SPREAD", default_value = "60s-180s", help_heading = "What happens to a booking")]
     pub no_driver_delay: Spread,
     /// Part of the drivers who give the ride back before the pickup

@@ -10,7 +10,7 @@ use std::{
 
 use super::fate::{Event, Fate};
 
-/// Records held at once. More than that are open only if nobody ends them.
+/// Records held at once. More than that are open only if no call ends them.
 const MOST_RECORDS: usize = 500_000;
 
 /// What can be asked about a booking.

@@ -29,7 +29,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 pub(super) struct Lines {
     address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Bound but not listening: nobody else gets the port while we refuse. Where a port cannot be bound twice we do
+    /// Bound but not listening: no other process gets the port while we refuse. Where a port cannot be bound twice we do
     /// without.
     _reserved: Option<TcpSocket>,
     refuse: watch::Receiver<bool>,
@@ -185,7 +185,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Cuts the connection; whoever waits for this never goes on.
+    /// Cuts the connection; a caller that waits for this never goes on.
     pub(super) async fn cut(&self) -> Infallible {
         self.line.cancel();
         std::future::pending().await

@@ -1,6 +1,6 @@
 //! Everything that happens later, in one queue served by one task.
 //!
-//! An entry is a hint: whoever handles it looks at the ledger first, so nothing is ever taken out of the queue.
+//! An entry is a hint: its handler looks at the ledger first, so nothing is ever taken out of the queue.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -13,7 +13,7 @@ use super::callbacks::Callback;
 pub(super) enum Due {
     /// The next step of a booking.
     Step(u64),
-    /// A booking or a wish that nobody asks about any more.
+    /// A booking or a wish that is not asked about any more.
     Forget(u64),
     /// One after the other.
     Send(Vec<Callback>),
@@ -39,7 +39,7 @@ impl Timers {
 }
 
 impl Pending {
-    /// Hands out what is due, until nobody can add any more.
+    /// Hands out what is due, until nothing can be added any more.
     pub(super) async fn run(mut self, handle: impl Fn(Due)) {
         let mut queue = DelayQueue::new();
         loop {

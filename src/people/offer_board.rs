@@ -1,6 +1,6 @@
 //! Drivers' apps that wait for an offer (long polls).
 //!
-//! One question to Postgres, four times a second, serves all who wait at this process, however many they are; while nobody
+//! One question to Postgres, four times a second, serves all who wait at this process, however many they are; while no app
 //! waits, nothing is asked. So an offer reaches a waiting app within a quarter of a second, whichever worker made it, and no
 //! channel between processes has to be kept alive.
 //!
@@ -47,7 +47,7 @@ struct Waiting {
     count: u64,
     /// A task looks for them.
     looked_for: bool,
-    /// This process ends: nobody waits any more.
+    /// This process ends: no app waits any more.
     closed: bool,
 }
 
@@ -85,7 +85,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Whoever asks again and again without saying what is known already gets an answer as often as this.
+/// An app that asks again and again without saying what it knows already gets an answer as often as this.
 const SPIN_PAUSE: Duration = LOOK_EVERY;
 
 /// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
@@ -130,7 +130,7 @@ impl OfferBoard {
         self.lock().closed
     }
 
-    /// Answers all who wait, and lets nobody wait any more: for the end of a process.
+    /// Answers all who wait, and lets no app wait any more: for the end of a process.
     pub fn close(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
@@ -159,7 +159,7 @@ impl OfferBoard {
         Place { board: self, driver, number, rung }
     }
 
-    /// Until nobody waits any more.
+    /// Until no app waits any more.
     async fn look(self, db: PgPool, loops: Loops) {
         let turns = loops.register("offer board");
         let mut next = Instant::now();

@@ -1,4 +1,4 @@
-//! What has served its time goes: in small statements, so that nobody waits for them, and repeatable at any point.
+//! Removes what has served its time: in small statements, so that no change waits for them, and repeatable at any point.
 //!
 //! Times are bound and not asked of `dispatchq_now()` row by row, and each batch is the oldest by an index: its cost does not
 //! grow with the table. A sweep that fails keeps no other from its work; the job fails afterwards, and says of what.
@@ -277,7 +277,7 @@ const MESSAGES: Sweep = Sweep {
                  ORDER BY created_at LIMIT $2)",
 };
 
-// Those about an order that never was, once nobody waits for them.
+// Those about an order that never was, once they are acknowledged.
 const ALERTS: Sweep = Sweep {
     what: "alerts",
     count: "-- count old alerts
@@ -292,7 +292,7 @@ const ALERTS: Sweep = Sweep {
                  ORDER BY raised_at LIMIT $2)",
 };
 
-// Callbacks of orders go with their orders; those of bookings nobody knows have nobody else.
+// Callbacks of orders go with their orders; those of unknown bookings have no order.
 const CALLBACKS: Sweep = Sweep {
     what: "callbacks",
     count: "-- count old callbacks
@@ -382,14 +382,14 @@ const DEAD_LETTERS: Sweep = Sweep {
                  SELECT job_id, died_at FROM dead_letters WHERE resolved_at < $1 ORDER BY resolved_at LIMIT $2)",
 };
 
-/// The copies of dead jobs that nobody decided on; they stay as records for a while.
+/// The copies of dead jobs that were not decided on; they stay as records for a while.
 const EXPIRED_DEAD_LETTERS: Sweep = Sweep {
     what: "expired dead letters",
     count: "-- count expired dead letters
             SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND died_at <= $1",
     remove: "-- expire dead letters
              UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = 'cleanup', resolved_how = 'expired',
-                    resolved_why = 'nobody decided on it in time'
+                    resolved_why = 'no one decided on it in time'
              WHERE (job_id, died_at) IN (
                  SELECT job_id, died_at FROM dead_letters
                  WHERE resolved_at IS NULL AND died_at <= $1 ORDER BY died_at LIMIT $2)",

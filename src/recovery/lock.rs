@@ -30,7 +30,7 @@ pub async fn exclusively<T>(
     if !mine {
         return Ok(None);
     }
-    // The work is done on other connections. Whoever lost the lock must not go on: another replica may be at it.
+    // The work is done on other connections. A replica that lost the lock must not go on: another may be at it.
     let done = tokio::select! {
         done = work => done?,
         lost = until_lost(&mut held) => return Err(anyhow::Error::new(lost).context("the lock was lost")),

@@ -25,7 +25,7 @@ use crate::{
 const PAGE: i64 = 500;
 /// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
 const STRETCH: i64 = 2000;
-/// A timer this long overdue should have fired: somebody lost it.
+/// A timer this long overdue should have fired: it was lost.
 const OVERDUE: Duration = Duration::from_secs(3);
 /// An order this long past its lifetime is ended here, without a job.
 const FAR_OVERDUE: Duration = Duration::from_secs(60);
@@ -209,7 +209,7 @@ impl Page {
     }
 }
 
-/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks nobody has acted on, undelivered
+/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
 /// messages, and unacknowledged alerts.
 struct Pages {
     scope: Scope,
@@ -470,7 +470,7 @@ async fn end(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
     changed_jobs(ended)
 }
 
-/// Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
+/// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     if job.queue == jobs::queues::NOTIFY {
         give_up(app, &job.id).await?;

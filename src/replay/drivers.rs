@@ -2,7 +2,7 @@
 //!
 //! Offers come by webhook, as to a real driver app, possibly more than once. Each driver thinks for a while, then
 //! accepts, declines or lets the offer lapse; who wins an order picks up and completes it, which frees the driver. A 409
-//! or 410 is an ordinary answer: somebody was quicker.
+//! or 410 is an ordinary answer: another driver was quicker.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -49,7 +49,7 @@ pub(super) fn place(plan: &Plan, count: usize, seed: u64) -> Vec<SimulatedDriver
         .collect()
 }
 
-/// Nobody waits at the end of the world: one of some other random pickups must be near. So lonely orders tend to find
+/// No driver waits at the end of the world: one of some other random pickups must be near. So lonely orders tend to find
 /// no driver, as in life.
 fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
     let mut place = orders.choose(rng)?.pickup;

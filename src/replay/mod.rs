@@ -1,7 +1,7 @@
 //! `dispatchq replay`: real rides played against the real system, at many times their speed, and the history checked.
 //!
 //! It runs on a `testbed`; only who drives is simulated: drivers of our own, or a partner. `--speed` divides the order's
-//! own durations and those of whoever is simulated, never the machine's.
+//! own durations and those of the simulated people, never the machine's.
 //!
 //! * [`options`]: the command line.
 //! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.

@@ -2,7 +2,7 @@
 //!
 //! 1. Look: is this driver's offer live? If not, the full decision says why, and nothing is written.
 //! 2. Pass the gate, so that of a hundred drivers one goes on and the others hear at once.
-//! 3. Decide and write, on the condition that nothing has changed. Whoever fails here gives the gate back.
+//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
 //!
 //! If the process dies after 2, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
 //! so.
@@ -49,7 +49,7 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
     taken
 }
 
-/// By indexes alone: a hundred drivers ask it at once. Whoever has an active order is not let in, for nothing comes of it.
+/// By indexes alone: a hundred drivers ask it at once. A driver with an active order is not let in, for nothing comes of it.
 async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- offer is live

@@ -1,6 +1,6 @@
 //! `trip_lock:{order}`: who is taking this order right now.
 //!
-//! A lock nobody removes ends by itself after ten seconds, so a process that dies in between blocks an order for so long at
+//! A lock that is not removed ends by itself after ten seconds, so a process that dies in between blocks an order for so long at
 //! most. After an order was taken its lock stays for the rest of them, and keeps latecomers away from the database.
 
 use std::fmt;
@@ -15,7 +15,7 @@ const SECONDS: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// This driver may try: nobody else is at it, or Redis cannot say.
+    /// This driver may try: no other is at it, or Redis cannot say.
     Open,
     /// Another driver is taking the order, or has just taken it.
     Taken,

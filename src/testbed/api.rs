@@ -1,7 +1,7 @@
 //! The HTTP calls that producers and drivers make.
 //!
 //! Everything here may be repeated: creating orders by its idempotency key, the rest by nature. So a connection error, a
-//! 5xx or "somebody is at it" is tried again with backoff, and only then given up.
+//! 5xx or "a request with this key is running" is tried again with backoff, and only then given up.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Api {
 
     pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> Answer {
         match self.post("/api/v1/orders", key, Some(id), body).await {
-            // Nobody else creates orders here: it is ours, made by a try whose answer got lost.
+            // No other client creates orders here: it is ours, made by a try whose answer got lost.
             Answer::Refused { code, .. } if code == "ORDER_EXISTS" => Answer::Done,
             answer => answer,
         }

@@ -1,6 +1,6 @@
 //! A whole installation to play with: what a replay and a load test run on.
 //!
-//! Redis and Postgres are private servers, `serve` and `work` are processes of this very binary, and whoever takes part
+//! Redis and Postgres are private servers, `serve` and `work` are processes of this very binary, and all who take part
 //! comes by HTTP and webhooks as in production. A speed divides the order's own durations; leases, HTTP timeouts and
 //! repairs keep their real length, so what a killed worker costs is seen as it is.
 //!

@@ -1,7 +1,7 @@
 //! `serve` and `work`, each a process of this very binary.
 //!
-//! They are our direct children: until we have reaped one, nobody else can get its pid, so a signal always reaches the
-//! process we started or nobody. Each has a process group of its own, so a Ctrl-C in the terminal reaches only us, and
+//! They are our direct children: until we have reaped one, no other process can get its pid, so a signal always reaches the
+//! process we started or none. Each has a process group of its own, so a Ctrl-C in the terminal reaches only us, and
 //! we end them in order.
 
 use std::{

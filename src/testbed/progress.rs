@@ -1,4 +1,4 @@
-//! One line on stderr: how many orders are settled. Nothing where nobody watches.
+//! One line on stderr: how many orders are settled. Nothing where stderr is no terminal.
 
 use std::io::{self, IsTerminal};
 

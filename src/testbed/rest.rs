@@ -20,7 +20,7 @@ pub(crate) struct Unrest {
     pub(crate) messages: i64,
     /// Bookings that are to be made or cancelled, or that stand for an order that has ended.
     pub(crate) bookings: i64,
-    /// Callbacks nobody has acted on.
+    /// Callbacks that were not acted on.
     pub(crate) callbacks: i64,
     /// Bookings that stand at the partner, as it says, and callbacks it is about to send.
     #[sqlx(skip)]

@@ -3,7 +3,7 @@
 //! A job is a hint, the row decides. Load the row; the job is not among those the row asks for: it is superseded, write
 //! nothing and return the jobs that must exist (which heals a crash between commit and settle). Past the lifetime
 //! without a driver: whatever the job, the order ends. Not due by the row: snooze. Otherwise decide, write on condition
-//! that nobody was quicker, and return the jobs of the row as it now is.
+//! that no other change was quicker, and return the jobs of the row as it now is.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Times a step starts over because somebody changed the order first.
+/// Times a step starts over because another change was quicker.
 const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ fn busy(order: &OrderId, job: &JobId) -> Outcome {
     Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
 }
 
-/// Postgres away is nobody's fault and spends no try; a statement that Postgres refuses is a bug, and dies of it.
+/// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
 pub fn database_failed(error: &sqlx::Error) -> Outcome {
     if db::is_transient(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
 }

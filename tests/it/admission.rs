@@ -178,7 +178,7 @@ async fn the_advice_has_the_bodies_and_statuses_of_the_requirement() {
     assert_eq!(
         (elsewhere.status, &elsewhere.body["status"]),
         (200, &json!("AVAILABLE")),
-        "a pilot refuses nobody elsewhere"
+        "a pilot refuses no request elsewhere"
     );
 }
 
@@ -193,7 +193,7 @@ async fn without_redis_and_postgres_the_advice_says_that_nobody_knows() {
     assert_eq!(ask().await.status, 200);
     t.postgres.kill().await;
     tokio::time::sleep(millis(1_100)).await;
-    assert_eq!(ask().await.status, 200, "Redis counts, and the key is believed while nobody can revoke it");
+    assert_eq!(ask().await.status, 200, "Redis counts, and the key is believed while it cannot be revoked");
     t.redis.stop().await.unwrap();
     tokio::time::sleep(millis(300)).await;
     assert_eq!(ask().await.error(), (503, "DISPATCHER_SERVICE_UNAVAILABLE"));

@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Lines that still hold one of [`WORDS`]. Lower it with each of them that goes; never raise it.
-const BUDGET: usize = 420;
+const BUDGET: usize = 11;
 
 /// Words that hide who acts. Name the actor instead: producer, driver, partner, dispatcher, operator, worker.
 const WORDS: [&str; 5] = ["whoever", "nobody", "somebody", "anew", "in vain"];

@@ -1,4 +1,4 @@
-//! Who is told what over which channel, and what happens until somebody acts on it.
+//! Who is told what over which channel, and what happens until a person acts on it.
 
 mod alarm;
 mod alerts;

@@ -1,4 +1,4 @@
-//! Who is asked, how many at once, and what becomes of an offer nobody can answer.
+//! Who is asked, how many at once, and what becomes of an offer that cannot be answered.
 
 use axum::http::StatusCode;
 use dispatchq::{

@@ -150,7 +150,7 @@ async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
 #[tokio::test]
 async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
     let t = TestApp::with(|config| {
-        // Nobody listens there.
+        // Nothing listens there.
         config.channels.insert("hook".to_owned(), ChannelConfig::webhook("http://127.0.0.1:1/s3cret"));
         config.notifications.support = vec!["hook".to_owned()];
     })

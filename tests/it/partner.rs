@@ -2,7 +2,7 @@
 //!
 //! * `world`: the three together, on moved or on real time.
 //! * `arrivals`: what the partner says, in every order of arrival, taken by the real handlers.
-//! * `callbacks`: which are taken, and what becomes of those nobody can place.
+//! * `callbacks`: which are taken, and what becomes of those without a booking.
 //! * `faults`, `limits`: a partner that fails in every way, and what it bears.
 //! * `payments`: what the producer says of the money.
 //! * `recovery`: Redis loses jobs, jobs die, old orders go.

@@ -26,7 +26,7 @@ async fn a_schedule_goes_on_by_itself_and_each_run_is_done_once() {
         "SELECT name || ' ' || count(*) || ' ' || count(finished_at) FROM schedule_runs GROUP BY name ORDER BY name";
     assert_eq!(t.texts(runs).await, ["cleanup 2 2", "statistics 120 120"]);
 
-    // The same run, delivered again and by somebody else, changes nothing.
+    // The same run, delivered again and by another worker, changes nothing.
     t.advance(secs(60)).await;
     let tick = t.take().await.remove(0);
     let both = tokio::join!(t.perform(&tick), t.perform(&tick));
@@ -53,7 +53,7 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.accept_offer("OLD").await;
     t.carry_out("OLD", "D1").await;
     t.order_of("WAITING", "RIDE", "ODD").await;
-    // An alert about an order that never was has no order to go with: it stays until somebody has acknowledged it.
+    // An alert about an order that never was has no order to go with: it stays until it is acknowledged.
     t.sql(
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at)
          VALUES ('NEVER', 'FAILED_TO_GET_ORDER', '', '{}', dispatchq_now());

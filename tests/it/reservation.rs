@@ -233,7 +233,7 @@ async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     matches!(done, Ok(Changed::Yes(_)))
 }
 
-/// What rivals could do to the order as it is. None: it is nobody's turn but the timers'.
+/// What rivals could do to the order as it is. None: it is the timers' turn.
 fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
     let offers: Vec<Offer> = s.live_offers().cloned().collect();
     let mut deeds = Vec::new();
@@ -353,7 +353,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
         races += orders.join_all().await.into_iter().sum::<usize>();
     }
     worker.abort();
-    // What runs that died have left undone is done by whoever comes after.
+    // What runs that died have left undone is done by the next.
     reconciler::once_in_full(&t.app).await.unwrap();
     t.assert_sound().await;
 }

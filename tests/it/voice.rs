@@ -1,4 +1,4 @@
-//! Offers by phone call: a provider like Twilio, the keys drivers press, the calls nobody takes.
+//! Offers by phone call: a provider like Twilio, the keys drivers press, the calls that are not taken.
 
 use axum::http::StatusCode;
 use dispatchq::{

@@ -142,7 +142,7 @@ where
                     Outcome::Retry(error.to_string())
                 }
             };
-            // Nobody listens any more once the drain is over; the job is handed back by then.
+            // No task listens any more once the drain is over; the job is handed back by then.
             let _ = results.send(Finished { work, outcome, duration: begun.elapsed() });
             Ok(())
         })

@@ -9,11 +9,11 @@ use crate::job::NewJob;
 pub enum Outcome {
     /// Finished. The follow-ups are inserted in the same atomic step that removes the job.
     Done { then: Vec<NewJob> },
-    /// Not now, and nobody's fault: not due by the row, or something the job needs is unreachable. Spends no try.
+    /// Not now: not due by the row, or something the job needs is unreachable. Spends no try.
     Snooze { delay: Duration },
     /// This run failed. The job runs again by its [`RetryPolicy`](crate::RetryPolicy), and is dead when that is spent.
     Retry(String),
-    /// Can never work. Kept with its error until somebody looks.
+    /// Can never work. Kept with its error until a person looks.
     Dead(String),
 }
 

@@ -1,6 +1,6 @@
 //! Job kind -> typed handler.
 //!
-//! What can never be read is dead at once. A kind nobody registered comes from a newer producer: it waits. A run beyond
+//! What can never be read is dead at once. An unregistered kind comes from a newer producer: it waits. A run beyond
 //! the job's timeout is aborted and counts as a failed try; so does a panic, which the runtime catches.
 
 use std::{collections::HashMap, fmt, pin::Pin, sync::Arc, time::Duration};

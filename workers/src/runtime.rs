@@ -149,7 +149,7 @@ struct Run {
     supervisor: Arc<Supervisor>,
     handlers: Handlers,
     workers: Vec<(WorkerContext, JoinHandle<()>)>,
-    /// One message: a worker ended though nobody told it to.
+    /// One message: a worker ended though it was not told to.
     ended: mpsc::Receiver<String>,
     stop_taking: CancellationToken,
     taker: JoinHandle<()>,

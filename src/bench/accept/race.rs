@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{stage::Driver, ways::Way};
 use crate::{bench::spread::micros, testbed::api::error_code};
 
-/// How whoever was not the quickest is told.
+/// How the drivers who were not the quickest are told.
 const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];
 
 /// What the drivers of one order, or of many, were told.

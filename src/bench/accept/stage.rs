@@ -135,7 +135,7 @@ impl Stage {
         .await?)
     }
 
-    /// UPDATE statements on orders so far, in vain or not.
+    /// UPDATE statements on orders so far, whether they changed a row or not.
     pub(super) fn updates(&self) -> u64 {
         let series = format!("{UPDATES}{{");
         let text = self.metrics.render();
@@ -144,7 +144,7 @@ impl Stage {
     }
 
     pub(super) async fn violations(&self) -> anyhow::Result<Vec<String>> {
-        // Its timers are nobody's here: no worker performs them.
+        // Its timers stay: no worker performs them here.
         let found = crate::history::check(&self.app).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }

@@ -10,7 +10,7 @@ pub(super) const LONGEST: Duration = Duration::from_millis(8);
 /// Connecting and sending may take so long; a process that stands still does not matter here.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is nobody's business.
+/// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is not told.
 pub(super) async fn post(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
     let address = base.trim_start_matches("http://");
     let body = body.to_string();

@@ -106,7 +106,8 @@ fn last_word(config: &mut Config) {
     use crate::periodic::schedule::{Schedule, Task};
     config.service_types.entry(BROADCAST.to_owned()).or_default().ask_at_once = Some(3);
     config.schedules.insert(Task::Cleanup, Schedule::Every(CLEANUP_EVERY));
-    // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: nobody would be asked about the trip.
+    // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about
+    // the trip.
     for partner in config.partners.values_mut() {
         partner.poll.budget = POLL_BUDGET;
     }

@@ -61,7 +61,7 @@ impl Watch {
         self.notes().record(number, now_us - due_ms.cast_signed() * 1000);
     }
 
-    /// What was seen so far. Lateness begins anew.
+    /// What was seen so far. Lateness starts from zero.
     pub(super) fn seen(&self) -> Seen {
         let mut notes = self.notes();
         notes.seen.lateness_us = percentiles(&notes.since_last);

@@ -180,7 +180,7 @@ fn jobs(count: u64) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }
 
-/// On stderr, and only where somebody watches.
+/// On stderr, and only on a terminal.
 fn progress(total: usize) -> ProgressBar {
     let visible = total > 1 && io::stderr().is_terminal();
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -24,7 +24,7 @@ pub(super) enum Command {
     Requeue(decide::Requeue),
     /// Forget dead jobs
     ///
-    /// What its order still waits for is put back by the reconciler. An order under review stays there until somebody
+    /// What its order still waits for is put back by the reconciler. An order under review stays there until a person
     /// decides: dispatchq order assign, redispatch, or cancel.
     Discard(decide::Discard),
 }

@@ -71,7 +71,7 @@ fn ranking(latest: &LatestRanking) -> Vec<String> {
     let mut lines = vec![format!("\nDrivers for attempt {}, looked at {}", latest.attempt_no, time(latest.at))];
     let Ranking { ranked, excluded } = &latest.candidates;
     if ranked.is_empty() && excluded.is_empty() {
-        lines.push("  nobody who drives for this service type and wants work is within the radius".to_owned());
+        lines.push("  no available driver of this service type is within the radius".to_owned());
     }
     lines.extend(ranked.iter().take(SHOWN).enumerate().map(|(n, r)| {
         let offers = if r.live_offers > 0 { format!(", {} other offers", r.live_offers) } else { String::new() };

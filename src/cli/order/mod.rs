@@ -84,7 +84,7 @@ pub(in crate::cli) enum Command {
         #[arg(long, value_parser = plain_text::parse)]
         reason: Option<String>,
     },
-    /// Have the search for a driver begin anew
+    /// Restart the search for a driver
     Redispatch { id: OrderId },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
     #[command(subcommand)]

@@ -26,7 +26,7 @@ pub(super) enum Step {
     FireNext,
     /// Seconds.
     Advance(i64),
-    /// Whoever got this offer, live or not.
+    /// The driver who got this offer, live or not.
     Accept(u8),
     Decline(u8),
     /// It cannot be delivered, or its driver took another order.
@@ -203,7 +203,7 @@ impl Model {
         for offer in &live {
             assert_eq!((o.status, o.held_for_review, o.attempt_no), (Status::Dispatching, false, offer.attempt_no));
             assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offers");
-            assert!(!o.former_drivers.contains(&offer.driver_id), "nobody is asked for an order he gave back");
+            assert!(!o.former_drivers.contains(&offer.driver_id), "no driver is asked for an order he gave back");
             assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
         }
         assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
@@ -224,7 +224,7 @@ impl Model {
         );
         let owed = usize::from(cancelled && o.payment_status.is_paid());
         assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
-        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, and nobody knows");
+        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
     }
 
     /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
@@ -257,7 +257,7 @@ impl Model {
         }
     }
 
-    /// Nothing happens any more: the order has ended, or it is somebody's.
+    /// Nothing happens any more: the order has ended, or has a driver or a reviewer.
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
         assert_eq!(timers::timers(o, self.s.now + TimeDelta::days(1)), []);

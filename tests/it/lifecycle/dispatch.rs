@@ -115,7 +115,7 @@ async fn few_drivers_are_shared_by_many_orders_one_offer_each() {
     assert_eq!(t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await, 3);
     assert_eq!(t.count("SELECT count(DISTINCT driver_id) FROM offers WHERE state = 'offered'").await, 3);
 
-    // Whoever accepts is busy, and free again at the end of the trip; in time every order has its turn.
+    // A driver who accepts is busy, and free again at the end of the trip; in time every order has its turn.
     for _ in 0..12 {
         for order in t.texts("SELECT order_id FROM offers WHERE state = 'offered'").await {
             let driver = t.accept_offer(&order).await;

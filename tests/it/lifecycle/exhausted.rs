@@ -1,4 +1,4 @@
-//! Nobody is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
+//! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
 
 use dispatchq::{
     notifications::messages::DISPATCH_FAILED,
@@ -10,7 +10,7 @@ use crate::support::{TestApp, by, secs};
 
 const PENDING_HISTORY: [&str; 2] = ["ORDER_CREATED", "NO_CANDIDATES"];
 
-/// A RENT that found nobody.
+/// A RENT that found no driver.
 async fn pending(t: &TestApp) {
     t.order_of("ORD-1", "RENT", "UNPAID").await;
     t.run_due().await;
@@ -46,7 +46,7 @@ async fn an_order_waits_for_a_person_once_everybody_was_asked() {
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), ["lifetime:ORD-1", "remind:ORD-1:1"]);
     t.assert_sound().await;
 
-    // A new search asks whoever let the offer lapse, and not who declined it.
+    // A new search asks the driver who let the offer lapse, and not the one who declined it.
     t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");

@@ -136,7 +136,7 @@ async fn names_and_labels_are_those_of_the_page() {
         assert!(first.has(series), "{series} is not there from the start");
     }
 
-    // Driven by the own fleet, with declines and silence; nobody drives deliveries; cancelled; by a partner who calls back,
+    // Driven by the own fleet, with declines and silence; no driver takes deliveries; cancelled; by a partner who calls back,
     // and by one who does not.
     hire(&fleet.app, 3).await;
     let crowd = Crowd::start(&fleet.app);

@@ -46,7 +46,7 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
     let once = ["COMPLETED", "DISPATCHING", "DRIVER_ASSIGNED", "PICKED_UP"].map(|status| entered(status, 1));
     assert_eq!(counting.of("order_status_count"), once);
 
-    // An order its customer no longer wants takes its attempt along, which is nobody's failure.
+    // An order its customer no longer wants takes its attempt along, which is no failure.
     t.order("ORD-2").await;
     t.run_due().await;
     t.asked("ORD-2").await;

@@ -73,7 +73,7 @@ async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
     let outcome = t.perform(&compensate).await;
     assert!(matches!(outcome, Outcome::Retry(_)), "{outcome:?}");
     t.sql(ALLOW).await;
-    // The alarm tries first what failed, and needs to tell nobody.
+    // The alarm tries first what failed, and has nothing to tell.
     t.settle(&compensate, outcome).await;
     t.run_due().await;
     assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
@@ -93,7 +93,7 @@ async fn the_alert_needs_no_database_and_is_logged_when_there_is_one_again() {
     let alarm =
         t.app.store.find(&workers::JobId::parse("alarm:ORD-1:hook").unwrap(), &jobs::queues::ALL).await.unwrap();
     let due_in = alarm.expect("the alarm waits").at_ms - t.now_ms();
-    assert_eq!(due_in, 60_000, "a short outage is nobody's business");
+    assert_eq!(due_in, 60_000, "a short outage raises no alert");
 
     // Much longer, and a worker that had the job in hand all the time.
     t.app

@@ -16,7 +16,7 @@ use crate::support::{Api, Receiver, TestApp, by, ids, secs};
 
 const HOUR: u64 = 3600;
 
-/// A paid order that nobody drove, its refund alert told and waiting.
+/// A paid order without a driver, its refund alert told and waiting.
 async fn refund_due(t: &TestApp) {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800)).await;

@@ -48,7 +48,7 @@ async fn with_three() -> (Receiver, MailServer, TestApp) {
     (receiver, mail, t)
 }
 
-/// A paid order that nobody drove.
+/// A paid order without a driver.
 async fn refund_due(t: &TestApp) {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800)).await;
@@ -183,7 +183,7 @@ async fn a_webhook_with_a_secret_is_signed_so_that_its_receiver_can_tell() {
     let [message] = receiver.received().try_into().expect("one message");
     let key = standardwebhooks::Webhook::new(SECRET).unwrap();
     key.verify(&message.bytes, &message.headers).unwrap();
-    // Nobody else could have signed it, and not this with another body.
+    // No one else could have signed it, and not this with another body.
     assert!(
         standardwebhooks::Webhook::new("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
             .unwrap()

@@ -68,7 +68,7 @@ async fn an_order_in_mid_flight_says_what_fires_next_and_who_holds_it() {
 async fn what_stands_in_an_orders_way_is_named() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
-    assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq work", "nobody serves its queues");
+    assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq work", "no worker serves its queues");
     a_worker_lives(&t).await;
     t.app.store.pause("dispatch-queue").await.unwrap();
     assert_eq!(commands(&explain(&t, "ORD-1").await), ["dispatchq queue resume dispatch-queue"]);

@@ -70,7 +70,7 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
     assert!(matches!(refused(&t, &id).await, Refused::ScheduleAsks { schedule: "statistics", .. }));
     let later = reschedule(&t.app, &job(&id), When::In(secs(61))).await.unwrap();
     assert!(matches!(later, Err(Refused::TooLate { by: "schedule", .. })), "{later:?}");
-    // Another time of the same schedule, or a schedule that is no more, is nobody's.
+    // Another time of the same schedule, or a schedule that is no more, is not asked for.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
         let stray = NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None };
         t.app.store.enqueue(std::slice::from_ref(&stray)).await.unwrap();

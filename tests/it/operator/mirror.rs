@@ -17,7 +17,7 @@ use crate::support::{TestApp, secs};
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 
 async fn turn(t: &TestApp) -> Turn {
-    mirror::once(&t.app).await.unwrap().expect("nobody else mirrors")
+    mirror::once(&t.app).await.unwrap().expect("no other process mirrors")
 }
 
 /// Dead jobs that no order asks for.

@@ -1,4 +1,4 @@
-//! Which callbacks are taken, and what becomes of those that nobody can place.
+//! Which callbacks are taken, and what becomes of those without a booking.
 
 use chrono::Utc;
 use dispatchq::{
@@ -90,7 +90,7 @@ async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
         assert_eq!(answer.error(), (422, code), "{body}");
         assert!(!answer.text("message").is_empty());
     }
-    let unknown = p.send_signed("nobody", &good, SECRET, Utc::now().timestamp()).await;
+    let unknown = p.send_signed("unknown", &good, SECRET, Utc::now().timestamp()).await;
     assert_eq!(unknown.error(), (401, "BAD_SIGNATURE"));
     assert_eq!(inbox(&p).await, 0);
     // A word of a newer partner is kept, with the ids it carries.

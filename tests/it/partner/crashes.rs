@@ -71,7 +71,7 @@ impl Scene {
             if left.is_empty() {
                 break;
             }
-            assert!(start.elapsed() < secs(120), "nobody came by {left:?}");
+            assert!(start.elapsed() < secs(120), "no worker came by {left:?}");
             // They never cease: which of an order's timers is the first to see its end is a matter of luck.
             if orders < 60 || tick % 3 == 0 {
                 self.order(orders).await;
@@ -215,7 +215,7 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     }
     drop(worker);
 
-    // Stored by an API that died: nobody but the reconciler knows of them.
+    // Stored by an API that died: only the reconciler knows of them.
     scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
     let doomed = ["callback.learnt", "callback.returns", "update.commits:6"];
     let start = |point: &&str| scene.fleet.worker_with(point, &[("CRASH_AT", point)]);

@@ -1,4 +1,4 @@
-//! A partner that fails in every way it can: one booking for each attempt, nobody called who wants to be left alone, and
+//! A partner that fails in every way it can: one booking for each attempt, no call while it wants to be left alone, and
 //! orders that keep their lifetime.
 
 use dispatchq::{

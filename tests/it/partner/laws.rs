@@ -75,8 +75,8 @@ impl Model {
         );
         let owed = usize::from(cancelled && o.payment_status.is_paid());
         assert!(self.refund_alerts.len() <= 1, "support is told once");
-        assert!(self.refund_alerts.len() >= owed, "{} {}, and nobody knows", o.status, o.payment_status);
-        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, and nobody knows");
+        assert!(self.refund_alerts.len() >= owed, "{} {}, without an alert", o.status, o.payment_status);
+        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
     }
 
     /// An order that searches is moved on by something, and ends with its lifetime.
@@ -119,7 +119,7 @@ impl Model {
         assert_eq!(running, still, "{:?}: {:?}", self.s.order, self.history);
     }
 
-    /// The partner answers everything and finds nobody any more, until no timer is left.
+    /// The partner answers everything and finds no driver any more, until no timer is left.
     pub(super) fn let_time_pass(&mut self) {
         for _ in 0..2_000 {
             while !self.is_silent() {
@@ -137,7 +137,7 @@ impl Model {
         panic!("it never comes to rest: {:?}", self.s);
     }
 
-    /// Nothing happens any more: the order has ended, or it is somebody's, and the partner holds nothing for it.
+    /// Nothing happens any more: the order has ended, or has a driver or a reviewer, and the partner holds nothing for it.
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
         assert!(o.status.is_closed() || o.status.occupies_driver() || o.held_for_review, "{o:?}");

@@ -117,7 +117,7 @@ async fn failed_calls_are_counted_and_show_that_the_partner_is_left_alone() {
     assert!(counting.read().value(transient) >= 10.0);
     assert_eq!(left_alone().await, 1.0);
     p.advance(secs(60)).await;
-    assert_eq!(left_alone().await, 1.0, "half open: nobody knows yet whether it is back");
+    assert_eq!(left_alone().await, 1.0, "half open: whether it is back is not known yet");
     p.app.store.breaker_succeeded("partner:bbd").await.unwrap();
     assert_eq!(left_alone().await, 0.0);
 }

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Luck {
     Fine,
-    /// It takes effect, and nobody hears of it.
+    /// It takes effect, and its answer is lost.
     LostAnswer,
     NoEffect,
     /// A booking the partner will not have; anything else fails.
@@ -228,7 +228,7 @@ impl Model {
             }
             "lifetime" => self.apply(fleet::lifetime(&self.s)),
             "compensate" => self.apply(compensation::decide::compensate(&self.s)),
-            other => panic!("nobody performs {other}"),
+            other => panic!("no handler performs {other}"),
         }
     }
 

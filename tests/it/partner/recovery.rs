@@ -17,7 +17,7 @@ use super::{
 };
 use crate::support::{ids, redis_command, secs};
 
-/// One order for each kind of job: a booking without an answer, a poll, a cancel, a callback nobody has acted on.
+/// One order for each kind of job: a booking without an answer, a poll, a cancel, a callback that was not acted on.
 async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     let p = Partnership::start(silent()).await;
     for order in ["POLLED", "CANCELLED", "CALLED"] {
@@ -42,7 +42,7 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
 }
 
 async fn reconcile(p: &Partnership) -> Report {
-    reconciler::once(&p.app).await.unwrap().expect("nobody else reconciles")
+    reconciler::once(&p.app).await.unwrap().expect("no other process reconciles")
 }
 
 async fn assert_all_go_on(p: &Partnership) {
@@ -117,10 +117,10 @@ async fn killed(p: &Partnership, job: &str) {
 #[tokio::test]
 async fn a_dead_job_puts_its_order_on_a_persons_desk() {
     for (n, order, states) in [
-        // Nobody asks for these any more ...
+        // No row asks for these any more ...
         (0, "BOOKING", BookingState::Cancelled),
         (1, "POLLED", BookingState::Cancelled),
-        // ... and for this one nobody asks by himself.
+        // ... and for this one none does by itself.
         (2, "CANCELLED", BookingState::CancelWanted),
     ] {
         let (p, jobs) = waiting().await;

@@ -31,7 +31,7 @@ impl Partnership {
     }
 }
 
-/// The callback comes before the 5 s are over: nobody ever asks.
+/// The callback comes before the 5 s are over: the partner is never asked.
 #[tokio::test]
 async fn success_first_attempt() {
     let p = Partnership::start(patient()).await;
@@ -64,7 +64,7 @@ async fn success_after_retries() {
     p.assert_sound().await;
 }
 
-/// 30 minutes of polls in vain end the order, and its booking.
+/// 30 minutes of polls without a job id end the order, and its booking.
 #[tokio::test]
 async fn max_retries_exceeded() {
     let p = Partnership::start(silent()).await;
@@ -78,7 +78,7 @@ async fn max_retries_exceeded() {
     assert_eq!(p.status("ORD-1").await, Status::CancelledBySystem);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled]);
     p.run_for(secs(600)).await;
-    assert_eq!(p.polls(), polls, "nobody asks any more");
+    assert_eq!(p.polls(), polls, "the partner is asked no more");
     p.assert_at_rest().await;
 }
 
@@ -96,7 +96,7 @@ async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
     p.assert_sound().await;
 }
 
-/// The partner does not know the booking: after a grace of 60 s nobody asks any more, and the order is compensated.
+/// The partner does not know the booking: after a grace of 60 s the partner is asked no more, and the order is compensated.
 #[tokio::test]
 async fn permanent_error() {
     let mut p = Partnership::start(silent()).await;
@@ -115,7 +115,7 @@ async fn permanent_error() {
     assert_eq!(reasons[2..], ["BOOKED", "BOOKING_NOT_FOUND", "COMPENSATED_AFTER_PAYMENT"]);
     let polls = p.polls();
     p.run_for(secs(600)).await;
-    assert_eq!(p.polls(), polls, "nobody asks any more");
+    assert_eq!(p.polls(), polls, "the partner is asked no more");
     p.assert_at_rest().await;
 }
 
@@ -177,7 +177,7 @@ async fn status_update_after_timeout() {
     }
 }
 
-/// No job id within 30 minutes, and not paid: cancelled, and nobody is told to do anything.
+/// No job id within 30 minutes, and not paid: cancelled, and no person has to act.
 #[tokio::test]
 async fn simple_cancel() {
     for payment in ["UNPAID", "PENDING"] {

@@ -56,7 +56,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
         }
     }
     p.lose_answers(Rate::NEVER);
-    // Whoever rides arrives; whoever waits waits in vain.
+    // A passenger who rides arrives; one who waits is not served.
     while p.snapshot(&order).await.order.closed_at.is_none() {
         p.run_for(secs(700)).await;
         if p.status(&order).await.occupies_driver() {
@@ -85,7 +85,7 @@ async fn partner_goes_on(p: &Partnership, order: &str) -> Option<Letter> {
         "driver_assigned" => "driver_assigned",
         "picked_up" => "picked_up",
         "completed" => "completed",
-        other => panic!("nobody makes it {other}"),
+        other => panic!("no request makes it {other}"),
     };
     let s = p.snapshot(order).await;
     let known = s.bookings.iter().find(|b| b.booking_id.as_ref() == Some(booking_id));

@@ -116,7 +116,7 @@ impl Partnership {
         Self { t, sim, api, client: outbound::client(secs(10)).unwrap(), events: AtomicU64::new(0) }
     }
 
-    /// A process that starts anew: it knows of the partner what Redis knows.
+    /// A process that has just started: it knows of the partner what Redis knows.
     pub(super) fn restart(&mut self) {
         self.t.app = self.t.reconfigured(|_| {});
     }

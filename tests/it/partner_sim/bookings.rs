@@ -85,14 +85,14 @@ async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
 #[tokio::test]
 async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
     let partner = start(FAST, Knobs { driver_rate: Rate::NEVER, ..smooth() }).await;
-    let nobody = partner.booked("ORD-1:1").await;
-    partner.reaches(&nobody, "no_driver").await;
+    let unserved = partner.booked("ORD-1:1").await;
+    partner.reaches(&unserved, "no_driver").await;
     partner.sim.change(|knobs| *knobs = Knobs { driver_cancel_rate: Rate::ALWAYS, ..smooth() }).unwrap();
     let deserted = partner.booked("ORD-1:2").await;
     partner.reaches(&deserted, "cancelled").await;
     assert_eq!(partner.sim.report().open_bookings, 0);
     // Cancelling what is over without a passenger does no harm.
-    assert_eq!(partner.cancel(&nobody).await.status, 200);
+    assert_eq!(partner.cancel(&unserved).await.status, 200);
     assert_eq!(partner.cancel(&deserted).await.status, 200);
 }
 

@@ -164,7 +164,7 @@ async fn a_callback_nobody_takes_is_given_up() {
     partner.booked("ORD-1:1").await;
     eventually("given up", secs(20), || async { partner.sim.report().counters.callbacks_given_up == 1 }).await;
     assert_eq!(us.received().len(), 6);
-    // Nobody listening is the same.
+    // A closed port is the same.
     partner.turn(json!({ "callback_url": "http://127.0.0.1:1/" })).await;
     partner.booked("ORD-2:1").await;
     eventually("given up", secs(20), || async { partner.sim.report().counters.callbacks_given_up == 2 }).await;

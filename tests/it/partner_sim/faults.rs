@@ -87,7 +87,7 @@ async fn above_the_limit_the_answer_is_429_with_retry_after() {
     assert_eq!((refused.error(), refused.retry_after.as_deref()), ((429, "RATE_LIMITED"), Some("2")));
     let counters = partner.sim.report().counters;
     assert_eq!((counters.bookings, counters.rate_limited, counters.requests), (5, 1, 6));
-    // A bad key takes nobody's turn.
+    // A bad key takes no other request's turn.
     let stranger = partner.send(Method::GET, "/job-status?booking_id=x", "bad", "", &Value::Null).await.unwrap();
     assert_eq!(stranger.status, 401);
 

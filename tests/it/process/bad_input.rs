@@ -7,7 +7,7 @@ use sqlx::Connection;
 
 use crate::support::{Fleet, Printed, run_binary};
 
-/// Nobody listens there.
+/// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
 
 fn assert_fails(printed: &Printed, words: &[&str]) {

@@ -1,5 +1,5 @@
 //! Workers whose clocks are an hour off, one ahead and one behind: due times are Redis' clock plus a delay, deadlines are
-//! Postgres' clock, so nobody notices.
+//! Postgres' clock, so no order notices.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use crate::support::{Child, Crowd, Fleet, eventually, hire, secs};
 
 const HOUR_SECS: i64 = 3600;
 
-/// A library that moves the clock of whoever it is loaded into; made with the compiler that links Rust programs.
+/// A library that moves the clock of the process it is loaded into; made with the compiler that links Rust programs.
 fn shifting_library(dir: &Path) -> PathBuf {
     let library = dir.join("clock.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/process/clock.c");

@@ -33,7 +33,7 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         assert_eq!(created.status().as_u16(), 201);
         let created: Value = created.json().await.unwrap();
         orders.push(created["order_id"].as_str().unwrap().to_owned());
-        // The worker has found that nobody is there, also for the order of the run before.
+        // The worker has found no driver, also for the order of the run before.
         for order in &orders {
             eventually("the order waits for a dispatcher", secs(20), || async {
                 let order = client.get(format!("{url}/{order}")).bearer_auth(&key).send().await.unwrap();

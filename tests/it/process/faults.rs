@@ -3,7 +3,7 @@
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, hire, redis_command, secs};
 
-/// Workers have begun with these orders, and nobody has answered an offer yet: every order is in mid-flight.
+/// Workers have begun with these orders, and no driver has answered an offer yet: every order is in mid-flight.
 async fn in_flight(fleet: &Fleet, count: usize) {
     hire(&fleet.app, 30).await;
     orders(fleet, "ORD", count).await;

@@ -14,7 +14,7 @@ use crate::support::{Child, Crowd, Fleet, eventually, hire, millis, redis_comman
 /// Jobs of this queue that one worker has in hand at most.
 const CONCURRENCY: u64 = 24;
 
-/// Nobody can change an order until this is dropped: handlers wait in the middle of their work.
+/// No process can change an order until this is dropped: handlers wait in the middle of their work.
 async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
     let mut lock = fleet.app.db.begin().await.unwrap();
     sqlx::query("SELECT id FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
@@ -186,7 +186,7 @@ async fn a_postgres_gone_for_thirty_seconds_kills_no_job_and_spends_no_try() {
     assert_all_completed(&fleet, 30).await;
 }
 
-/// A network that swallows everything is worse than a refusal: whoever asked waits, and hears nothing.
+/// A network that swallows everything is worse than a refusal: a caller waits, and hears nothing.
 #[tokio::test]
 async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try() {
     let fleet = Fleet::with_lifetime("120s").await;
@@ -206,7 +206,7 @@ async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try(
     assert_all_completed(&fleet, 50).await;
 }
 
-/// As when a failover moves the address elsewhere: nobody says that the old connections are dead.
+/// As when a failover moves the address elsewhere: nothing says that the old connections are dead.
 #[tokio::test]
 async fn connections_to_postgres_that_died_without_a_word_are_given_up() {
     let fleet = Fleet::with_lifetime("120s").await;

@@ -19,7 +19,7 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
     let redis = findings.as_array().unwrap().iter().find(|f| f["what"] == "redis").unwrap();
     assert_eq!((redis["verdict"].as_str(), redis["detail"].as_str()), (Some("ok"), Some(url.as_str())));
 
-    // Without the authority nobody is trusted.
+    // Without the authority no server is trusted.
     let printed = run_binary(fleet.dir(), &["work"], &trusting[..1]);
     assert_eq!(printed.code, Some(1));
     assert!(printed.stderr.contains("cannot reach Redis") && printed.stderr.contains("ertificate"), "{printed:?}");

@@ -55,7 +55,7 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
     worker.terminate();
     assert_eq!(worker.ended(secs(20)).await.code(), Some(0));
     let leased: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
-    assert_eq!(leased, 0, "nobody has to wait for its leases");
+    assert_eq!(leased, 0, "no job waits for a lease to expire");
 
     let _crowd = Crowd::start(&fleet.app);
     let _next = fleet.running_worker("w2").await;

@@ -1,4 +1,4 @@
-//! Nobody waits for a job that will not run: a dead timer puts its order on a person's desk.
+//! No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 
 use dispatchq::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},

@@ -9,7 +9,7 @@ use dispatchq::{
 use crate::support::{TestApp, ids, secs};
 
 async fn reconcile(t: &TestApp) -> Report {
-    reconciler::once(&t.app).await.unwrap().expect("nobody else reconciles")
+    reconciler::once(&t.app).await.unwrap().expect("no other process reconciles")
 }
 
 async fn lose(t: &TestApp, queue: &str, job: &str) {

@@ -19,7 +19,7 @@ async fn busy(t: &TestApp, receiver: &Receiver) {
     for order in t.texts("SELECT order_id FROM offers WHERE state = 'offered' LIMIT 1").await {
         t.accept_offer(&order).await;
     }
-    // What is left of the accepted order is in nobody's way, and would not come back.
+    // What is left of the accepted order is in no one's way, and would not come back.
     t.run_due().await;
     for queue in jobs::queues::ALL {
         let accepted = t.texts("SELECT id FROM orders WHERE status = 'DRIVER_ASSIGNED'").await.remove(0);

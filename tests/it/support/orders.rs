@@ -122,14 +122,14 @@ impl TestApp {
         reservation::accept(&self.app, &id(order), driver, offer, &Actor::driver(driver)).await
     }
 
-    /// Whoever is asked accepts; returns the driver.
+    /// The driver who is asked accepts; returns the driver.
     pub(crate) async fn accept_offer(&self, order: &str) -> String {
         let offer = self.live_offer(order).await;
         self.accept(order, &offer.driver_id, offer.id).await.unwrap();
         offer.driver_id
     }
 
-    /// Whoever is asked declines; returns the driver.
+    /// The driver who is asked declines; returns the driver.
     pub(crate) async fn decline_offer(&self, order: &str) -> String {
         let offer = self.live_offer(order).await;
         self.act(order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await.unwrap();

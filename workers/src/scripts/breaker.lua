@@ -2,7 +2,7 @@
 --
 -- KEYS    1 the breaker
 -- ARGV    1 now in ms (empty: this server's clock), 2 what: 'read', 'ok', 'fail', 'trip' (fail, and open at once) or
---         'pause' (stay away for a while, nobody's fault), 3 why, 4 failures in a row that open it, 5 ms it stays open
+--         'pause' (stay away for a while, which is no failure), 3 why, 4 failures in a row that open it, 5 ms it stays open
 --         the first time, doubled each time it opens again, 6 at most; of 'pause' and 'trip': 5 ms
 -- RETURNS ms it is still open, failures in a row, times opened in a row, ms since it closed (-1: it did not), why
 -- BOUND   one hash
@@ -10,7 +10,7 @@
 -- Once its time is over an open breaker is half open: callers try with care, one failure opens it again, one success
 -- closes it.
 
--- A breaker nobody tells anything is forgotten, and so closed.
+-- A breaker that is told nothing is forgotten, and so closed.
 local KEPT_MS = 3600000
 
 local now = tonumber(ARGV[1])

@@ -7,7 +7,7 @@
 -- RETURNS {codes: 1 settled, 2 refused, per job; follow-ups left dead: {position of the job, id, ..}}
 -- BOUND   the batch; the caller sends at most 500 jobs and follow-ups, or one job with all of its own
 --
--- Refused: the token is not that of the present lease, so somebody else has the job or had it. Nothing changes then, and
+-- Refused: the token is not that of the present lease, so another worker has the job or had it. Nothing changes then, and
 -- its follow-ups are not inserted. All leases end before the first follow-up is inserted: a job may follow itself.
 
 local SETTLED, REFUSED = 1, 2

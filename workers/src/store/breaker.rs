@@ -1,6 +1,6 @@
 //! Circuit breakers shared by the fleet: when a peer fails, everybody stays away from it, and comes back with care.
 //!
-//! A breaker opens after so many failures in a row, whoever had them. When its time is over it is half open: one success
+//! A breaker opens after so many failures in a row, of any worker. When its time is over it is half open: one success
 //! closes it, one failure opens it again for twice as long. Losing Redis' data closes every breaker: the next failures
 //! open it again.
 
@@ -22,7 +22,7 @@ pub struct BreakerPolicy {
 /// How a breaker stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BreakerState {
-    /// Nobody calls for so long; zero when it is closed or half open.
+    /// No call is made for so long; zero when it is closed or half open.
     pub open_for: Duration,
     /// Failures since the last success.
     pub failures: u32,
@@ -39,7 +39,7 @@ impl BreakerState {
         !self.open_for.is_zero()
     }
 
-    /// Its time is over, and nobody knows yet whether the peer is back.
+    /// Its time is over, and whether the peer is back is not known yet.
     pub fn is_half_open(&self) -> bool {
         !self.is_open() && self.opens > 0
     }

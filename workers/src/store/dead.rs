@@ -30,7 +30,7 @@ pub struct DeadRecord {
 }
 
 impl DeadRecord {
-    /// Reads the text that `bury` of `lib.lua` writes. `None` when somebody else wrote it.
+    /// Reads the text that `bury` of `lib.lua` writes. `None` when another program wrote it.
     pub(super) fn read(text: &str) -> Option<Self> {
         const PAYLOAD: &str = ",\"payload\":";
         let (head, envelope) = text.strip_suffix('}')?.split_once(PAYLOAD)?;
@@ -40,7 +40,7 @@ impl DeadRecord {
         Some(record)
     }
 
-    /// As [`read`](Self::read); a record nobody can read is stood in for, so that its job can be seen and decided on.
+    /// As [`read`](Self::read); an unreadable record is stood in for, so that its job can be seen and decided on.
     pub(super) fn read_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
         let record = text.and_then(Self::read).unwrap_or_else(|| Self {
             queue: queue.to_owned(),
@@ -128,7 +128,7 @@ pub enum Requeued {
 /// What became of a dead job that was to be discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discarded {
-    /// It is forgotten, and may be enqueued anew.
+    /// It is forgotten, and may be enqueued again.
     Discarded,
     /// It is not dead; nothing changed.
     NotDead,
@@ -180,7 +180,7 @@ impl Store {
 
     /// Gives dead jobs another life, each due after this delay. Answers one verdict per id, in their order.
     ///
-    /// Their tries begin anew, their payloads are byte for byte what they were: what could not be read then still cannot.
+    /// Their tries start from zero, their payloads are byte for byte what they were: what could not be read then still cannot.
     /// Any number of ids; they go in batches of 500, each batch atomic.
     pub async fn requeue(
         &self,

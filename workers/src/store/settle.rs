@@ -78,7 +78,7 @@ impl Settle {
 /// What became of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// Written, with its follow-ups. Those that lie dead stay dead: nobody waits for a job that will not run.
+    /// Written, with its follow-ups. Those that lie dead stay dead: no order waits for a job that will not run.
     Settled { dead_follow_ups: Vec<JobId> },
     /// The lease was not ours any more: nothing changed, and no follow-up was inserted.
     Refused,
@@ -152,7 +152,7 @@ impl Store {
     }
 }
 
-/// A dead job's error is kept until somebody looks: long enough for a message, too short for a dump.
+/// A dead job's error is kept until a person looks: long enough for a message, too short for a dump.
 fn shortened(mut error: String) -> String {
     const MAX_BYTES: usize = 2_000;
     if error.len() > MAX_BYTES {

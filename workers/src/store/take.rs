@@ -109,7 +109,7 @@ pub enum Taken {
 impl Store {
     /// Rescues expired leases of these queues, 1,000 at most, then leases due jobs.
     ///
-    /// Do not drop the future before it ends: jobs leased by a call nobody waits for run only when the lease expires.
+    /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
     pub async fn take(&self, request: &TakeRequest<'_>) -> Result<Taken, StoreError> {
         let mut call = self.job_script(&TAKE, request.queues.iter().map(|(queue, _)| *queue));
         call.arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))

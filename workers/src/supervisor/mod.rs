@@ -1,7 +1,7 @@
 //! Takes, holds, extends, settles and hands back jobs; one per process.
 //!
 //! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
-//! ever drops a call half-way: a `take` nobody waits for would keep its jobs from everybody until their leases expire.
+//! ever drops a call half-way: an abandoned `take` would keep its jobs from everybody until their leases expire.
 //!
 //! * `hand`: the table of jobs in hand. It alone knows the free permits.
 //! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.

@@ -1,5 +1,5 @@
 //! Writes results back. While one call is under way the next results gather, so the batch grows with the load and a lone
-//! result waits for nobody.
+//! result waits for no other.
 
 use std::time::{Duration, Instant};
 

@@ -96,7 +96,7 @@ async fn many_suspects_do_not_block_the_queue() {
     let poison: Vec<_> = (0..50).map(|n| due_now(&format!("t:poison-{n}"))).collect();
     bench.store.enqueue(&poison).await.unwrap();
     for _ in 0..2 {
-        // Leases that nobody renews, as of a process that dies with all it holds.
+        // Leases that are not renewed, as of a process that dies with all it holds.
         bench.take(50).await;
         bench.advance(LEASE);
     }

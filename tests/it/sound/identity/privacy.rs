@@ -39,7 +39,7 @@ async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
 }
 
 /// A trip with all that may be said on the way: two drivers asked, one declines, the other carries it out; paid, and refunded
-/// by nobody. Every free text holds MARK.
+/// by no one. Every free text holds MARK.
 async fn trip(t: &TestApp, api: &Api, order: &str) {
     let (shop, root) = (t.key(Role::Producer).await, t.key(Role::Admin).await);
     let mut new = ride(order);
@@ -119,7 +119,7 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
         let erasure = erasure(&t, Subject::Driver, driver).await;
         assert!(matches!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 1.. }), "{driver}");
     }
-    // The rest is ORD-1's customer, whom nobody erased.
+    // The rest is ORD-1's customer, who was not erased.
     assert_eq!(tables_with(&t, "MARK-D").await, Vec::<String>::new());
     t.assert_sound().await;
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
@@ -173,7 +173,7 @@ async fn s17_erasures_are_replayed_onto_a_restored_backup() {
     let erase = |subject: &'static str, id: &'static str| ["privacy", "erase", subject, id, "--reason", "asked to"];
     assert!(run(&[&erase("--customer", "MARK-C")[..], &["--dry-run"]].concat()).contains("1 orders would be"));
     let unsure = fleet.run(&erase("--customer", "MARK-C"));
-    assert_eq!(unsure.code, Some(1), "nobody has confirmed: {unsure:?}");
+    assert_eq!(unsure.code, Some(1), "it was not confirmed: {unsure:?}");
     run(&[&erase("--customer", "MARK-C")[..], &["--yes"]].concat());
     run(&[&erase("--driver", "MARK-D")[..], &["--yes", "--json"]].concat());
     let ledger = run(&["privacy", "list", "--json"]);
