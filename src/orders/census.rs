@@ -89,7 +89,7 @@ async fn page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
 }
 
 /// Refunds of one statement.
-const REFUNDS_PAGE: i64 = 500;
+const REFUNDS_PAGE: i64 = 200;
 
 /// Returns how many refunds wait to begin, and the age of the oldest. A refund is due when its order was closed, or paid after
 /// that.
