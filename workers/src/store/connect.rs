@@ -126,10 +126,13 @@ const WAKES_KEPT: usize = 64;
 
 /// A peer that is gone without a word is noticed after this, which ends the connection and begins a new one.
 const DEAD_PEER: Duration = Duration::from_secs(10);
+const RESUBSCRIBE_TRIES: u32 = 10;
 
 pub(super) struct Connection {
     source: Source,
     heard: Mutex<Heard>,
+    /// The channel to subscribe to on every connection to come.
+    channel: Mutex<Option<String>>,
     config: ConnectionManagerConfig,
     /// For messages: host and port, nothing secret.
     pub(super) address: String,
@@ -154,8 +157,6 @@ struct BehindSentinels {
     primary: Mutex<Option<Primary>>,
     /// A call failed as it would if the primary were another by now.
     in_doubt: AtomicBool,
-    /// The channel to subscribe to at each new primary.
-    channel: Mutex<Option<String>>,
 }
 
 #[derive(Clone)]
@@ -174,12 +175,7 @@ pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
         Address::Sentinels(url) => {
             let address = url.address();
             let sentinels = tokio::sync::Mutex::new(url.connect(tcp_settings(), certificates)?);
-            let behind = BehindSentinels {
-                sentinels,
-                primary: Mutex::new(None),
-                in_doubt: AtomicBool::new(false),
-                channel: Mutex::new(None),
-            };
+            let behind = BehindSentinels { sentinels, primary: Mutex::new(None), in_doubt: AtomicBool::new(false) };
             (Source::Sentinels(Box::new(behind)), address)
         }
         Address::Server(info) => {
@@ -196,7 +192,7 @@ pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
     };
     let now = Instant::now();
     let heard = Mutex::new(Heard { answer: now, replaced: now });
-    Ok(Connection { source, heard, config: manager_config, address, wakes })
+    Ok(Connection { source, heard, channel: Mutex::default(), config: manager_config, address, wakes })
 }
 
 impl Connection {
@@ -204,15 +200,13 @@ impl Connection {
     pub(super) async fn manager(&self) -> RedisResult<ConnectionManager> {
         match &self.source {
             Source::Server { manager, .. } => Ok(lock(manager).clone()),
-            Source::Sentinels(behind) => behind.manager(&self.config).await,
+            Source::Sentinels(behind) => behind.manager(&self.config, &self.channel).await,
         }
     }
 
     /// Receives what is published on this channel, also at primaries to come.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
-        if let Source::Sentinels(behind) = &self.source {
-            *lock(&behind.channel) = Some(channel.clone());
-        }
+        *lock(&self.channel) = Some(channel.clone());
         self.manager().await?.subscribe(channel).await
     }
 
@@ -244,7 +238,10 @@ impl Connection {
             Source::Server { client, manager } => {
                 match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
                     Ok(new) => {
-                        let old = std::mem::replace(&mut *lock(manager), new);
+                        let old = std::mem::replace(&mut *lock(manager), new.clone());
+                        if let Some(channel) = lock(&self.channel).clone() {
+                            tokio::spawn(resubscribe(new, channel));
+                        }
                         // A server that is only blocked still performs what it was sent.
                         tokio::spawn(async move {
                             tokio::time::sleep(DEAD_PEER).await;
@@ -271,7 +268,11 @@ impl BehindSentinels {
         lock(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
     }
 
-    async fn manager(&self, config: &ConnectionManagerConfig) -> RedisResult<ConnectionManager> {
+    async fn manager(
+        &self,
+        config: &ConnectionManagerConfig,
+        channel: &Mutex<Option<String>>,
+    ) -> RedisResult<ConnectionManager> {
         if let Some(primary) = self.known() {
             return Ok(primary.manager);
         }
@@ -288,7 +289,7 @@ impl BehindSentinels {
             Some(primary) if primary.address == address => primary.manager,
             _ => {
                 let mut manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
-                let channel = lock(&self.channel).clone();
+                let channel = lock(channel).clone();
                 if let Some(channel) = channel {
                     manager.subscribe(channel).await?;
                 }
@@ -299,6 +300,18 @@ impl BehindSentinels {
         };
         self.in_doubt.store(false, Ordering::SeqCst);
         Ok(manager)
+    }
+}
+
+/// Subscribes on a connection that took the place of another. A take that the other one still answered would not notice that the
+/// subscription is gone; one that fails subscribes again itself, so some tries are enough.
+async fn resubscribe(mut manager: ConnectionManager, channel: String) {
+    for _ in 0..RESUBSCRIBE_TRIES {
+        match manager.subscribe(&channel).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!(%error, "The wake channel cannot be subscribed to yet."),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

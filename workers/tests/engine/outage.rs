@@ -70,6 +70,25 @@ async fn f08_a_connection_that_is_swallowed_is_replaced() {
     worker.drain().await;
 }
 
+/// The take that was under way is answered after all, so nothing but the replacement can subscribe again.
+#[tokio::test]
+async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
+    let redis = servers::Redis::start().await.unwrap();
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]));
+    let wakes = store.keys().wake_channel();
+    let subscribed = async || raw::<(String, i64)>(&redis.url(), &["PUBSUB", "NUMSUB", &wakes]).await.1;
+    eventually("subscribed", async || subscribed().await == 1).await;
+    raw::<()>(&redis.url(), &["CLIENT", "PAUSE", "5000", "ALL"]).await;
+    assert!(matches!(store.ping().await, Err(StoreError::Slow { .. })));
+    eventually("it answers again", async || store.ping().await.is_ok()).await;
+    eventually("both connections are subscribed", async || subscribed().await == 2).await;
+    eventually("the old one is gone", async || subscribed().await == 1).await;
+    worker.drain().await;
+}
+
 #[tokio::test]
 async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
     let mut redis = servers::Redis::start().await.unwrap();
