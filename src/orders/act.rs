@@ -70,8 +70,8 @@ async fn revive(app: &App, snapshot: &Snapshot) {
 }
 
 /// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the jobs are enqueued
-/// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than `app.patience`; the call goes
-/// on behind its back.
+/// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than
+/// `app.patience`; the call goes on behind its back.
 pub async fn enqueue(app: &App, snapshot: &Snapshot) {
     let jobs = timers::derived_jobs(snapshot);
     if jobs.is_empty() {

@@ -12,6 +12,7 @@ use std::{
 
 use jobs::OrderId;
 use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 use workers::retry::jittered;
 
 use super::{store, timers};
@@ -33,16 +34,6 @@ struct Unsent {
     orders: BTreeSet<OrderId>,
     /// A task is at it.
     is_retrying: bool,
-}
-
-/// What became of one order.
-#[derive(Debug, PartialEq)]
-enum Tried {
-    Enqueued,
-    /// A server does not answer, or is full: again later.
-    Later,
-    /// It will not go better: left to the reconciler.
-    GivenUp,
 }
 
 impl UnsentTimers {
@@ -78,32 +69,30 @@ pub fn remember(app: &App, order: OrderId) {
 async fn retry(app: App) {
     sleep(jittered(PAUSE, 0.5, rand::random())).await;
     while let Some(order) = app.unsent.take() {
-        // A task of its own: what goes wrong with one order is not to end the others' retries.
-        let trying = tokio::spawn(enqueue(app.clone(), order.clone()));
-        let tried = timeout(DEADLINE, trying).await.map_or(Tried::Later, |tried| tried.unwrap_or(Tried::GivenUp));
-        if tried == Tried::Later {
+        // A task of its own: a panic about one order is not to end the others' retries.
+        let trying = AbortOnDropHandle::new(tokio::spawn(enqueue(app.clone(), order.clone())));
+        let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
+        if !is_settled {
             app.unsent.put(order);
             sleep(jittered(PAUSE, 0.5, rand::random())).await;
         }
     }
 }
 
-/// Enqueues the timers that an order has by now.
-async fn enqueue(app: App, order: OrderId) -> Tried {
-    let snapshot = match store::load(&app.db, &order).await {
-        Ok(Some(snapshot)) => snapshot,
-        Ok(None) => return Tried::Enqueued,
-        Err(error) if db::is_transient(&error) => return Tried::Later,
+/// Enqueues the timers that an order has by now. Returns whether that is settled: done, or left to the reconciler. It is not while a
+/// server does not answer or Redis is full.
+async fn enqueue(app: App, order: OrderId) -> bool {
+    let jobs = match store::load(&app.db, &order).await {
+        Ok(snapshot) => snapshot.map(|snapshot| timers::derived_jobs(&snapshot)).unwrap_or_default(),
+        Err(error) if db::is_transient(&error) => return false,
         Err(error) => {
             tracing::warn!(order.id = %order, %error, "The timers of an order cannot be enqueued; the reconciler will look at it.");
-            return Tried::GivenUp;
+            return true;
         }
     };
-    match app.store.enqueue(&timers::derived_jobs(&snapshot)).await {
-        Ok(_) => Tried::Enqueued,
-        Err(error) => {
-            tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
-            Tried::Later
-        }
+    let enqueued = app.store.enqueue(&jobs).await;
+    if let Err(error) = &enqueued {
+        tracing::debug!(order.id = %order, %error, "Redis does not take timers yet.");
     }
+    enqueued.is_ok()
 }
