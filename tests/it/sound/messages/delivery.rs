@@ -72,16 +72,25 @@ async fn f03_a_message_whose_delivery_cannot_be_recorded_is_sent_again_no_sooner
     assert!(received.iter().all(|m| m.id == received[0].id), "its receiver can tell");
 }
 
-#[tokio::test]
-async fn f03_a_message_on_its_way_is_not_sent_again_beside_it() {
-    let (receiver, t) = with_receiver().await;
-    receiver.hold();
+/// The job that delivers the offer of a new order, as it comes to a worker.
+async fn offer_to_deliver(t: &TestApp) -> Leased {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     let dispatch = t.take().await.remove(0);
     let outcome = t.perform(&dispatch).await;
     t.settle(&dispatch, outcome).await;
-    let notify = t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap();
+    notify_job(t).await
+}
+
+async fn notify_job(t: &TestApp) -> Leased {
+    t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap()
+}
+
+#[tokio::test]
+async fn f03_a_message_on_its_way_is_not_sent_again_beside_it() {
+    let (receiver, t) = with_receiver().await;
+    receiver.hold();
+    let notify = offer_to_deliver(&t).await;
     let again = async {
         eventually("it is on its way", secs(10), || async { receiver.received().len() == 1 }).await;
         // Redis lost the job, it was rebuilt, and its receiver still takes its time.
@@ -100,12 +109,7 @@ async fn f03_a_message_whose_worker_died_is_due_when_its_lease_is_over() {
     let (receiver, t) = with_receiver().await;
     let t = Arc::new(t);
     receiver.hold();
-    t.drivers(&[("D1", 100.0)]).await;
-    t.order("ORD-1").await;
-    let dispatch = t.take().await.remove(0);
-    let outcome = t.perform(&dispatch).await;
-    t.settle(&dispatch, outcome).await;
-    let notify = t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap();
+    let notify = offer_to_deliver(&t).await;
     let dying = tokio::spawn({
         let t = t.clone();
         async move { t.perform(&notify).await }
@@ -114,7 +118,7 @@ async fn f03_a_message_whose_worker_died_is_due_when_its_lease_is_over() {
     dying.abort();
     receiver.release();
     t.outlive_leases().await;
-    let again = t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap();
+    let again = notify_job(&t).await;
     assert_eq!(again.delivery.lost, 1);
     assert_eq!(t.perform(&again).await, Outcome::done());
     assert_eq!(receiver.received().len(), 2);
