@@ -10,12 +10,16 @@ use std::time::Duration;
 
 use axum::{
     extract::{Request, State},
+    http::HeaderValue,
     middleware::Next,
     response::{IntoResponse, Response},
 };
 use tokio_util::task::TaskTracker;
 
-use super::error::ApiError;
+use super::{
+    error::ApiError,
+    observe::{REQUEST_ID, request_id},
+};
 
 /// The longest wait for an offer is 50 s, a body may take 30 s, and a statement 10 s.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
@@ -28,13 +32,16 @@ pub(super) struct Requests {
 }
 
 /// Middleware: runs the request on a task that `requests` keeps track of. A handler that panics is answered 500, one that does
-/// not end 503.
-pub(super) async fn run_to_end(State(requests): State<Requests>, request: Request, next: Next) -> Response {
+/// not end 503; both answers carry the id that the request has in the logs.
+pub(super) async fn run_to_end(State(requests): State<Requests>, mut request: Request, next: Next) -> Response {
     let is_read = request.method().is_safe();
+    let id = request_id(request.headers());
+    request.headers_mut().insert(REQUEST_ID, id.clone());
+    let late = id.clone();
     let in_time = async move {
         tokio::time::timeout(requests.deadline, next.run(request)).await.unwrap_or_else(|_| {
-            tracing::error!("A request was given up: a server does not answer.");
-            ApiError::NoAnswer.into_response()
+            tracing::error!(request.id = ?late, "A request was given up: a server does not answer.");
+            give_up(ApiError::NoAnswer, late)
         })
     };
     if is_read {
@@ -43,8 +50,14 @@ pub(super) async fn run_to_end(State(requests): State<Requests>, request: Reques
     match requests.running.spawn(in_time).await {
         Ok(answer) => answer,
         Err(error) => {
-            tracing::error!(%error, "The handler of a request panicked.");
-            ApiError::Panicked.into_response()
+            tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");
+            give_up(ApiError::Panicked, id)
         }
     }
+}
+
+fn give_up(error: ApiError, id: HeaderValue) -> Response {
+    let mut answer = error.into_response();
+    answer.headers_mut().insert(REQUEST_ID, id);
+    answer
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::client::ClientAddress;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_ID: usize = 64;
 /// Of refused callers with the same reason one is written down in this time, with how many there were.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
@@ -100,7 +100,7 @@ fn is_refused(status: StatusCode) -> bool {
 }
 
 /// Returns the caller's own id of this request if it can stand in a log, or a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
     let fits = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
         (1..=LONGEST_ID).contains(&bytes.len())

@@ -328,9 +328,11 @@ mod tests {
         tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
         for method in ["GET", "POST"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").as_bytes()).await.unwrap();
+            let request = format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\nX-Request-Id: trace-7\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
             let said = rest(&mut stream).await;
             assert!(said.starts_with("HTTP/1.1 503") && said.contains("UNAVAILABLE"), "{method}: {said}");
+            assert!(said.contains("x-request-id: trace-7\r\n"), "{method}: {said}");
         }
     }
 
@@ -344,6 +346,7 @@ mod tests {
         stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
         let said = rest(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{said}");
+        assert!(said.contains("x-request-id: "), "{said}");
     }
 
     #[tokio::test]
