@@ -12,6 +12,10 @@ use tokio::{
     sync::watch,
 };
 
+/// A server learns within this time that the other end of a connection is gone, by the keepalives that dispatchq asks of
+/// Postgres: ten seconds without a packet and three probes. The client learns nothing.
+const NOTICED_AFTER: Duration = Duration::from_secs(25);
+
 /// Needs a tokio runtime, and ends with it.
 #[derive(Debug)]
 pub struct Proxy {
@@ -26,7 +30,7 @@ struct Flow {
     to: u16,
     frozen: bool,
     made: u64,
-    /// Nothing passes ever again on this one and those before it.
+    /// Nothing passes ever again on this one and those before it; their servers notice after [`NOTICED_AFTER`].
     lost: u64,
     /// This one and those before it are closed at both ends.
     cut: u64,
@@ -50,8 +54,20 @@ impl Proxy {
                 state.send_modify(|flow| flow.made += 1);
                 let number = state.borrow().made;
                 let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-                tokio::spawn(carry(number, from_client, to_server, state.subscribe()));
-                tokio::spawn(carry(number, from_server, to_client, state.subscribe()));
+                let (mut to_serve, mut to_answer) = (state.subscribe(), state.subscribe());
+                let (mut until_noticed, mut until_cut) = (state.subscribe(), state.subscribe());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = carry(number, from_client, to_server, &mut to_serve) => {}
+                        () = noticed(number, &mut until_noticed) => {}
+                    }
+                });
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = carry(number, from_server, to_client, &mut to_answer) => {}
+                        () = cut(number, &mut until_cut) => {}
+                    }
+                });
             }
         });
         Ok(Self { port, flow })
@@ -92,23 +108,30 @@ impl Proxy {
     }
 }
 
-async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut flow: watch::Receiver<Flow>) {
+/// Returns when one end has closed and the other was told.
+async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flow: &mut watch::Receiver<Flow>) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
-        let read = tokio::select! {
-            read = from.read(&mut bytes) => read,
-            _ = flow.wait_for(|flow| flow.cut >= number) => return,
-        };
+        let read = from.read(&mut bytes).await;
         // Also that the other end has closed does not pass.
-        let passes = |flow: &Flow| flow.cut >= number || (!flow.frozen && flow.lost < number);
-        if !flow.wait_for(passes).await.is_ok_and(|flow| flow.cut < number) {
+        let Ok(passing) = flow.wait_for(|flow| !flow.frozen && flow.lost < number).await.map(|flow| *flow) else {
             return;
-        }
-        let delay = flow.borrow().delay;
-        tokio::time::sleep(delay).await;
+        };
+        tokio::time::sleep(passing.delay).await;
         let Ok(count @ 1..) = read else { return };
         if to.write_all(&bytes[..count]).await.is_err() {
             return;
         }
     }
+}
+
+/// Returns when this connection is cut.
+async fn cut(number: u64, flow: &mut watch::Receiver<Flow>) {
+    let _ = flow.wait_for(|flow| flow.cut >= number).await;
+}
+
+/// Returns when the server closes this connection: it is cut, or was lost so long ago that the server has noticed.
+async fn noticed(number: u64, flow: &mut watch::Receiver<Flow>) {
+    let _ = flow.wait_for(|flow| flow.lost >= number || flow.cut >= number).await;
+    let _ = tokio::time::timeout(NOTICED_AFTER, cut(number, flow)).await;
 }
