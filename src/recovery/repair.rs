@@ -88,11 +88,7 @@ pub async fn missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
     let mut missing = Vec::new();
     let mut pages = Pages::new(Scope::All);
     while let Some(page) = pages.next(app).await? {
-        for job in page.jobs {
-            if app.store.find(&job.id, &jobs::queues::ALL).await?.is_none() {
-                missing.push(job);
-            }
-        }
+        missing.extend(app.store.absent(page.jobs).await?);
     }
     Ok(missing)
 }

@@ -24,16 +24,17 @@ pub(super) struct Recovery {
     /// From then on p99 stayed below the goal in every window.
     pub(super) lateness_s: Option<f64>,
     pub(super) timers_s: Option<f64>,
-    /// Some of the timers that were not back before the next fault.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) missing: Vec<String>,
+    /// Why they were not: some timers that were missing in the last two looks, or why nobody could look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) without_timers: Option<String>,
     /// The greatest p99 of all windows that begin after the goal's time.
     pub(super) worst_p99_ms: Option<f64>,
 }
 
-/// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or some that still are.
-pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, Vec<String>> {
+/// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or why they are not back.
+pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
     let mut before: Option<(f64, HashSet<String>)> = None;
+    let mut why = "there was no time to look".to_owned();
     let mut next = end;
     while next < until {
         sleep_until(next).await;
@@ -43,20 +44,27 @@ pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> 
         let missing = match tokio::time::timeout_at(until, repair::missing(app)).await {
             Ok(Ok(missing)) => missing,
             Ok(Err(error)) => {
-                tracing::debug!(error = format!("{error:#}"), "Timers cannot be compared with their rows yet.");
+                why = format!("after {looked_at:.1} s they could not be compared: {error:#}");
                 before = None;
                 continue;
             }
-            Err(_) => break,
+            Err(_) => {
+                why = format!("the look begun after {looked_at:.1} s did not end");
+                break;
+            }
         };
-        tracing::debug!(looked_at, missing = missing.len(), "Timers were compared with their rows.");
         let missing: HashSet<String> = missing.into_iter().map(|job| job.id.to_string()).collect();
-        match before {
-            Some((at, earlier)) if earlier.is_disjoint(&missing) => return Ok(at),
-            _ => before = Some((looked_at, missing)),
+        if let Some((at, earlier)) = &before {
+            let still: Vec<&str> = earlier.intersection(&missing).map(String::as_str).collect();
+            if still.is_empty() {
+                return Ok(*at);
+            }
+            let some = &still[..still.len().min(SOME)];
+            why = format!("{} are missing after {looked_at:.1} s, such as {}", still.len(), some.join(" "));
         }
+        before = Some((looked_at, missing));
     }
-    Err(before.map(|(_, missing)| missing.into_iter().take(SOME).collect()).unwrap_or_default())
+    Err(why)
 }
 
 /// When lateness was well again, judged over all windows between a fault's end and the next fault.
@@ -99,7 +107,7 @@ impl Recovery {
         Self {
             lateness_s: later(self.lateness_s, other.lateness_s),
             timers_s: later(self.timers_s, other.timers_s),
-            missing: if self.missing.is_empty() { other.missing } else { self.missing },
+            without_timers: self.without_timers.or(other.without_timers),
             worst_p99_ms: self.worst_p99_ms.max_by(other.worst_p99_ms),
         }
     }
@@ -111,10 +119,10 @@ impl Recovery {
         match self.timers_s {
             Some(seconds) if seconds <= goal => {}
             Some(seconds) => missed.push(format!("timers were back after {seconds:.1} s, the goal is {goal} s")),
-            None if self.missing.is_empty() => {
-                missed.push("timers could not be compared before the next fault".to_owned());
+            None => {
+                let why = self.without_timers.as_deref().unwrap_or("no look");
+                missed.push(format!("timers were not back before the next fault: {why}"));
             }
-            None => missed.push(format!("timers were not back before the next fault: {}", self.missing.join(" "))),
         }
         if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
             missed.push(format!("lateness p99 was {p99:.0} ms in a window from {goal} s after its end on"));

@@ -187,8 +187,7 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
     for (fault, end, next, timers) in recovery_of {
         let (lateness_s, worst_p99_ms) = recovery::judge_lateness(&stage.watch, end, next);
         let timers_s = timers.as_ref().ok().copied();
-        let missing = timers.err().unwrap_or_default();
-        let recovery = Recovery { lateness_s, timers_s, missing, worst_p99_ms };
+        let recovery = Recovery { lateness_s, timers_s, without_timers: timers.err(), worst_p99_ms };
         match faults.entry(fault) {
             Entry::Occupied(mut of) => of.get_mut().add(recovery),
             Entry::Vacant(of) => {

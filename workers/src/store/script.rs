@@ -40,6 +40,7 @@ scripts! {
     STATS " flags=no-writes": "lib" "stats";
     LIST " flags=no-writes": "lib" "list";
     FIND " flags=no-writes": "lib" "find";
+    ABSENT " flags=no-writes": "lib" "absent";
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";

@@ -48,6 +48,23 @@ async fn the_dead_are_listed_with_their_error() {
 }
 
 #[tokio::test]
+async fn only_jobs_in_no_state_are_absent() {
+    let bench = Bench::new().await;
+    for job in ["t:dead", "t:leased"] {
+        bench.enqueue(due_now(job)).await;
+    }
+    let leased = bench.take(10).await.jobs;
+    bench.settle(&leased[0], End::Dead { error: "x".to_owned() }).await;
+    bench.enqueue(due_now("t:due")).await;
+    let mut wanted: Vec<_> = (0..600).map(|n| due_now(&format!("t:{n}"))).collect();
+    wanted.extend(["t:dead", "t:leased", "t:due"].map(due_now));
+    let absent = bench.store.absent(wanted).await.unwrap();
+    assert_eq!(absent.len(), 600);
+    assert_eq!((absent[0].id.as_str(), absent[599].id.as_str()), ("t:0", "t:599"));
+    assert!(bench.find("t:0").await.is_none(), "asking inserts nothing");
+}
+
+#[tokio::test]
 async fn a_leased_job_shows_its_lease() {
     let bench = Bench::new().await;
     assert!(bench.find("t:1").await.is_none());
