@@ -209,6 +209,21 @@ pub async fn change_about(
     }
 }
 
+/// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from
+/// now on: one under way is waited for, and one that comes later must decide again. Does nothing if the offer has ended.
+pub async fn outdate(app: &App, id: &OrderId, offer: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- outdate decisions
+         UPDATE orders SET version = version + 1
+         WHERE id = $1 AND EXISTS (SELECT 1 FROM offers WHERE id = $2 AND order_id = $1 AND state = 'offered')",
+    )
+    .bind(id.as_str())
+    .bind(offer)
+    .execute(&app.db)
+    .await
+    .map(drop)
+}
+
 /// Loads, decides and writes once, outside of any transaction. `None`: another change was first.
 pub async fn try_change(
     app: &App,

@@ -16,14 +16,14 @@ use crate::{
     crash,
     orders::{
         Refusal, act, actions,
-        store::{ChangeError, Changed},
+        store::{self, ChangeError, Changed},
     },
     people::actor::Actor,
 };
 
 /// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
 pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
-    let take = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
+    let take = || take(app, id, driver, offer, by);
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }
@@ -47,6 +47,19 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
         }
     }
     taken
+}
+
+/// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
+/// time and not be written yet: it must be written, or decide again, before this one is refused.
+async fn take(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
+    let decide = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
+    match decide().await {
+        Err(ChangeError::Refused(Refusal::OfferExpired)) => {
+            store::outdate(app, id, offer).await?;
+            decide().await
+        }
+        taken => taken,
+    }
 }
 
 /// By indexes alone: a hundred drivers ask it at once. A driver with an active order is not let in, for nothing comes of it.

@@ -7,10 +7,10 @@ use dispatchq::{
     config::DispatchOverrides,
     dispatch::policy::Exhausted,
     orders::{
-        Offer, Refusal, Snapshot, Status,
+        Decision, Offer, Refusal, Snapshot, Status,
         act::act,
         actions,
-        store::{ChangeError, Changed},
+        store::{self, ApplyError, ChangeError, Changed},
     },
     people::actor::Actor,
     recovery::reconciler,
@@ -378,4 +378,54 @@ async fn not_yet_seen(t: &TestApp) -> Vec<String> {
         .fetch_all(&t.app.db)
         .await
         .unwrap()
+}
+
+/// A driver's accept is decided in time and waits to be written; the driver repeats it when the time is over. Both are told the
+/// same: whoever is refused has no order to drive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accept_under_way_and_its_repeat_after_the_time_are_told_the_same() {
+    let t = Arc::new(TestApp::start().await);
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offer = t.live_offer("ORD-1").await;
+    let accept = || {
+        let (t, offer) = (t.clone(), offer.clone());
+        tokio::spawn(async move { t.accept("ORD-1", &offer.driver_id, offer.id).await })
+    };
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let mut elsewhere = t.app.db.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *elsewhere).await.unwrap();
+    let first = accept();
+    eventually("the first waits to be written", secs(20), || async { t.count(waiting).await == 1 }).await;
+    t.advance(secs(3600)).await;
+    let repeat = accept();
+    let is_decided = async || repeat.is_finished() || t.count(waiting).await == 2;
+    eventually("the repeat is decided, or waits for the first", secs(20), is_decided).await;
+    elsewhere.commit().await.unwrap();
+    let (first, repeat) = (first.await.unwrap(), repeat.await.unwrap());
+    assert_eq!(first.is_ok(), repeat.is_ok(), "{first:?} {repeat:?}");
+    assert_eq!(first.is_ok(), t.status("ORD-1").await == Status::DriverAssigned);
+}
+
+/// The first accept is decided in time, and its process stands still before it writes; the repeat is refused. The first is
+/// refused, too, when its process goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accept_that_slept_until_its_repeat_was_refused_is_refused_too() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let before = t.snapshot("ORD-1").await;
+    let offer = t.live_offer("ORD-1").await;
+    let Decision::Change(in_time) = actions::accept(&before, &offer.driver_id, offer.id) else { panic!("{before:?}") };
+    t.advance(secs(3600)).await;
+    for _ in 0..2 {
+        let refused = t.accept("ORD-1", &offer.driver_id, offer.id).await;
+        assert!(matches!(refused, Err(ChangeError::Refused(Refusal::OfferExpired))), "{refused:?}");
+    }
+    let written = store::apply(&t.app, &before, *in_time).await;
+    assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
+    assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
 }
