@@ -1,8 +1,11 @@
 //! What `dispatchq bench chaos` is told.
 
-use std::num::NonZeroU32;
+use std::{iter::once, num::NonZeroU32};
 
-use clap::Args;
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 
 use super::fault::Fault;
 
@@ -31,18 +34,37 @@ pub struct Options {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 
-    /// Faults to be made, with commas between them [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub faults: Vec<Fault>,
+    /// Faults to be made, with commas between them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all", value_parser = choices())]
+    pub faults: Vec<Choice>,
 
     /// Print one JSON object; the tables go to stderr
     #[arg(long)]
     pub json: bool,
 }
 
+/// One word of the list of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    All,
+    One(Fault),
+}
+
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let all = PossibleValue::new("all").help("Each of them, round after round");
+    let names = Fault::ALL.iter().filter_map(ValueEnum::to_possible_value);
+    PossibleValuesParser::new(once(all).chain(names))
+        .map(|name| Fault::from_str(&name, false).map_or(Choice::All, Choice::One))
+}
+
 impl Options {
-    pub(super) fn faults(&self) -> &[Fault] {
-        if self.faults.is_empty() { &Fault::ALL } else { &self.faults }
+    /// Returns the faults of one round.
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        let of = |choice: &Choice| match *choice {
+            Choice::All => Fault::ALL.to_vec(),
+            Choice::One(fault) => vec![fault],
+        };
+        self.faults.iter().flat_map(of).collect()
     }
 
     /// Returns whether each fault is followed by time enough to judge how soon all is as before.
@@ -75,6 +97,7 @@ mod tests {
     fn faults_are_a_list_and_all_of_them_unless_told_otherwise() {
         let parse = |args: &str| Cli::try_parse_from(["chaos"].into_iter().chain(args.split_whitespace()));
         assert_eq!(parse("").unwrap().options.faults(), Fault::ALL);
+        assert_eq!(parse("--faults all").unwrap().options.faults(), Fault::ALL);
         let some = parse("--faults flush,half-open --minutes 1").unwrap().options;
         assert_eq!(some.faults(), [Fault::Flush, Fault::HalfOpen]);
         assert!(!some.leaves_time_to_recover());

@@ -34,7 +34,7 @@ pub(super) fn plan(options: &Options) -> Vec<Planned> {
     let mut planned = Vec::new();
     let mut at = WARM_UP;
     loop {
-        let mut round = options.faults().to_vec();
+        let mut round = options.faults();
         round.shuffle(&mut rng);
         for fault in round {
             let (shortest, longest) = fault.lasts();
@@ -51,10 +51,10 @@ pub(super) fn plan(options: &Options) -> Vec<Planned> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::options::Choice, *};
 
     fn options(minutes: f64, seed: u64) -> Options {
-        Options { minutes, rate: 20.try_into().unwrap(), seed, faults: Vec::new(), json: false }
+        Options { minutes, rate: 20.try_into().unwrap(), seed, faults: vec![Choice::All], json: false }
     }
 
     #[test]
