@@ -381,7 +381,7 @@ async fn not_yet_seen(t: &TestApp) -> Vec<String> {
 }
 
 /// A driver's accept is decided in time and waits to be written; the driver repeats it when the time is over. Both are told the
-/// same: whoever is refused has no order to drive.
+/// same: a driver who is refused has no order to drive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_accept_under_way_and_its_repeat_after_the_time_are_told_the_same() {
     let t = Arc::new(TestApp::start().await);
