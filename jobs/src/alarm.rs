@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use workers::{DecodeError, Job, JobId, RetryPolicy};
+use job_contract::{DecodeError, Job, JobId, RetryPolicy};
 
 use crate::{OrderId, queues};
 

@@ -1,6 +1,6 @@
 //! Acts on a partner's callback that lies in the inbox. The inbox row holds what the partner said.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

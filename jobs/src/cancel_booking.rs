@@ -1,6 +1,6 @@
 //! Cancels attempt n's booking at the partner, until the partner confirms it.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

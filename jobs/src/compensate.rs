@@ -1,6 +1,6 @@
 //! Gives a COMPENSATING order its final status, as its payment asks, and raises the alerts that go with it.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

@@ -1,6 +1,6 @@
 //! Starts attempt n of an order: finds the candidates near the pickup and offers to the first.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

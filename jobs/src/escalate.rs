@@ -1,6 +1,6 @@
 //! Escalates an alert that was not acknowledged within its time. The alert's row holds the time and the count.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

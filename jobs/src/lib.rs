@@ -52,5 +52,4 @@ pub use remind::Remind;
 pub use tick::Tick;
 pub use timeout::Timeout;
 pub use trip::Trip;
-/// What enqueueing takes, so that a producer depends on this crate alone.
-pub use workers::{Job, JobId, NewJob, RedisConfig, Store, StoreError, store::Enqueued};
+pub use job_contract::{Job, JobId, NewJob};

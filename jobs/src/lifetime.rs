@@ -1,6 +1,6 @@
 //! Ends an order that has found no driver within its lifetime (30 minutes by default): LIFETIME_TIMEOUT.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

@@ -1,6 +1,6 @@
 //! Delivers one outbox message over one channel. The outbox row holds the message, its tries and its next due time.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

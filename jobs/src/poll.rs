@@ -1,6 +1,6 @@
 //! Asks the partner, for the k-th time, how the running booking of an order stands: above all for its job id.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

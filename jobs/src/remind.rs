@@ -1,6 +1,6 @@
 //! Reminds the dispatchers of an order that has waited for them too long. The row of its alert holds the time and the count.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

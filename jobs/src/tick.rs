@@ -1,6 +1,6 @@
 //! One run of a schedule. The slot is the time it stands for, so that however many replicas enqueue it, it is one job.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::queues;
 

@@ -1,6 +1,6 @@
 //! Ends attempt n of an order once its deadline has passed: next candidate, retry later, or give up.
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

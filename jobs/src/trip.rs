@@ -1,6 +1,6 @@
 //! Tells support of an order whose driver has not picked up, or not completed the trip, in time (12 hours each by default).
 
-use workers::{DecodeError, Job, JobId};
+use job_contract::{DecodeError, Job, JobId};
 
 use crate::{OrderId, queues};
 

@@ -10,16 +10,16 @@ use std::{
 };
 
 use jobs::{
-    Alarm, Callback, CancelBooking, Compensate, Dispatch, Enqueued, Escalate, Job, JobId, Lifetime, NewJob, Notify,
-    OrderId, Poll, Remind, Store, Tick, Timeout, Trip, alarm::Content, queues,
+    Alarm, Callback, CancelBooking, Compensate, Dispatch, Escalate, Job, JobId, Lifetime, NewJob, Notify,
+    OrderId, Poll, Remind, Tick, Timeout, Trip, alarm::Content, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use servers::Redis;
 use workers::{
-    Clock, DecodeError, Delivery, Outcome, Registry, RetryPolicy, Token,
-    store::{JobState, TakeMode, TakeRequest, Taken},
+    Clock, DecodeError, Delivery, Outcome, Registry, RetryPolicy, Store, Token,
+    store::{Enqueued, JobState, TakeMode, TakeRequest, Taken},
 };
 
 /// 2030-01-01 08:00:00 UTC.

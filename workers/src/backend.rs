@@ -83,7 +83,11 @@ impl BackendConfig for QueueBackend {
     }
 }
 
-impl IntoResponse for Outcome {
+/// What a handler answered, as apalis wants it.
+#[derive(Debug)]
+pub(crate) struct Performed(Outcome);
+
+impl IntoResponse for Performed {
     type Output = Self;
 
     fn into_response(self) -> Result<Self, BoxDynError> {
@@ -113,7 +117,7 @@ pub(crate) struct ResultService<S> {
 
 impl<S> Service<Task<Work>> for ResultService<S>
 where
-    S: Service<Task<Work>, Response = Outcome>,
+    S: Service<Task<Work>, Response = Performed>,
     S::Error: Into<BoxDynError>,
     S::Future: Send + 'static,
 {
@@ -132,7 +136,7 @@ where
         let run = self.inner.call(task);
         Box::pin(async move {
             let outcome = match run.await {
-                Ok(outcome) => outcome,
+                Ok(Performed(outcome)) => outcome,
                 Err(error) => {
                     let error = error.into();
                     if error.is::<Aborted>() {
@@ -206,7 +210,7 @@ pub(crate) fn start_worker(
         .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn std::any::Any + Send>) -> Panicked))
         .build(move |work: Work| {
             let registry = registry.clone();
-            async move { registry.perform(work.leased.delivery).await }
+            async move { Performed(registry.perform(work.leased.delivery).await) }
         });
     let run: Pin<Box<dyn Future<Output = Result<(), WorkerError>> + Send>> = Box::pin(worker.run());
     let task = tokio::spawn({

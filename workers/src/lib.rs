@@ -5,9 +5,7 @@
 //!
 //! # Layout
 //!
-//! * [`job`]: what a job is: its id, its queue, its payload, and [`NewJob`], the request to have it run.
-//! * [`outcome`]: what a handler answers: done, snooze, retry, dead.
-//! * [`retry`]: backoff with jitter, pure.
+//! * [`job`], [`outcome`], [`retry`]: what a job is, what a handler answers, when it runs again; from the crate `job-contract`.
 //! * `keys`: every Redis key, with its type and lifetime.
 //! * `scripts/`: the Lua scripts; each moves jobs between states in one atomic, bounded step.
 //! * [`store`]: the scripts as Rust calls, their answers as enums. All Redis I/O of the engine is here.
@@ -22,10 +20,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod gate;
-pub mod job;
-pub mod outcome;
 pub mod registry;
-pub mod retry;
 pub mod runtime;
 pub mod store;
 
@@ -35,11 +30,12 @@ mod limited;
 mod supervisor;
 
 pub use gate::Gate;
-pub use job::{DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob};
+/// Of the crate `job-contract`, so that an application depends on this crate alone.
+pub use job_contract::{
+    DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob, Outcome, RetryPolicy, job, outcome, retry,
+};
 pub use keys::Keys;
 pub use limited::{limited, within};
-pub use outcome::Outcome;
 pub use registry::Registry;
-pub use retry::RetryPolicy;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
 pub use store::{Clock, Leased, Limit, RedisConfig, Settle, Store, StoreError, Token};

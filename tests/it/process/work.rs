@@ -95,7 +95,7 @@ async fn an_order_of_another_service_starts_at_once() {
     hire(&fleet.app, 1).await;
     let _worker = fleet.worker("w1");
     fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(20)).await;
-    let store = jobs::Store::connect(&fleet.redis.url()).await.unwrap();
+    let store = workers::Store::connect(&fleet.redis.url()).await.unwrap();
     let mut theirs = fleet.app.db.begin().await.unwrap();
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&mut *theirs).await.unwrap();
     theirs.commit().await.unwrap();

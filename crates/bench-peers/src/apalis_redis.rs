@@ -1,0 +1,102 @@
+//! Stock apalis-redis at its best settings, and its version.
+//!
+//! What was tried is in docs/BENCHMARKS.md. Leases are off, without which dispatchq never works: they cost apalis-redis
+//! most of its throughput, and it is to be compared at its best. With leases it is measured on the side.
+
+use std::{
+    task::{Context as TaskContext, Poll},
+    time::Duration,
+};
+
+use anyhow::Context;
+use apalis_core::backend::ext::{
+    BackendExt,
+    poll_strategy::{PollSnapshot, PollStrategy, PollWith},
+};
+use apalis_redis::{Config, ConnectionManager, RedisStorage};
+use redis::AsyncCommands;
+use servers::Redis;
+use tokio::time::{Interval, MissedTickBehavior};
+
+pub(crate) const NAME: &str = "apalis-redis";
+pub(crate) const QUEUE: &str = "bench";
+
+/// Without polling an idle worker looks for work every 30 s only.
+const POLL: Duration = Duration::from_millis(1);
+/// Jobs per call of `push_bulk`, as many as dispatchq sends in one.
+pub(crate) const PUSH: usize = 500;
+
+/// A worker's source of jobs: their number, or the time they were wanted at.
+pub(crate) type Polled = PollWith<RedisStorage<u64>, Steady>;
+
+/// Its version as locked.
+pub(crate) fn version() -> anyhow::Result<String> {
+    let lock = include_str!("../../../Cargo.lock");
+    let mut lines = lock.lines().skip_while(|line| *line != "name = \"apalis-redis\"");
+    let version = lines.find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
+    version.map(ToOwned::to_owned).context("Cargo.lock does not name apalis-redis")
+}
+
+/// The defaults are the best that was found; the others are there to find better ones.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Settings {
+    /// Jobs fetched in one call, at most; from 8,000 on its script fails
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) buffer: usize,
+    /// Leases and events, on by default in apalis-redis
+    #[arg(long)]
+    pub(crate) leases: bool,
+    /// Run each job as a task of its own
+    #[arg(long)]
+    pub(crate) parallelize: bool,
+}
+
+/// Its best with leases, which it takes with one command per job that walks the list of all jobs waiting.
+pub(crate) const WITH_LEASES: Settings = Settings { buffer: 100, leases: true, parallelize: false };
+
+impl Settings {
+    pub(crate) fn config(self) -> Config {
+        Config::default().queue(QUEUE).batch_size(self.buffer).lock_tasks(self.leases).emit_events(self.leases)
+    }
+
+    pub(crate) fn text(self) -> String {
+        let leases = if self.leases { "on" } else { "off" };
+        let tasks = if self.parallelize { ", a task per job" } else { "" };
+        let poll = POLL.as_millis();
+        format!("buffer {}, polled every {poll} ms, leases and events {leases}{tasks}", self.buffer)
+    }
+}
+
+pub(crate) async fn connect(redis: &Redis) -> anyhow::Result<ConnectionManager> {
+    Ok(apalis_redis::connect(redis.url()).await?)
+}
+
+pub(crate) fn storage(connection: &ConnectionManager, config: &Config) -> RedisStorage<u64> {
+    RedisStorage::new(connection.clone()).with_config(config.clone())
+}
+
+pub(crate) fn polled(connection: &ConnectionManager, config: &Config) -> Polled {
+    let mut interval = tokio::time::interval(POLL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    storage(connection, config).poll_with_strategy(Steady(interval))
+}
+
+/// Polls at an interval. The stock `IntervalStrategy` may answer that it is ready without asking to be woken again; when
+/// a fetch takes longer than the interval and finds nothing, its worker sleeps until the next heartbeat, 30 s later.
+#[derive(Debug)]
+pub(crate) struct Steady(Interval);
+
+impl PollStrategy for Steady {
+    fn poll_drive(&mut self, cx: &mut TaskContext<'_>, _: &PollSnapshot) -> Poll<Option<()>> {
+        let mut ready = Poll::Pending;
+        while self.0.poll_tick(cx).is_ready() {
+            ready = Poll::Ready(Some(()));
+        }
+        ready
+    }
+}
+
+/// Jobs acknowledged.
+pub(crate) async fn done(connection: &mut ConnectionManager, config: &Config) -> anyhow::Result<u64> {
+    Ok(connection.scard(config.done_jobs_set()).await?)
+}

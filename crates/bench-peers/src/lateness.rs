@@ -1,0 +1,110 @@
+//! How late timers start, at a modest scale: due evenly over each second, though whole seconds are all it can be told.
+//!
+//! A wanted time is rounded up to the next second, so that no job is early: that alone is half a second in the middle.
+//! A second's jobs fall due at once; 8,000 would stall it.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use apalis_core::{
+    backend::TaskSink,
+    task::{Task, builder::TaskBuilder},
+    worker::builder::WorkerBuilder,
+};
+use serde::Serialize;
+use servers::Redis;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::apalis_redis as peer;
+
+const AHEAD_MS: u64 = 2_000;
+const FAR: Duration = Duration::from_secs(24 * 3600);
+/// The producer makes one call per such time.
+const EVERY_MS: u64 = 100;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// Timers that do not fall due
+    #[arg(long, default_value_t = 10_000)]
+    pending: u32,
+    #[arg(long, default_value_t = 500)]
+    due_per_s: u32,
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    #[command(flatten)]
+    settings: peer::Settings,
+}
+
+/// In milliseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lateness {
+    name: &'static str,
+    pending: u32,
+    due_per_s: u32,
+    p50: u64,
+    p99: u64,
+    max: u64,
+}
+
+pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
+    let redis = Redis::start().await?;
+    let config = args.settings.config();
+    let connection = peer::connect(&redis).await?;
+    let mut storage = peer::storage(&connection, &config);
+    let pending: Vec<u32> = (0..args.pending).collect();
+    for batch in pending.chunks(peer::PUSH) {
+        let far = |_: &u32| TaskBuilder::new(0).run_after(FAR).build();
+        push(&mut storage, batch.iter().map(far).collect()).await?;
+    }
+
+    let samples = Arc::new(Mutex::new(Vec::new()));
+    let note = {
+        let samples = samples.clone();
+        move |wanted_ms: u64| {
+            samples.lock().unwrap_or_else(PoisonError::into_inner).push(now_ms().saturating_sub(wanted_ms));
+            std::future::ready(())
+        }
+    };
+    let backend = peer::polled(&peer::connect(&redis).await?, &config);
+    let worker = tokio::spawn(WorkerBuilder::new("peer").backend(backend).build(note).run());
+
+    let (begun, first_ms) = (Instant::now(), now_ms() + AHEAD_MS);
+    let per_call = u64::from(args.due_per_s) * EVERY_MS / 1000;
+    let calls = u64::from(args.seconds) * 1000 / EVERY_MS;
+    for call in 0..calls {
+        sleep_until(begun + Duration::from_millis(EVERY_MS * call)).await;
+        let wanted = (call * per_call..(call + 1) * per_call).map(|n| first_ms + n * 1000 / u64::from(args.due_per_s));
+        let on_time = |ms: u64| TaskBuilder::new(ms).run_at_timestamp(ms.div_ceil(1000)).build();
+        push(&mut storage, wanted.map(on_time).collect()).await?;
+    }
+    let all = usize::try_from(per_call * calls)?;
+    let count = || samples.lock().unwrap_or_else(PoisonError::into_inner).len();
+    let finished = async {
+        while count() < all && !worker.is_finished() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = timeout(PATIENCE, finished).await;
+    anyhow::ensure!(count() == all, "only {} of {all} timers ran", count());
+    worker.abort();
+    let mut samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+    samples.sort_unstable();
+    let at = |percent: usize| samples[(samples.len() * percent).div_ceil(100).saturating_sub(1)];
+    let Args { pending, due_per_s, .. } = args;
+    Ok(Lateness { name: peer::NAME, pending, due_per_s, p50: at(50), p99: at(99), max: at(100) })
+}
+
+async fn push(storage: &mut apalis_redis::RedisStorage<u64>, tasks: Vec<Task<u64>>) -> anyhow::Result<()> {
+    for task in tasks {
+        storage.push_task(task).await?;
+    }
+    Ok(())
+}
+
+fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}

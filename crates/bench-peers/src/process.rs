@@ -1,0 +1,188 @@
+//! No-op jobs per second: push, then take, run and acknowledge; and then both at once, as dispatchq's benchmark does it.
+//!
+//! Pushed jobs go to the scheduled set, due or not, and the script that takes jobs moves all that are due at once, which
+//! fails from 8,000 on. So jobs that are to lie ready are moved to the active list here, by hand, before the clock runs:
+//! the worker is spared that work. And at once means that the producer waits while too many are open.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use apalis_core::{
+    backend::TaskSink,
+    error::WorkerError,
+    worker::{builder::WorkerBuilder, ext::parallelize::ParallelizeExt},
+};
+use apalis_redis::{Config, ConnectionManager};
+use redis::AsyncCommands;
+use serde::Serialize;
+use servers::Redis;
+use tokio::task::JoinHandle;
+
+use crate::apalis_redis as peer;
+
+const LOOK: Duration = Duration::from_millis(1);
+/// Jobs moved by hand in one command.
+const MOVE: isize = 1000;
+/// Jobs pushed and not yet begun at which the producer waits.
+const MOST_OPEN: u64 = 5000;
+
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long, default_value_t = 200_000)]
+    jobs: u64,
+    #[command(flatten)]
+    settings: peer::Settings,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Processed {
+    name: &'static str,
+    version: String,
+    settings: String,
+    enqueue_per_s: f64,
+    process_per_s: f64,
+    through_per_s: f64,
+    /// The same with leases and events, which are on by default.
+    with_leases_per_s: f64,
+    /// Processor time of this process and of Redis, while jobs that lay ready were performed.
+    cpu_us_per_job: f64,
+}
+
+pub(crate) async fn measure(args: Args) -> anyhow::Result<Processed> {
+    let Args { jobs, settings } = args;
+    let through_per_s = through(jobs, settings).await?;
+    let with_leases_per_s = through(jobs / 10, peer::WITH_LEASES).await?;
+
+    let redis = Redis::start().await?;
+    let config = settings.config();
+    let mut connection = peer::connect(&redis).await?;
+    let begun = Instant::now();
+    push(&connection, &config, jobs, || 0).await?;
+    let enqueue_per_s = per_second(jobs, begun.elapsed());
+    make_active(&mut connection, &config).await?;
+
+    let cpu = cpu_seconds(redis.pid())?;
+    let begun = Instant::now();
+    let worker = Worker::start(&redis, settings).await?;
+    worker.all_done(&mut connection, &config, jobs).await?;
+    let process_per_s = per_second(jobs, begun.elapsed());
+    let cpu = cpu_seconds(redis.pid())? - cpu;
+    Ok(Processed {
+        name: peer::NAME,
+        version: peer::version()?,
+        settings: settings.text(),
+        enqueue_per_s,
+        process_per_s,
+        through_per_s,
+        with_leases_per_s,
+        cpu_us_per_job: cpu * 1e6 * per_second(1, Duration::from_secs(jobs)),
+    })
+}
+
+async fn through(jobs: u64, settings: peer::Settings) -> anyhow::Result<f64> {
+    let redis = Redis::start().await?;
+    let config = settings.config();
+    let mut connection = peer::connect(&redis).await?;
+    let worker = Worker::start(&redis, settings).await?;
+    let begun = Instant::now();
+    push(&connection, &config, jobs, || worker.begun.load(Ordering::Relaxed) + MOST_OPEN).await?;
+    worker.all_done(&mut connection, &config, jobs).await?;
+    Ok(per_second(jobs, begun.elapsed()))
+}
+
+/// Pushes jobs, waiting while more than `most` would have been pushed; 0 is no bound.
+async fn push(
+    connection: &ConnectionManager,
+    config: &Config,
+    jobs: u64,
+    most: impl Fn() -> u64,
+) -> anyhow::Result<()> {
+    let mut storage = peer::storage(connection, config);
+    let jobs: Vec<u64> = (0..jobs).collect();
+    let mut pushed = 0;
+    for batch in jobs.chunks(peer::PUSH) {
+        while most() > 0 && pushed + peer::PUSH as u64 > most() {
+            tokio::time::sleep(LOOK).await;
+        }
+        storage.push_bulk(batch.to_vec()).await?;
+        pushed += batch.len() as u64;
+    }
+    Ok(())
+}
+
+async fn make_active(connection: &mut ConnectionManager, config: &Config) -> anyhow::Result<()> {
+    loop {
+        let ids: Vec<String> = connection.zrange(config.scheduled_jobs_set(), 0, MOVE - 1).await?;
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let () = connection.rpush(config.active_jobs_list(), &ids).await?;
+        let () = connection.zrem(config.scheduled_jobs_set(), &ids).await?;
+    }
+}
+
+/// A running worker. Dropping it aborts it.
+struct Worker {
+    begun: Arc<AtomicU64>,
+    task: JoinHandle<Result<(), WorkerError>>,
+}
+
+impl Worker {
+    async fn start(redis: &Redis, settings: peer::Settings) -> anyhow::Result<Self> {
+        let begun = Arc::new(AtomicU64::new(0));
+        let count = {
+            let begun = begun.clone();
+            move |_: u64| {
+                begun.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(())
+            }
+        };
+        let backend = peer::polled(&peer::connect(redis).await?, &settings.config());
+        let builder = WorkerBuilder::new("peer").backend(backend);
+        let task = if settings.parallelize {
+            tokio::spawn(builder.parallelize(tokio::spawn).build(count).run())
+        } else {
+            tokio::spawn(builder.build(count).run())
+        };
+        Ok(Self { begun, task })
+    }
+
+    /// Waits until so many jobs are acknowledged.
+    async fn all_done(&self, connection: &mut ConnectionManager, config: &Config, jobs: u64) -> anyhow::Result<()> {
+        while self.begun.load(Ordering::Relaxed) < jobs || peer::done(connection, config).await? < jobs {
+            anyhow::ensure!(!self.task.is_finished(), "the worker ended by itself");
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Processor time of this process and of Redis so far. Linux counts it in hundredths of a second; 0 elsewhere.
+fn cpu_seconds(redis_pid: u32) -> anyhow::Result<f64> {
+    let mut ticks = 0;
+    for pid in [redis_pid, std::process::id()] {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(0.0) };
+        let (_, words) = stat.rsplit_once(')').context("the system describes processes in an unknown way")?;
+        for time in words.split_whitespace().skip(11).take(2) {
+            ticks += time.parse::<u32>()?;
+        }
+    }
+    Ok(f64::from(ticks) / 100.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some hundred thousand jobs")]
+fn per_second(jobs: u64, took: Duration) -> f64 {
+    jobs as f64 / took.as_secs_f64().max(f64::EPSILON)
+}

@@ -1,0 +1,58 @@
+//! Why dispatchq has scripts of its own: with 8,000 jobs due at once, the take of stock apalis-redis fails for good.
+//!
+//! One minute of outage at 140 orders per second is enough. When this test fails, upstream has mended it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use apalis_core::{backend::TaskSink, worker::builder::WorkerBuilder};
+use apalis_redis::{Config, RedisStorage};
+use redis::AsyncCommands;
+use servers::Redis;
+
+const DUE_AT_ONCE: u64 = 8_000;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stock_apalis_redis_never_moves_again_with_8000_jobs_due_at_once() {
+    let redis = Redis::start().await.unwrap();
+    let config = Config::default().queue("herd");
+    let mut connection = apalis_redis::connect(redis.url()).await.unwrap();
+    let mut storage = RedisStorage::<u64>::new(connection.clone()).with_config(config.clone());
+    let jobs: Vec<u64> = (0..DUE_AT_ONCE).collect();
+    for batch in jobs.chunks(500) {
+        storage.push_bulk(batch.to_vec()).await.unwrap();
+    }
+
+    let performed = Arc::new(AtomicU64::new(0));
+    // Started again and again, as a supervisor would: it makes no difference.
+    for attempt in 1..=3 {
+        let count = performed.clone();
+        let backend = RedisStorage::<u64>::new(connection.clone()).with_config(config.clone());
+        let worker = WorkerBuilder::new(format!("worker-{attempt}")).backend(backend).build(move |_: u64| {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(())
+        });
+        let ended = tokio::time::timeout(PATIENCE, worker.run()).await;
+        let performed = performed.load(Ordering::Relaxed);
+        assert_eq!(performed, 0, "{}", mended(performed));
+        let Ok(Err(error)) = ended else { panic!("it fails in another way now, without an error: {ended:?}") };
+        let error = error.to_string();
+        assert!(error.contains("too many results to unpack"), "it fails in another way now: {error}");
+    }
+    let waiting: u64 = connection.zcard(config.scheduled_jobs_set()).await.unwrap();
+    assert_eq!(waiting, DUE_AT_ONCE);
+}
+
+fn mended(performed: u64) -> String {
+    format!(
+        "apalis-redis performed {performed} of {DUE_AT_ONCE} jobs due at once and its worker lives: upstream has mended \
+         the stall. Say so in docs/BENCHMARKS.md, let bench-peers push its jobs as any user would, and ask again whether \
+         dispatchq needs a `take` of its own"
+    )
+}

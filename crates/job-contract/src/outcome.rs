@@ -1,0 +1,40 @@
+//! What a handler answers. Outcomes are values: the engine never guesses from an error's text.
+
+use std::time::Duration;
+
+use crate::job::NewJob;
+
+/// The end of one run of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// Finished. The follow-ups are inserted in the same atomic step that removes the job.
+    Done { then: Vec<NewJob> },
+    /// Not now: not due by the row, or something the job needs is unreachable. Spends no try.
+    Snooze { delay: Duration },
+    /// This run failed. The job runs again by its [`RetryPolicy`](crate::RetryPolicy), and is dead when that is spent.
+    Retry(String),
+    /// Can never work. Kept with its error until a person looks.
+    Dead(String),
+}
+
+impl Outcome {
+    /// Finished, nothing follows.
+    pub fn done() -> Self {
+        Self::Done { then: Vec::new() }
+    }
+
+    /// Finished, these follow.
+    pub fn then(then: Vec<NewJob>) -> Self {
+        Self::Done { then }
+    }
+
+    /// Returns the name of this outcome in logs and metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Done { .. } => "done",
+            Self::Snooze { .. } => "snooze",
+            Self::Retry(_) => "retry",
+            Self::Dead(_) => "dead",
+        }
+    }
+}

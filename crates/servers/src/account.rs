@@ -1,0 +1,36 @@
+//! Whom Postgres runs as. It refuses to run as root, so under root it runs as another user.
+
+use std::io;
+use std::path::Path;
+
+use nix::unistd::{Uid, User};
+
+use crate::ServerError;
+use crate::error::Doing;
+
+/// An unprivileged user, by number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Account {
+    /// `None` unless we are root. Under root the `postgres` user, or `nobody` where there is none.
+    pub(crate) fn for_postgres() -> Result<Option<Account>, ServerError> {
+        if !Uid::effective().is_root() {
+            return Ok(None);
+        }
+        for name in ["postgres", "nobody"] {
+            if let Some(user) = User::from_name(name).doing(|| format!("look up the user {name}"))? {
+                return Ok(Some(Account { uid: user.uid.as_raw(), gid: user.gid.as_raw() }));
+            }
+        }
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        Err(ServerError::Io { what: "find a user for Postgres, which refuses to run as root".into(), source })
+    }
+
+    pub(crate) fn own(self, path: &Path) -> Result<(), ServerError> {
+        std::os::unix::fs::chown(path, Some(self.uid), Some(self.gid)).doing(|| format!("chown {}", path.display()))
+    }
+}

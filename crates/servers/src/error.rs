@@ -1,0 +1,45 @@
+//! What can go wrong with a private server, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a server did not start, stop or answer.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// A program is not installed.
+    #[error("{program} is not installed: {cure}")]
+    Missing { program: &'static str, cure: &'static str },
+
+    /// The port asked for has another listener.
+    #[error("port {port} on 127.0.0.1 is taken: stop what listens there, or choose another port for {server}")]
+    PortTaken { server: &'static str, port: u16 },
+
+    /// A server already runs on this directory; two on the same data would destroy it.
+    #[error("{server} already runs on {}: stop the dispatchq that started it, or choose another directory", dir.display())]
+    InUse { server: &'static str, dir: PathBuf },
+
+    /// The server ended before it was ready, or a program that prepares it failed.
+    #[error("{program} failed: {reason}\n{log}")]
+    Failed { program: &'static str, reason: String, log: String },
+
+    /// The server runs but did not become ready, or did not end, in time.
+    #[error("{server} did not {what} within {secs} s\n{log}")]
+    Timeout { server: &'static str, what: &'static str, secs: u64, log: String },
+
+    /// A file, directory or process could not be handled.
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+}
+
+/// Names what was being done when an I/O error struck.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError> {
+        self.map_err(|source| ServerError::Io { what: what(), source: source.into() })
+    }
+}

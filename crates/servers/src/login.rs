@@ -1,0 +1,84 @@
+//! The password of a private Postgres. Any user of this machine may connect to a port of its loopback address, so the port asks
+//! for one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::num::NonZeroU32;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{digest, hmac, pbkdf2};
+
+use crate::ServerError;
+use crate::error::Doing;
+
+const FILE: &str = "password";
+
+/// 256 random bits need no stretching, and tests connect often.
+const ITERATIONS: NonZeroU32 = NonZeroU32::MIN;
+
+/// A password of letters, so that it can be part of a URL and holds no port number.
+#[derive(Clone)]
+pub(crate) struct Password(String);
+
+impl Password {
+    /// Returns the password that is kept in this directory, if there is one.
+    pub(crate) fn kept_in(dir: &Path) -> Result<Option<Password>, ServerError> {
+        let path = dir.join(FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(Password(text.trim().to_owned())).filter(|password| !password.0.is_empty())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).doing(|| format!("read {}", path.display())),
+        }
+    }
+
+    /// Keeps it where only its owner can read it.
+    pub(crate) fn keep_in(&self, dir: &Path) -> Result<(), ServerError> {
+        let path = dir.join(FILE);
+        let doing = || format!("write {}", path.display());
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path).doing(doing)?;
+        file.write_all(self.0.as_bytes()).doing(doing)
+    }
+
+    pub(crate) fn random() -> Result<Password, ServerError> {
+        let bytes: [u8; 32] = random()?;
+        Ok(Password(bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'a' + half)).collect()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns what Postgres stores of it: it compares a login with this and never learns the password.
+    pub(crate) fn verifier(&self) -> Result<String, ServerError> {
+        let salt: [u8; 16] = random()?;
+        Ok(self.verifier_with(&salt))
+    }
+
+    fn verifier_with(&self, salt: &[u8]) -> String {
+        let mut salted = [0; digest::SHA256_OUTPUT_LEN];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ITERATIONS, salt, self.0.as_bytes(), &mut salted);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &salted);
+        let stored = digest::digest(&digest::SHA256, hmac::sign(&key, b"Client Key").as_ref());
+        let server = hmac::sign(&key, b"Server Key");
+        let text = |bytes: &[u8]| STANDARD.encode(bytes);
+        format!("SCRAM-SHA-256${ITERATIONS}:{}${}:{}", text(salt), text(stored.as_ref()), text(server.as_ref()))
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Password")
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], ServerError> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes).map_err(|_| std::io::Error::from(ErrorKind::Other));
+    filled.doing(|| "ask the system for random bytes".to_owned())?;
+    Ok(bytes)
+}

@@ -1,0 +1,339 @@
+//! A private Postgres with one empty database, `dispatchq`, and a user of that name with a random password, which is part of
+//! the URL. Kept data has it in the file `password`.
+//!
+//! Throw-away data is not fsynced. That is safe for tests that crash it: they kill the process, not the machine, and
+//! what a process has written survives it in the kernel's cache. Data kept in a directory is fsynced.
+//!
+//! Postgres refuses to run as root. Under root it runs as the user `postgres`, or `nobody`, and its data lies where that
+//! user may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
+//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to.
+
+use std::env;
+use std::fs;
+use std::io::{Seek, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::ServerError;
+use crate::account::Account;
+use crate::error::Doing;
+use crate::home::Home;
+use crate::login::Password;
+use crate::programs::{self, PostgresPrograms};
+use crate::server::{Detached, Kind, START_LOCK_WAIT, Server};
+use crate::template::Template;
+
+/// The user, and the database that exists from the start.
+const NAME: &str = "dispatchq";
+
+/// How the server has its clients prove who they are.
+const METHOD: &str = "scram-sha-256";
+
+/// Open to every user, unlike a home directory, and not cleared at boot.
+const OPEN_DIR: &str = "/var/tmp";
+
+/// A private Postgres. Dropping it ends its processes, and removes the data unless [`Postgres::start_in`] started it.
+#[derive(Debug)]
+pub struct Postgres(Server<Setup>);
+
+impl Postgres {
+    /// Starts on a free port with throw-away data.
+    pub async fn start() -> Result<Postgres, ServerError> {
+        let (setup, home) = throw_away()?;
+        Postgres::start_with(setup, home, None).await
+    }
+
+    /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the template: it starts
+    /// an empty server and has `prepare`, which is given the URL, fill the database. For tests: all copies have one password.
+    pub async fn start_copy(
+        folder: &Path,
+        name: &str,
+        prepare: impl AsyncFnOnce(String),
+    ) -> Result<Postgres, ServerError> {
+        let template = Template::new(folder, name);
+        if !template.is_made() {
+            let _lock = template.lock()?;
+            if !template.is_made() {
+                let mut first = Postgres::start().await?;
+                prepare(first.url()).await;
+                first.stop().await?;
+                template.make(first.dir())?;
+            }
+        }
+        let (setup, home) = throw_away()?;
+        let mut server = Server::new(setup, home)?;
+        template.copy_to(server.home.dir(), server.kind.account)?;
+        server.kind.initialize(&server.home).await?;
+        server.start(None).await?;
+        Ok(Postgres(server))
+    }
+
+    /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
+    /// at a time: a second is refused with [`ServerError::InUse`].
+    pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<Postgres, ServerError> {
+        Postgres::start_with(Setup::new()?, Home::kept(dir)?, port).await
+    }
+
+    async fn start_with(setup: Setup, home: Home, port: Option<u16>) -> Result<Postgres, ServerError> {
+        let mut server = Server::new(setup, home)?;
+        server.kind.initialize(&server.home).await?;
+        server.start(port).await?;
+        let postgres = Postgres(server);
+        let exists = postgres.sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
+        if exists.is_empty() {
+            postgres.fresh_database(NAME).await?;
+        }
+        Ok(postgres)
+    }
+
+    /// Of the database `dispatchq`.
+    pub fn url(&self) -> String {
+        self.database_url(NAME)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// Of the running postmaster, or of the last one after `stop` and `kill`.
+    pub fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// The directory with its data and `server.log`.
+    pub fn dir(&self) -> &Path {
+        self.0.home.dir()
+    }
+
+    /// Makes an empty database, for tests that share one server, and returns its URL. The name must be new and, as it
+    /// becomes part of a URL, of letters, digits and `_`.
+    pub async fn fresh_database(&self, name: &str) -> Result<String, ServerError> {
+        self.sql(&format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
+        Ok(self.database_url(name))
+    }
+
+    /// Ends it in good order (SIGINT, a "fast shutdown"), and waits. Open connections are closed; SIGTERM would wait
+    /// until the clients close them. Does nothing when it has ended.
+    pub async fn stop(&mut self) -> Result<(), ServerError> {
+        self.0.stop().await
+    }
+
+    /// Ends it like a crash (SIGKILL to the postmaster), and waits until its backends have noticed and are gone.
+    pub async fn kill(&mut self) {
+        self.0.kill().await;
+    }
+
+    /// Starts it again with the same port and data; stops it first if it runs.
+    pub async fn restart(&mut self) -> Result<(), ServerError> {
+        self.0.restart().await
+    }
+
+    /// Leaves it running with its data, also after this process has ended.
+    pub fn detach(self) -> Detached {
+        let url = self.url();
+        self.0.detach(url)
+    }
+
+    fn database_url(&self, name: &str) -> String {
+        format!("postgres://{NAME}:{}@127.0.0.1:{}/{name}", self.0.kind.password.as_str(), self.port())
+    }
+
+    /// Runs one statement through psql in the database every cluster has.
+    async fn sql(&self, statement: &str) -> Result<String, ServerError> {
+        let setup = &self.0.kind;
+        let mut command = setup.program(&setup.programs.psql);
+        command
+            .args(["--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--quiet"])
+            .args(["--host", "127.0.0.1", "--port", &self.port().to_string()])
+            .args(["--username", NAME, "--dbname", "postgres", "--command", statement])
+            .env("PGPASSWORD", setup.password.as_str());
+        run("psql", command).await
+    }
+}
+
+/// What a server with throw-away data begins with.
+fn throw_away() -> Result<(Setup, Home), ServerError> {
+    let setup = Setup { durable: false, ..Setup::new()? };
+    let parent = if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
+    let home = Home::throw_away(&parent, "dispatchq-postgres-")?;
+    if let Some(account) = setup.account {
+        account.own(home.dir())?;
+    }
+    Ok((setup, home))
+}
+
+#[derive(Debug)]
+struct Setup {
+    programs: PostgresPrograms,
+    account: Option<Account>,
+    /// Empty until initialized.
+    data: PathBuf,
+    password: Password,
+    durable: bool,
+}
+
+impl Setup {
+    fn new() -> Result<Setup, ServerError> {
+        let (programs, account) = (programs::postgres()?, Account::for_postgres()?);
+        Ok(Setup { programs, account, data: PathBuf::new(), password: Password::random()?, durable: true })
+    }
+
+    /// A command that runs as the right user and hears nothing of the caller's own Postgres settings.
+    fn program(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        // The other user might not be allowed into our directory. The locale is fixed because macOS needs one, and so
+        // that messages are in English.
+        command.current_dir("/").env("LC_ALL", "C");
+        for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| name.starts_with("PG"))) {
+            command.env_remove(name);
+        }
+        if let Some(account) = self.account {
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
+    }
+
+    /// Finds the data directory and the password, and makes them where they are missing. Data gets its name only when it is
+    /// complete, so an interrupted initdb leaves nothing that looks like data.
+    async fn initialize(&mut self, home: &Home) -> Result<(), ServerError> {
+        let data = home.dir().join("data");
+        let kept = Password::kept_in(home.dir())?;
+        let is_new = kept.is_none();
+        if let Some(password) = kept {
+            self.password = password;
+        }
+        if !data.join("PG_VERSION").exists() {
+            let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            self.password.keep_in(home.dir())?;
+            if self.account.is_some() && !is_open(home.dir()) {
+                self.init_elsewhere(&data).await?;
+            } else {
+                self.init(&home.dir().join("data.new"), &data).await?;
+            }
+        } else if is_new {
+            let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            self.ask_for_password(&data).await?;
+            self.password.keep_in(home.dir())?;
+        }
+        self.data = fs::canonicalize(&data).doing(|| format!("find {}", data.display()))?;
+        Ok(())
+    }
+
+    /// Has data of earlier versions, which let every user of this machine in, ask for the password.
+    async fn ask_for_password(&self, data: &Path) -> Result<(), ServerError> {
+        let mut statement = tempfile::tempfile().doing(|| "make a file".to_owned())?;
+        let text = format!("ALTER ROLE {NAME} PASSWORD '{}'\n", self.password.verifier()?);
+        statement
+            .write_all(text.as_bytes())
+            .and_then(|()| statement.rewind())
+            .doing(|| "write a statement".to_owned())?;
+        let mut command = self.program(&self.programs.postgres);
+        command.arg("--single").arg("-D").arg(fs::canonicalize(data).doing(|| format!("find {}", data.display()))?);
+        command.arg("postgres");
+        run_with("postgres --single", command, statement.into()).await?;
+        let rules = data.join("pg_hba.conf");
+        let text = fs::read_to_string(&rules).doing(|| format!("read {}", rules.display()))?;
+        fs::write(&rules, text.replace("trust", METHOD)).doing(|| format!("write {}", rules.display()))
+    }
+
+    async fn init(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
+        if new.exists() {
+            fs::remove_dir_all(new).doing(|| format!("remove {}, which was left half made", new.display()))?;
+        }
+        fs::create_dir(new).doing(|| format!("make {}", new.display()))?;
+        self.initdb(new).await?;
+        fs::rename(new, data).doing(|| format!("rename {}", new.display()))
+    }
+
+    async fn init_elsewhere(&self, data: &Path) -> Result<(), ServerError> {
+        let doing = || format!("make a directory in {OPEN_DIR}");
+        let new = tempfile::Builder::new().prefix("dispatchq-data-").tempdir_in(OPEN_DIR).doing(doing)?;
+        self.initdb(new.path()).await?;
+        if data.is_symlink() {
+            fs::remove_file(data).doing(|| format!("remove {}, whose data is gone", data.display()))?;
+        }
+        symlink(new.path(), data).doing(|| format!("link {}", data.display()))?;
+        let _ = new.keep();
+        Ok(())
+    }
+
+    async fn initdb(&self, dir: &Path) -> Result<(), ServerError> {
+        if let Some(account) = self.account {
+            account.own(dir)?;
+        }
+        let doing = || format!("write a password file in {OPEN_DIR}");
+        let mut verifier = tempfile::Builder::new().prefix("dispatchq-login-").tempfile_in(OPEN_DIR).doing(doing)?;
+        verifier.write_all(self.password.verifier()?.as_bytes()).doing(doing)?;
+        if let Some(account) = self.account {
+            account.own(verifier.path())?;
+        }
+        let mut command = self.program(&self.programs.initdb);
+        command.arg("--pgdata").arg(dir).args(["--username", NAME, "--encoding=UTF8", "--no-locale"]);
+        command.args(["--auth", METHOD]).arg("--pwfile").arg(verifier.path());
+        if !self.durable {
+            command.arg("--no-sync");
+        }
+        run("initdb", command).await.map(drop)
+    }
+}
+
+impl Kind for Setup {
+    const NAME: &'static str = "postgres";
+    const STOP: Signal = Signal::SIGINT;
+    /// An "immediate shutdown": the postmaster ends its backends and frees its shared memory, which SIGKILL would leave
+    /// to no process.
+    const QUIT: Signal = Signal::SIGQUIT;
+
+    fn command(&self, _home: &Home, port: u16) -> Command {
+        let mut command = self.program(&self.programs.postgres);
+        command.arg("-D").arg(&self.data);
+        let mut set = |setting: &str| {
+            command.args(["-c", setting]);
+        };
+        set(&format!("port={port}"));
+        set("listen_addresses=127.0.0.1");
+        set("unix_socket_directories=");
+        set("shared_buffers=128MB");
+        set("max_connections=200");
+        // In the data directory, where a killed server's leftovers are removed with the rest.
+        set("dynamic_shared_memory_type=mmap");
+        if !self.durable {
+            set("fsync=off");
+            set("full_page_writes=off");
+        }
+        command
+    }
+
+    /// The postmaster writes its own pid and state into its data directory, which is how `pg_ctl` waits for it too.
+    async fn is_ready(&self, _port: u16, pid: u32) -> bool {
+        let state = fs::read_to_string(self.data.join("postmaster.pid")).unwrap_or_default();
+        let mut lines = state.lines();
+        lines.next() == Some(&pid.to_string()) && lines.next_back().is_some_and(|line| line.trim_end() == "ready")
+    }
+}
+
+/// Whether any user may reach this directory. Looks at the permissions for "others" only.
+fn is_open(dir: &Path) -> bool {
+    dir.ancestors().all(|dir| fs::metadata(dir).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0))
+}
+
+/// Runs a program to its end and returns what it printed. Dropping the future ends the program.
+async fn run(program: &'static str, command: Command) -> Result<String, ServerError> {
+    run_with(program, command, Stdio::null()).await
+}
+
+/// As [`run`], with this input.
+async fn run_with(program: &'static str, command: Command, input: Stdio) -> Result<String, ServerError> {
+    let mut command = tokio::process::Command::from(command);
+    command.stdin(input).kill_on_drop(true);
+    let output = command.output().await.doing(|| format!("run {program}"))?;
+    if !output.status.success() {
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(ServerError::Failed { program, reason: format!("ended with {}", output.status), log });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

@@ -1,0 +1,125 @@
+//! Finds the server binaries: first in PATH, then where Debian and Homebrew keep the ones they do not put there.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::ServerError;
+
+const CURE: &str = "run `make setup` (apt install redis-server / postgresql; brew install redis postgresql)";
+
+/// Directories that hold one subdirectory per Postgres version, what that subdirectory's name starts with, and where
+/// in it the programs are.
+const VERSIONED: [(&str, &str); 3] =
+    [("/usr/lib/postgresql", ""), ("/opt/homebrew/opt", "postgresql@"), ("/usr/local/opt", "postgresql@")];
+
+/// The three Postgres programs, of one version.
+#[derive(Clone, Debug)]
+pub(crate) struct PostgresPrograms {
+    pub(crate) postgres: PathBuf,
+    pub(crate) initdb: PathBuf,
+    pub(crate) psql: PathBuf,
+}
+
+pub(crate) fn redis_server() -> Result<PathBuf, ServerError> {
+    find("redis-server", &path())
+}
+
+pub(crate) fn postgres() -> Result<PostgresPrograms, ServerError> {
+    let mut dirs = path();
+    dirs.extend(versioned());
+    postgres_in(&dirs)
+}
+
+/// A symbolic link to `postgres` is followed so that initdb and psql come from beside it: a data directory must be made
+/// by its own version's initdb, and the psql that Debian puts in PATH is a wrapper that costs more than the query.
+fn postgres_in(dirs: &[PathBuf]) -> Result<PostgresPrograms, ServerError> {
+    let found = find("postgres", dirs)?;
+    let postgres = fs::canonicalize(&found).unwrap_or(found);
+    let mut dirs = dirs.to_vec();
+    if let Some(dir) = postgres.parent() {
+        dirs.insert(0, dir.to_owned());
+    }
+    Ok(PostgresPrograms { initdb: find("initdb", &dirs)?, psql: find("psql", &dirs)?, postgres })
+}
+
+fn find(program: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, ServerError> {
+    let executable =
+        |file: &PathBuf| fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    dirs.iter().map(|dir| dir.join(program)).find(executable).ok_or(ServerError::Missing { program, cure: CURE })
+}
+
+fn path() -> Vec<PathBuf> {
+    env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
+}
+
+fn versioned() -> Vec<PathBuf> {
+    VERSIONED.iter().flat_map(|(parent, prefix)| by_version(Path::new(parent), prefix)).collect()
+}
+
+/// The `bin` directories below `parent`, highest version first.
+fn by_version(parent: &Path, prefix: &str) -> Vec<PathBuf> {
+    let mut found: Vec<(u32, PathBuf)> = fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
+    found.into_iter().map(|(_, bin)| bin).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn install(dir: &Path, program: &str) {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(dir.join(program), "").unwrap();
+        fs::set_permissions(dir.join(program), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_cure() {
+        let empty = tempfile::tempdir().unwrap();
+        let error = find("redis-server", &[empty.path().to_owned()]).unwrap_err().to_string();
+        assert!(error.starts_with("redis-server is not installed: run `make setup`"), "{error}");
+        let error = postgres_in(&[empty.path().to_owned()]).unwrap_err();
+        assert!(matches!(error, ServerError::Missing { program: "postgres", .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_executed_is_no_program() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("redis-server"), "").unwrap();
+        assert!(find("redis-server", &[dir.path().to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_highest_postgres_version_comes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for version in ["9", "16", "15", "common"] {
+            fs::create_dir_all(dir.path().join(version).join("bin")).unwrap();
+        }
+        let versions = by_version(dir.path(), "");
+        assert_eq!(versions, ["16", "15", "9"].map(|version| dir.path().join(version).join("bin")));
+    }
+
+    #[test]
+    fn initdb_and_psql_come_from_beside_the_real_postgres() {
+        let dir = tempfile::tempdir().unwrap();
+        let (linked, real) = (dir.path().join("linked"), dir.path().canonicalize().unwrap().join("16"));
+        for program in ["postgres", "initdb", "psql"] {
+            install(&real, program);
+        }
+        install(&linked, "psql");
+        std::os::unix::fs::symlink(real.join("postgres"), linked.join("postgres")).unwrap();
+        let programs = postgres_in(&[linked]).unwrap();
+        assert_eq!(programs.psql, real.join("psql"));
+        assert_eq!(programs.initdb, real.join("initdb"));
+    }
+}

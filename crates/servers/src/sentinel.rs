@@ -1,0 +1,125 @@
+//! Three sentinels that watch a private Redis and its replica, and fail over within a second or two: for tests.
+
+use std::env;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::error::Doing;
+use crate::home::Home;
+use crate::programs;
+use crate::redis::is_ready;
+use crate::server::{Kind, Server};
+use crate::{Redis, ServerError};
+
+const COUNT: usize = 3;
+/// How many of them must agree that the primary is gone.
+const QUORUM: usize = 2;
+const CONFIG: &str = "sentinel.conf";
+/// The name by which they know the primary.
+const PRIMARY: &str = "main";
+/// They tell each other of themselves every two seconds.
+const ACQUAINTED_WAIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// Dropping it ends the processes.
+#[derive(Debug)]
+pub struct Sentinels(Vec<Server<Setup>>);
+
+impl Sentinels {
+    /// Starts them on free ports. Returns when each knows the primary's one replica and the other two, and so could act.
+    pub async fn start(primary: &Redis) -> Result<Sentinels, ServerError> {
+        let mut sentinels = Vec::new();
+        for _ in 0..COUNT {
+            sentinels.push(start_one(primary.port()).await?);
+        }
+        let deadline = Instant::now() + ACQUAINTED_WAIT;
+        for sentinel in &sentinels {
+            while !acquainted(sentinel.port()).await.unwrap_or(false) {
+                if Instant::now() > deadline {
+                    let (server, what, log) = (Setup::NAME, "find the others", sentinel.home.log_tail(0));
+                    return Err(ServerError::Timeout { server, what, secs: ACQUAINTED_WAIT.as_secs(), log });
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        Ok(Sentinels(sentinels))
+    }
+
+    /// `redis+sentinel://host:port,host:port,host:port/primary`
+    pub fn url(&self) -> String {
+        let hosts: Vec<String> = self.0.iter().map(|one| format!("127.0.0.1:{}", one.port())).collect();
+        format!("redis+sentinel://{}/{PRIMARY}", hosts.join(","))
+    }
+
+    /// Of one of the sentinels itself, for commands to it.
+    pub fn one(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.0[0].port())
+    }
+}
+
+async fn start_one(primary_port: u16) -> Result<Server<Setup>, ServerError> {
+    let program = programs::redis_server()?;
+    let home = Home::throw_away(&env::temp_dir(), "dispatchq-sentinel-")?;
+    let text = format!(
+        "sentinel monitor {PRIMARY} 127.0.0.1 {primary_port} {QUORUM}\n\
+         sentinel down-after-milliseconds {PRIMARY} 500\n\
+         sentinel failover-timeout {PRIMARY} 4000\n"
+    );
+    let config = home.dir().join(CONFIG);
+    fs::write(&config, text).doing(|| format!("write {}", config.display()))?;
+    let mut server = Server::new(Setup { program }, home)?;
+    server.start(None).await?;
+    Ok(server)
+}
+
+/// The answer is a list of names and values, each on a line of its own with its length before it.
+async fn acquainted(port: u16) -> std::io::Result<bool> {
+    let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
+    stream.write_all(format!("SENTINEL MASTER {PRIMARY}\r\nPING\r\n").as_bytes()).await?;
+    let mut lines = stream.lines();
+    let mut words = Vec::new();
+    while let Some(line) = lines.next_line().await? {
+        match line.as_str() {
+            "+PONG" => break,
+            line if line.starts_with(['$', '*']) => {}
+            line => words.push(line.to_owned()),
+        }
+    }
+    let knows = |name: &str, count: &str| words.windows(2).any(|pair| pair[0] == name && pair[1] == count);
+    Ok(knows("num-slaves", "1") && knows("num-other-sentinels", &(COUNT - 1).to_string()))
+}
+
+#[derive(Debug)]
+struct Setup {
+    program: PathBuf,
+}
+
+impl Kind for Setup {
+    const NAME: &'static str = "redis-sentinel";
+    const STOP: Signal = Signal::SIGTERM;
+    const QUIT: Signal = Signal::SIGKILL;
+
+    fn command(&self, home: &Home, port: u16) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .arg(home.dir().join(CONFIG))
+            .args(["--sentinel", "--port", &port.to_string()])
+            .args(["--bind", "127.0.0.1"])
+            .arg("--dir")
+            .arg(home.dir())
+            .args(["--daemonize", "no"]);
+        command
+    }
+
+    async fn is_ready(&self, port: u16, pid: u32) -> bool {
+        is_ready(port, pid).await
+    }
+}

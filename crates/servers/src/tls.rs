@@ -1,0 +1,78 @@
+//! TLS for a private Redis, with an authority of its own: for tests of what only such a server shows.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::error::Doing;
+use crate::{Redis, ServerError, ports};
+
+/// Where a Redis speaks TLS.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    port: u16,
+    root_certificate: PathBuf,
+}
+
+impl Tls {
+    pub fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}/", self.port)
+    }
+
+    /// PEM file of the authority that signed the server's certificate. Goes with the server's directory.
+    pub fn root_certificate(&self) -> &Path {
+        &self.root_certificate
+    }
+}
+
+/// Makes certificates with `openssl` and lets the server speak TLS, too, on a port of its own. Until it is restarted.
+pub(crate) async fn serve(redis: &Redis) -> Result<Tls, ServerError> {
+    let dir = redis.dir();
+    certificates(dir)?;
+    let port = ports::free();
+    let file = |name: &str| dir.join(name).display().to_string();
+    let words = [
+        format!("CONFIG SET tls-cert-file {} tls-key-file {}", file("server.crt"), file("server.key")),
+        format!("tls-ca-cert-file {} tls-auth-clients no tls-port {port}\r\nQUIT\r\n", file("ca.crt")),
+    ];
+    let mut answer = String::new();
+    let asked = async {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port())).await?;
+        stream.write_all(words.join(" ").as_bytes()).await?;
+        stream.read_to_string(&mut answer).await
+    };
+    asked.await.doing(|| "let Redis speak TLS".into())?;
+    if answer.lines().all(|line| line == "+OK") {
+        Ok(Tls { port, root_certificate: dir.join("ca.crt") })
+    } else {
+        Err(ServerError::Failed { program: "redis-server", reason: "speaks no TLS".into(), log: answer })
+    }
+}
+
+/// An authority, and a certificate for 127.0.0.1 signed by it.
+fn certificates(dir: &Path) -> Result<(), ServerError> {
+    const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    let extensions = dir.join("server.ext");
+    fs::write(&extensions, "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
+        .doing(|| format!("write {}", extensions.display()))?;
+    openssl(dir, &format!("req -x509 {KEY} -keyout ca.key -out ca.crt -days 2 -subj /CN=dispatchq-test-authority"))?;
+    openssl(dir, &format!("req {KEY} -keyout server.key -out server.csr -subj /CN=localhost"))?;
+    openssl(
+        dir,
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile server.ext",
+    )
+}
+
+fn openssl(dir: &Path, args: &str) -> Result<(), ServerError> {
+    let output = Command::new("openssl").args(args.split(' ')).current_dir(dir).output();
+    let output = output.doing(|| "start openssl".into())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(ServerError::Failed { program: "openssl", reason: format!("ended with {}", output.status), log })
+}
