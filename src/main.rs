@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dispatchq::{
-    cli::{self, Cli},
-    outbound,
-};
+use dispatch::outbound;
+use dispatchq::cli::{self, Cli};
 
 #[tokio::main]
 async fn main() -> ExitCode {

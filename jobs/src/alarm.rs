@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use job_contract::{DecodeError, Job, JobId, RetryPolicy};
+use serde::{Deserialize, Serialize};
 
 use crate::{OrderId, queues};
 

@@ -2,8 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
 use job_contract::{DecodeError, JobId};
+use serde::{Deserialize, Serialize};
 
 /// `[A-Za-z0-9_-]{1,64}`: safe inside a job id, a Redis key and a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -10,8 +10,8 @@ use std::{
 };
 
 use jobs::{
-    Alarm, Callback, CancelBooking, Compensate, Dispatch, Escalate, Job, JobId, Lifetime, NewJob, Notify,
-    OrderId, Poll, Remind, Tick, Timeout, Trip, alarm::Content, queues,
+    Alarm, Callback, CancelBooking, Compensate, Dispatch, Escalate, Job, JobId, Lifetime, NewJob, Notify, OrderId,
+    Poll, Remind, Tick, Timeout, Trip, alarm::Content, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};

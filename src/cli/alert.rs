@@ -10,7 +10,7 @@ use super::{
     order::operator,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     app::App,
     notifications::alerts::{self, Alert, Filter, Which},
 };

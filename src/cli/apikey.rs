@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::output::{self, or_dash, time};
-use crate::{
+use dispatch::{
     config::Config,
     db,
     people::{
@@ -18,6 +18,36 @@ use crate::{
     },
 };
 
+/// [`Role`] as it is written.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(super) enum RoleName {
+    /// Creates and cancels orders.
+    Producer,
+    /// Answers offers and carries out orders, for one driver.
+    Driver,
+    /// Decides on orders that wait for a person.
+    Dispatcher,
+    /// Reads everything about orders.
+    Support,
+    /// Reads everything, runs the system.
+    Operator,
+    /// May do all of it.
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Producer => Self::Producer,
+            RoleName::Driver => Self::Driver,
+            RoleName::Dispatcher => Self::Dispatcher,
+            RoleName::Support => Self::Support,
+            RoleName::Operator => Self::Operator,
+            RoleName::Admin => Self::Admin,
+        }
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Make a key; it is shown this once
@@ -25,7 +55,7 @@ pub(super) enum Command {
         /// What the key is for, as the history will name it; no other live key has this name
         name: String,
         #[arg(long)]
-        role: Role,
+        role: RoleName,
         /// The driver this key acts for (role driver)
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
         driver: Option<String>,
@@ -52,7 +82,7 @@ pub(super) enum Command {
     /// Keys, oldest first, without the keys themselves
     List {
         #[arg(long)]
-        role: Option<Role>,
+        role: Option<RoleName>,
         /// Only keys of this driver
         #[arg(long, value_name = "ID")]
         driver: Option<String>,
@@ -96,6 +126,7 @@ impl Command {
         db::check_schema(&db).await?;
         match self {
             Self::Create { name, role, driver, expires_in, json } => {
+                let role = Role::from(role);
                 ensure!((role == Role::Driver) == driver.is_some(), "--driver goes with --role driver");
                 let new = NewKey { name: &name, role, driver_id: driver.as_deref(), expires_in };
                 show(key_admin::create(&db, &new).await?, json)?;
@@ -104,7 +135,7 @@ impl Command {
                 show(key_admin::rotate(&db, &name, overlap, expires_in).await?, json)?;
             }
             Self::List { role, driver, name, unused_for, all, json } => {
-                let filter = Filter { role, driver, name, all, unused_for };
+                let filter = Filter { role: role.map(Role::from), driver, name, all, unused_for };
                 list(key_admin::list(&db, &filter).await?, json)?;
             }
             Self::Revoke(revoke) => revoke.run(&db).await?,

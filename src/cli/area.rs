@@ -9,7 +9,7 @@ use super::{
     order::operator,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     admission::{
         limits::Forced,
         report,
@@ -45,7 +45,7 @@ pub(super) enum Command {
         area: String,
         #[arg(value_enum)]
         status: Wanted,
-        #[arg(long, value_parser = crate::plain_text::parse)]
+        #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
         /// How long it holds, such as 2h; without it until a person ends it
         #[arg(long = "for", value_name = "DURATION")]
@@ -66,13 +66,13 @@ pub(super) enum Command {
         /// Only say whether it could be imported
         #[arg(long)]
         check: bool,
-        #[arg(long, value_parser = crate::plain_text::parse)]
+        #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
     },
     /// Remove an area with its limits
     Remove {
         area: String,
-        #[arg(long, value_parser = crate::plain_text::parse)]
+        #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
     },
     /// Utilisation, refusals and bypasses, hour by hour
@@ -138,7 +138,7 @@ pub(super) struct Set {
     /// Does the area take orders of this service type at all?
     #[arg(long)]
     enabled: Option<bool>,
-    #[arg(long, value_parser = crate::plain_text::parse)]
+    #[arg(long, value_parser = dispatch::plain_text::parse)]
     reason: Option<String>,
     /// Only if it has still this version
     #[arg(long)]
@@ -161,7 +161,7 @@ pub(super) struct Flag {
     /// Part of the users, stable by their id
     #[arg(long)]
     percentage: Option<i32>,
-    #[arg(long, value_parser = crate::plain_text::parse)]
+    #[arg(long, value_parser = dispatch::plain_text::parse)]
     reason: Option<String>,
     #[arg(long)]
     json: bool,

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use crate::{
-    bench::{self, QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions},
+use dispatch::{
     config::{Config, LogConfig},
     telemetry,
 };
+use lab::bench::{self, QueueOptions, SoakOptions, SoakWorkerOptions, WorkerOptions};
 
 /// Where servers are killed, the pool has much to say.
 const FILTER: &str = "warn,sqlx_core::pool=error";

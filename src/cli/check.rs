@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::output;
-use crate::{
+use dispatch::{
     app::App,
     history::{self, invariants::INVARIANTS},
 };

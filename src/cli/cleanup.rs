@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::output;
-use crate::{
+use dispatch::{
     app::App,
     periodic::cleanup::{self, Mode},
 };

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use super::output;
-use crate::config::Config;
+use dispatch::config::Config;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::ensure;
 
-use crate::plain_text::is_plain;
+use dispatch::plain_text::is_plain;
 
 const REASON_BYTES: usize = 500;
 

@@ -12,19 +12,19 @@ use anyhow::Context;
 use servers::{Postgres, Redis};
 
 use super::{serve, signals};
-use crate::{
+use dispatch::{
     app::App,
     config::Config,
-    db, http,
-    partner_sim::{self, PartnerSim},
+    db,
     people::{
         api_keys::{self, Role},
         key_admin,
     },
     telemetry,
-    testbed::partner::{self, NAME, SERVICE_TYPE},
     worker::process,
 };
+use lab::testbed::partner::{self, NAME, SERVICE_TYPE};
+use partner_sim::PartnerSim;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -47,7 +47,7 @@ impl Args {
         std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;
         let data = self.data.canonicalize()?;
         let bind = self.bind.clone().unwrap_or_else(|| config.http.bind.clone());
-        let listener = http::server::bind(&bind, "http.bind (or --bind)").await?;
+        let listener = api::server::bind(&bind, "http.bind (or --bind)").await?;
 
         let mut redis = Redis::start_in(&data.join("redis"), None).await?;
         let mut postgres = Postgres::start_in(&data.join("postgres"), None).await?;
@@ -105,8 +105,8 @@ impl Args {
             }
         };
         let queues = process::queues(&app, &[], None)?;
-        http::server::raise_open_files();
-        let serve = http::server::serve_api(listener, app.clone(), stop.clone());
+        api::server::raise_open_files();
+        let serve = api::server::serve_api(listener, app.clone(), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
         if let Some(admin) = admin {

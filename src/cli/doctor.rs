@@ -8,7 +8,7 @@ use serde::Serialize;
 use workers::Store;
 
 use super::output;
-use crate::{
+use dispatch::{
     config::{Config, without_password},
     db::{self, Schema, history_days},
 };

@@ -11,11 +11,11 @@ use super::{
     import,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     app::App,
     config::Config,
     db,
-    dispatch::nearby,
+    fleet::nearby,
     people::drivers::{self, NewDriver, Removal},
 };
 

@@ -12,7 +12,7 @@ use super::{
     output::{self, or_dash, time_ms},
     queue::known,
 };
-use crate::{
+use dispatch::{
     app::App,
     operator::job::{self, Refused, When},
 };

@@ -5,6 +5,7 @@
 mod alert;
 mod apikey;
 mod area;
+#[cfg(feature = "lab")]
 mod bench;
 mod check;
 mod cleanup;
@@ -12,6 +13,7 @@ mod completions;
 mod config;
 mod consent;
 mod dead;
+#[cfg(feature = "lab")]
 mod dev;
 mod doctor;
 mod driver;
@@ -22,6 +24,7 @@ mod order;
 mod outbox;
 mod output;
 mod partner;
+#[cfg(feature = "lab")]
 mod partner_sim;
 mod privacy;
 mod queue;
@@ -36,7 +39,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::{app::App, config::Config, replay, telemetry};
+use dispatch::{app::App, config::Config, telemetry};
+#[cfg(feature = "lab")]
+use lab::replay;
 
 /// Durable order dispatch: every wait of an order's life is a job in Redis, Postgres is the truth.
 #[derive(Debug, Parser)]
@@ -52,6 +57,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Everything on this machine, with its own Redis and Postgres: API, worker, keys to try it with
+    #[cfg(feature = "lab")]
     Dev(dev::Args),
     /// Answer producers and drivers over HTTP
     Serve(serve::Args),
@@ -113,10 +119,13 @@ enum Command {
     #[command(subcommand)]
     Reconcile(reconcile::Command),
     /// Replay real rides against simulated drivers, and check the history
+    #[cfg(feature = "lab")]
     Replay(replay::Options),
     /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
+    #[cfg(feature = "lab")]
     PartnerSim(Box<partner_sim::Args>),
     /// Measure what this machine can do
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Bench(bench::Command),
     /// Print what a shell needs to complete these commands
@@ -128,20 +137,24 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let config = || Config::load(cli.config.as_deref());
     match cli.command {
         Command::Config(command) => return command.run(cli.config.as_deref()),
-        // Both bring servers and configuration of their own.
+        // They bring servers and configuration of their own.
+        #[cfg(feature = "lab")]
         Command::Dev(args) => return args.run(cli.config.as_deref()).await,
+        #[cfg(feature = "lab")]
         Command::Replay(options) => {
             telemetry::init_logs(&Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
+        #[cfg(feature = "lab")]
         Command::PartnerSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
             return args.run().await;
         }
+        #[cfg(feature = "lab")]
         Command::Bench(command) => return command.run().await,
         Command::Completions(args) => return Ok(args.run()),
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
-        _ => telemetry::init_logs(&crate::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
+        _ => telemetry::init_logs(&dispatch::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
     let config = config()?;
     if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
@@ -168,11 +181,10 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Privacy(command) => command.run(App::connect(config).await?).await,
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
-        Command::Config(_)
-        | Command::Dev(_)
-        | Command::Replay(_)
-        | Command::PartnerSim(_)
-        | Command::Bench(_)
-        | Command::Completions(_) => unreachable!("answered above"),
+        #[cfg(feature = "lab")]
+        Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::Bench(_) => {
+            unreachable!("answered above")
+        }
+        Command::Config(_) | Command::Completions(_) => unreachable!("answered above"),
     }
 }

@@ -11,7 +11,7 @@ use super::{
     order::operator,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     app::App,
     dead_letters::decide::Decider,
     notifications::redeliver::{self, Filter, Row},

@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde::Serialize;
 
-use crate::plain_text;
+use dispatch::plain_text;
 
 /// Prints one JSON value. What a terminal would obey is written as `\uXXXX`.
 pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {

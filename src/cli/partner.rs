@@ -9,7 +9,7 @@ use super::{
     order::operator,
     output::{self, short},
 };
-use crate::{
+use dispatch::{
     app::App,
     partner::{Partner, settings},
 };
@@ -119,5 +119,5 @@ fn calls(breaker: &workers::store::BreakerState) -> &'static str {
 }
 
 fn host(partner: &Partner) -> String {
-    crate::config::without_password(&partner.config.url)
+    dispatch::config::without_password(&partner.config.url)
 }

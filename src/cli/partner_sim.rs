@@ -5,7 +5,7 @@ use std::{io::Write, process::ExitCode};
 use serde_json::json;
 
 use super::signals;
-use crate::partner_sim::{Options, PartnerSim};
+use partner_sim::{Options, PartnerSim};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

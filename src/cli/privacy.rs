@@ -15,7 +15,7 @@ use super::{
     order::operator,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     app::App,
     orders::store,
     plain_text,

@@ -7,7 +7,7 @@ use serde_json::json;
 use workers::store::QueueStats;
 
 use super::{order::operator, output};
-use crate::{app::App, recovery::pauses};
+use dispatch::{app::App, recovery::pauses};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

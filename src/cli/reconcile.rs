@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::output;
-use crate::{
+use dispatch::{
     app::App,
     dead_letters::mirror,
     recovery::{reconciler, repair},

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::signals;
-use crate::{app::App, catalogue, db, http, telemetry};
+use dispatch::{app::App, catalogue, db, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -17,14 +17,14 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         db::publish_service_types(&app.db, &app.config).await?;
-        http::server::raise_open_files();
+        api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
         let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
-        let listener = http::server::bind(&bind, "http.bind").await?;
+        let listener = api::server::bind(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
         let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
-        http::server::serve_api(listener, app, stop).await?;
+        api::server::serve_api(listener, app, stop).await?;
         key_use.await?;
         if let Some(admin) = admin {
             admin.await??;
@@ -43,10 +43,10 @@ pub(super) async fn admin(
     if address.is_empty() {
         return Ok(None);
     }
-    let listener = http::server::bind(address, setting).await?;
+    let listener = api::server::bind(address, setting).await?;
     let metrics = telemetry::init_metrics()?;
     catalogue::begin(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
-    let router = http::admin(app.clone(), metrics);
-    Ok(Some(tokio::spawn(http::server::serve(listener, router, app.config.http.clone(), stop.clone()))))
+    let router = api::admin(app.clone(), metrics);
+    Ok(Some(tokio::spawn(api::server::serve(listener, router, app.config.http.clone(), stop.clone()))))
 }

@@ -8,7 +8,7 @@ use super::{
     import,
     output::{self, or_dash, time},
 };
-use crate::{
+use dispatch::{
     config::Config,
     db,
     people::users::{self, ListedUser, User},

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::{serve, signals};
-use crate::{app::App, db, worker::process};
+use dispatch::{app::App, db, worker::process};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq work\n  dispatchq work --queues notify-queue --concurrency 64")]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::output::{self, time_ms};
-use crate::app::App;
+use dispatch::app::App;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

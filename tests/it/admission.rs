@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatchq::{
+use dispatch::{
     admission::{
         limits::{Flag, Forced},
         report,
@@ -490,7 +490,7 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     full_at(&t, 1).await;
     let other = t.reconfigured(|_| {});
     let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(dispatchq::admission::rules::keep(other.clone(), stop.clone()));
+    tokio::spawn(dispatch::admission::rules::keep(other.clone(), stop.clone()));
     let threshold = || other.rules.get().limits("JKT", "RIDE").max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.

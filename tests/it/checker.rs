@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dispatchq::history::{self, invariants::INVARIANTS};
+use dispatch::history::{self, invariants::INVARIANTS};
 
 use crate::support::{TestApp, secs};
 

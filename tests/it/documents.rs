@@ -18,7 +18,7 @@ fn every_redis_key_is_on_its_page() {
     for line in read("workers/src/keys.rs").lines().filter(|line| line.contains("self.key(")) {
         keys.extend(quoted(line).map(|name| format!("`{{dq:0}}:{name}`")));
     }
-    for line in read("src/redis_keys.rs").lines().filter(|line| !line.trim_start().starts_with("//")) {
+    for line in read("crates/dispatch/src/redis_keys.rs").lines().filter(|line| !line.trim_start().starts_with("//")) {
         let names = quoted(line).filter(|name| !name.ends_with('*'));
         keys.extend(names.map(|name| {
             let name = name.replace("{DRIVERS_TRUSTED}", "dispatchq:drivers");

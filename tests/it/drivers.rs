@@ -1,7 +1,7 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
-use dispatchq::{
-    dispatch::{nearby, ranking::Pickup},
+use dispatch::{
+    fleet::{nearby, ranking::Pickup},
     people::api_keys::Role,
 };
 use reqwest::Method;

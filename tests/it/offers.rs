@@ -1,7 +1,7 @@
 //! Who is asked, how many at once, and what becomes of an offer that cannot be answered.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     config::Config,
     explain::gather,
     notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},

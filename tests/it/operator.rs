@@ -6,7 +6,7 @@ mod jobs;
 mod mirror;
 mod requeue;
 
-use dispatchq::{
+use dispatch::{
     app::App,
     dead_letters::{
         decide::Decider,
@@ -31,7 +31,7 @@ fn anna() -> Decider {
 /// Everything that is due dies of this. Answers how many.
 async fn bury_due(app: &App, error: &str) -> usize {
     let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
-    let registry = dispatchq::worker::registry::registry(app);
+    let registry = dispatch::worker::registry::registry(app);
     let mut buried = 0;
     for turn in 0.. {
         let token = Token::new("undertaker", turn);

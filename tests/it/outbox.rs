@@ -1,7 +1,7 @@
 //! Messages reach their receiver, once, or are given up.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, OFFER},
     orders::{act::act, actions},

@@ -8,10 +8,8 @@ mod process;
 
 use std::time::Duration;
 
-use dispatchq::{
-    outbound,
-    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
-};
+use dispatch::outbound;
+use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
 use reqwest::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatchq::{
+use dispatch::{
     orders::{Status, act::act, actions},
     periodic::{
         cleanup::{self, Mode},

@@ -12,7 +12,7 @@ mod healing;
 mod redis;
 mod work;
 
-use dispatchq::{history, orders::create};
+use dispatch::{history, orders::create};
 use serde_json::json;
 
 use crate::support::{Fleet, by, id};

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use dispatchq::orders::{
+use dispatch::orders::{
     Refusal, Status, actions,
     store::{ChangeError, Changed},
 };

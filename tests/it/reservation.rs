@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dispatchq::{
+use dispatch::{
     app::App,
     config::DispatchOverrides,
-    dispatch::policy::Exhausted,
+    fleet::policy::Exhausted,
     orders::{
         Decision, Offer, Refusal, Snapshot, Status,
         act::act,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dispatchq::{
+use dispatch::{
     db::{self, Schema, history_days},
     history::invariants::INVARIANTS,
 };
@@ -28,7 +28,9 @@ fn statements(folder: &Path, found: &mut Vec<String>) {
 async fn every_named_statement_fits_the_schema() {
     let t = TestApp::start().await;
     let mut found = Vec::new();
-    statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    for folder in ["crates", "src"] {
+        statements(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found);
+    }
     assert!(found.len() > 30, "{} statements", found.len());
     let mut untyped = Vec::new();
     for statement in &found {

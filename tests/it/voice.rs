@@ -1,7 +1,7 @@
 //! Offers by phone call: a provider like Twilio, the keys drivers press, the calls that are not taken.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     config::{ChannelConfig, Config, VoiceConfig},
     notifications::channel::voice::Event,
     orders::Status,

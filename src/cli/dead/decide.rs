@@ -12,9 +12,9 @@ use serde_json::json;
 use workers::JobId;
 
 use super::Filter;
-use crate::{
+use crate::cli::{consent::Consent, job::job_id, order::operator, output};
+use dispatch::{
     app::App,
-    cli::{consent::Consent, job::job_id, order::operator, output},
     dead_letters::{
         bulk::{self, Summary},
         decide::{self, Answer, Decider},

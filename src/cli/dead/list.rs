@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::Filter;
-use crate::{
+use crate::cli::output::{self, quoted, short, time_ms};
+use dispatch::{
     app::App,
-    cli::output::{self, quoted, short, time_ms},
     dead_letters::walk::{self, Place},
 };
 

@@ -8,7 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::{app::App, dead_letters::walk::Selection};
+use dispatch::{app::App, dead_letters::walk::Selection};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {

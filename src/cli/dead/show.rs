@@ -5,12 +5,12 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::bail;
 use workers::JobId;
 
-use crate::{
+use crate::cli::{
+    job::job_id,
+    output::{self, time, time_ms},
+};
+use dispatch::{
     app::App,
-    cli::{
-        job::job_id,
-        output::{self, time, time_ms},
-    },
     dead_letters::{
         explain::{self, Explained},
         table::{self, Letter},

@@ -7,7 +7,7 @@ use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::{Finding, Verdict, finding};
-use crate::{
+use dispatch::{
     config::{ChannelConfig, Config},
     notifications::{channel::email::TlsMode, routes::LOG},
 };
@@ -157,7 +157,7 @@ fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::WebhookConfig, partner::PartnerConfig};
+    use dispatch::{config::WebhookConfig, partner::PartnerConfig};
 
     fn told(config: &Config) -> String {
         warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use jobs::OrderId;
 
-use crate::{
+use crate::cli::output::{self, time};
+use dispatch::{
     app::App,
-    cli::output::{self, time},
-    dispatch::ranking::Ranking,
     explain::{Explanation, JobStanding, LatestRanking, NextJob, gather},
+    fleet::ranking::Ranking,
 };
 
 /// Drivers of each sort.

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use jobs::OrderId;
 
-use crate::{
+use crate::cli::output::{self, or_dash, time};
+use dispatch::orders::view::OrderView;
+use dispatch::{
     app::App,
-    cli::output::{self, or_dash, time},
-    http::view::OrderView,
     orders::{
         Decision, Offer, PaymentStatus, Refusal, Snapshot, Status,
         act::act,

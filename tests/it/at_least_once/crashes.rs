@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, OFFER},
     orders::Status,
     recovery::{reconciler, repair},

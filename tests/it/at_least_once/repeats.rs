@@ -1,6 +1,6 @@
 //! Jobs that are delivered too often, too early, or for nothing.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::FAILED_TO_GET_ORDER,
     orders::{OfferState, Status, actions},
 };

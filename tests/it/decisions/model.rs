@@ -1,10 +1,10 @@
 //! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
 
 use chrono::{DateTime, TimeDelta};
-use dispatchq::{
+use dispatch::{
     compensation,
     config::Config,
-    dispatch::{
+    fleet::{
         decide,
         policy::{DispatchPolicy, Exhausted},
         ranking::{Ranked, Ranking},
@@ -152,7 +152,7 @@ impl Model {
         Ranking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 
-    /// As `orders::store` does it.
+    /// With the function that `orders::store` uses, too; offers are made as the store makes them where all drivers are free.
     fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
         let mut at = self.s.order.status;
@@ -164,11 +164,11 @@ impl Model {
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
         assert!(!change.events.is_empty(), "a change says why");
         for end in &change.offers {
-            let known = self.s.offers.iter_mut().find(|o| o.id == end.offer.id).unwrap();
+            let known = self.s.offers.iter().find(|o| o.id == end.offer.id).unwrap();
             let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
             assert!(known.state == OfferState::Offered || given_back, "an offer ends once, not as {:?}", end.to);
-            known.state = end.to;
         }
+        self.s = self.s.apply(&change);
         if let Some(new) = &change.new_offers {
             for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
                 self.s.offers.push(Offer {
@@ -184,9 +184,6 @@ impl Model {
         }
         self.refund_alerts += change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED).count();
         self.history.extend(change.events);
-        self.s.order = change.order;
-        self.s.order.version += 1;
-        self.s.order.updated_at = self.s.now;
     }
 
     /// What must hold at every moment.

@@ -1,6 +1,6 @@
 //! Who may do what, and which requests are understood.
 
-use dispatchq::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, Role};
 use reqwest::Method;
 use serde_json::json;
 use uuid::Uuid;

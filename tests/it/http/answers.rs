@@ -1,6 +1,6 @@
 //! What becomes of offers, orders and their customers' wishes.
 
-use dispatchq::people::api_keys::Role;
+use dispatch::people::api_keys::Role;
 use serde_json::{Value, json};
 
 use super::ride;
@@ -137,7 +137,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| dispatchq::orders::actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-2", |s| dispatch::orders::actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (409, "DRIVER_BUSY"));
     t.assert_sound().await;
 }

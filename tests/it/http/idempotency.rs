@@ -1,6 +1,6 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatchq::people::api_keys::Role;
+use dispatch::people::api_keys::Role;
 use serde_json::json;
 
 use super::ride;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dispatchq::http::OPENAPI;
+use api::OPENAPI;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -10,12 +10,13 @@ use crate::support::{Api, TestApp};
 
 /// `/api/v1/orders/{id}`, as the code mounts it: every `.route(..)` under its `.nest(..)`.
 fn mounted() -> BTreeSet<String> {
-    let source =
-        |file: &str| std::fs::read_to_string(format!("{}/src/http/{file}.rs", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let source = |file: &str| {
+        std::fs::read_to_string(format!("{}/crates/api/src/{file}.rs", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
     let routes = |text: &str| -> Vec<String> {
         text.split(".route(\"").skip(1).filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect()
     };
-    let root = source("mod");
+    let root = source("lib");
     let api = root.split("pub fn admin").next().unwrap();
     let mut paths: BTreeSet<String> = routes(api).into_iter().collect();
     for nest in api.split(".nest(\"").skip(1) {

@@ -1,6 +1,6 @@
 //! While Redis or Postgres is away.
 
-use dispatchq::{orders::Status, people::api_keys::Role, recovery::reconciler};
+use dispatch::{orders::Status, people::api_keys::Role, recovery::reconciler};
 
 use super::ride;
 use crate::support::{Api, TestApp, eventually, secs};

@@ -1,6 +1,6 @@
 //! Drivers are asked one after the other until one accepts.
 
-use dispatchq::orders::{OfferState, Status, actions, store::ChangeError};
+use dispatch::orders::{OfferState, Status, actions, store::ChangeError};
 
 use crate::support::{TestApp, by, ids, millis, secs};
 
@@ -161,7 +161,7 @@ async fn a_driver_cannot_be_given_a_second_order_by_hand() {
     t.order("ORD-2").await;
     t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
     let second = t.act("ORD-2", |s| actions::assign(s, &by("operator:test"), "D1")).await;
-    assert!(matches!(second, Err(ChangeError::Refused(dispatchq::orders::Refusal::DriverBusy))), "{second:?}");
+    assert!(matches!(second, Err(ChangeError::Refused(dispatch::orders::Refusal::DriverBusy))), "{second:?}");
     assert_eq!(t.status("ORD-2").await, Status::Dispatching);
     t.assert_sound().await;
 }

@@ -1,6 +1,6 @@
 //! Orders that find no driver end at their lifetime, and what was paid for them decides how.
 
-use dispatchq::{
+use dispatch::{
     config::ChannelConfig,
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
     orders::{Refusal, Status, actions, store::ChangeError},

@@ -1,6 +1,6 @@
 //! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::DISPATCH_FAILED,
     orders::{Status, actions, store::ChangeError},
     people::api_keys::Role,
@@ -124,7 +124,7 @@ async fn a_service_type_may_let_pending_orders_outlive_their_lifetime() {
     assert_eq!(t.status("ORD-1").await, Status::Pending);
     t.assert_sound().await;
     let late = t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await;
-    assert!(matches!(late, Err(ChangeError::Refused(dispatchq::orders::Refusal::LifetimeOver))), "{late:?}");
+    assert!(matches!(late, Err(ChangeError::Refused(dispatch::orders::Refusal::LifetimeOver))), "{late:?}");
 
     t.drivers(&[("D1", 100.0)]).await;
     t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();

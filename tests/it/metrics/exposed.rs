@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use dispatchq::{
+use dispatch::{
     admission::{
         limits::Flag,
         table::{self, Author, LimitsChange},
     },
     areas::import,
     partner::settings,
-    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
     people::{
         actor::{Actor, ActorRole},
         api_keys::{self, Role},
     },
 };
+use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
 use serde_json::{Value, json};
 
 use crate::support::{Child, Crowd, Fleet, Scrape, by, eventually, hire, secs};
@@ -115,7 +115,7 @@ async fn names_and_labels_are_those_of_the_page() {
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     sim.change(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
     let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
-    let shop = Shop { base, key, client: dispatchq::outbound::client(secs(10)).unwrap() };
+    let shop = Shop { base, key, client: dispatch::outbound::client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
     let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");
@@ -218,12 +218,12 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
                 // Of an order, or of an HTTP answer.
                 "status" => {
-                    value.parse::<dispatchq::orders::Status>().is_ok()
+                    value.parse::<dispatch::orders::Status>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),
                 // As docs/openapi.json writes paths: with names in the place of ids.
-                "route" => value == "none" || dispatchq::http::OPENAPI.contains(&format!("\"{value}\": {{")),
+                "route" => value == "none" || api::OPENAPI.contains(&format!("\"{value}\": {{")),
                 "call" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
                     value.len() <= 20 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')
                 }

@@ -1,6 +1,6 @@
 //! What is counted, and when.
 
-use dispatchq::orders::Status;
+use dispatch::orders::Status;
 
 use crate::support::{Counting, TestApp, secs};
 

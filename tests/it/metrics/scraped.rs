@@ -1,6 +1,6 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
-use dispatchq::orders::{PaymentStatus, Status, actions};
+use dispatch::orders::{PaymentStatus, Status, actions};
 
 use crate::support::{Counting, Scrape, TestApp, by, secs};
 

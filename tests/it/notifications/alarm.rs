@@ -1,7 +1,7 @@
 //! STATUS_UPDATE_FAILED: support is told that an order's end cannot be written, without the database that refuses it.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::Status,
 };

@@ -1,6 +1,6 @@
 //! An alert waits until a person acknowledges it, and is told again meanwhile.
 
-use dispatchq::{
+use dispatch::{
     notifications::{
         alerts::{self, Filter, Which},
         messages::{DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, TIMER_DEAD, UNEXPECTED_STATE},

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     config::{ChannelConfig, Config, SlackConfig, TicketConfig, WebhookConfig},
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::OfferState,

@@ -1,6 +1,6 @@
 //! What the producer and the customer are told.
 
-use dispatchq::{
+use dispatch::{
     config::{ChannelConfig, WebhookConfig},
     notifications::messages::{CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED},
     orders::actions,

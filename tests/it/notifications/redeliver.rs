@@ -1,7 +1,7 @@
 //! Dead messages are listed and sent again, and their log forgets nothing.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     dead_letters::decide::Decider,
     notifications::redeliver::{self, Filter, Row},
     recovery::reconciler,

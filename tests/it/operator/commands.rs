@@ -1,6 +1,6 @@
 //! The commands as operators and their scripts meet them.
 
-use dispatchq::{dead_letters::walk, recovery::reconciler};
+use dispatch::{dead_letters::walk, recovery::reconciler};
 use serde_json::Value;
 use workers::NewJob;
 

@@ -1,6 +1,6 @@
 //! `order explain`: why, what next, who holds it, what to do.
 
-use dispatchq::explain::{Explanation, JobStanding, gather};
+use dispatch::explain::{Explanation, JobStanding, gather};
 use workers::{
     Outcome,
     store::{Heartbeat, LatenessCounts, WorkerInfo},

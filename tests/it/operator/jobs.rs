@@ -1,6 +1,6 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
-use dispatchq::{
+use dispatch::{
     operator::job::{Refused, When, cancel, reschedule},
     periodic::schedule::{Schedule, Task},
     recovery::reconciler,

@@ -1,6 +1,6 @@
 //! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
 
-use dispatchq::{
+use dispatch::{
     dead_letters::{
         decide::{Answer, discard, requeue},
         mirror::{self, Turn},

@@ -1,7 +1,7 @@
 //! Another life for a dead job: its order goes on, or it is said why not. Whatever crashes in between, doing it again helps.
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     dead_letters::{
         decide::{Answer, discard, preview, requeue},
         judge::{self, Refused},
@@ -324,7 +324,7 @@ async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
 async fn an_order_taken_out_of_review_by_other_means_leaves_no_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
-    dispatchq::dead_letters::mirror::once(&t.app).await.unwrap().unwrap();
+    dispatch::dead_letters::mirror::once(&t.app).await.unwrap().unwrap();
     t.act("ORD-1", |s| actions::redispatch(s, &by("operator:bert"))).await.unwrap();
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
     goes_on(&t).await;

@@ -1,9 +1,7 @@
 //! What the partner says, in every order of arrival, taken by the real handlers.
 
-use dispatchq::{
-    orders::{BookingState, Status},
-    partner_sim::values::Rate,
-};
+use dispatch::orders::{BookingState, Status};
+use partner_sim::values::Rate;
 use serde_json::json;
 
 use super::{

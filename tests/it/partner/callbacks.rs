@@ -1,11 +1,11 @@
 //! Which callbacks are taken, and what becomes of those without a booking.
 
 use chrono::Utc;
-use dispatchq::{
+use dispatch::{
     orders::{BookingState, Status},
-    partner_sim::{Knobs, values::Rate},
     recovery::reconciler,
 };
+use partner_sim::{Knobs, values::Rate};
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! The model's partner, who keeps its own truth and tells of it in callbacks.
 
-use dispatchq::partner::{
+use dispatch::partner::{
     client::{JobStatus, PartnerStatus},
     observation::{Observation, Phase, Via},
 };

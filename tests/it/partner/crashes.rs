@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use dispatchq::{
+use dispatch::{
     history,
     orders::{act::act, actions, create},
     outbound,
     partner::{inbox, observation::CallbackBody},
-    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
     people::api_keys::{self, Role},
 };
+use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
 use serde_json::{Value, json};
 
 use super::world::{PARTNER, SECRET, SERVICE};

@@ -1,12 +1,8 @@
 //! A partner that fails in every way it can: one booking for each attempt, no call while it wants to be left alone, and
 //! orders that keep their lifetime.
 
-use dispatchq::{
-    config::Config,
-    notifications::messages::PARTNER_REFUSES_KEY,
-    orders::Status,
-    partner_sim::{Knobs, OutageKind, values::Rate},
-};
+use dispatch::{config::Config, notifications::messages::PARTNER_REFUSES_KEY, orders::Status};
+use partner_sim::{Knobs, OutageKind, values::Rate};
 
 use super::{
     Partnership,

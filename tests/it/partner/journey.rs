@@ -1,9 +1,7 @@
 //! One order from its booking to its end, by real workers on real time.
 
-use dispatchq::{
-    orders::{BookingState, Status},
-    partner_sim::{Knobs, values::Rate},
-};
+use dispatch::orders::{BookingState, Status};
+use partner_sim::{Knobs, values::Rate};
 
 use super::Partnership;
 

@@ -1,14 +1,14 @@
 //! What must hold of a partner's order, whatever happened.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{Booking, BookingState, Change, PaymentEvent, Reason, Status, state, timers},
+    orders::{Booking, BookingState, Change, Reason, Status, state, timers},
 };
 
 use super::model::{Luck, Model, Step};
 
 impl Model {
-    /// As `orders::store` does it.
+    /// With the function that `orders::store` uses, too.
     pub(super) fn apply(&mut self, change: Change) {
         assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
         let mut at = self.s.order.status;
@@ -18,25 +18,16 @@ impl Model {
             at = event.to;
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
-        for booking in change.bookings {
-            match self.s.bookings.iter_mut().find(|b| b.attempt_no == booking.attempt_no) {
-                Some(known) => {
-                    assert_follows(known, &booking);
-                    *known = booking;
-                }
-                None => self.s.bookings.push(booking),
+        for booking in &change.bookings {
+            if let Some(known) = self.s.booking(booking.attempt_no) {
+                assert_follows(known, booking);
             }
         }
-        if let Some((event_id, payment_status)) = change.payment_event {
-            self.s.payments.push(PaymentEvent { event_id, payment_status });
-        }
+        self.s = self.s.apply(&change);
         // The same again is the same row.
         let alerts = change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED);
         self.refund_alerts.extend(alerts.map(|m| m.dedupe_key.clone()));
         self.history.extend(change.events);
-        self.s.order = change.order;
-        self.s.order.version += 1;
-        self.s.order.updated_at = self.s.now;
     }
 
     /// What must hold at every moment.

@@ -1,9 +1,7 @@
 //! Two worker processes share what a partner bears, in quiet times and when it comes back after an outage.
 
-use dispatchq::{
-    orders::create,
-    partner_sim::{Knobs, Options, OutageKind, PartnerSim, values::Rate},
-};
+use dispatch::orders::create;
+use partner_sim::{Knobs, Options, OutageKind, PartnerSim, values::Rate};
 use serde_json::json;
 
 use super::world::{PARTNER, SECRET, SERVICE};

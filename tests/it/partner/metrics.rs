@@ -1,9 +1,7 @@
 //! What is counted of a partner's orders.
 
-use dispatchq::{
-    orders::Status,
-    partner_sim::{Knobs, values::Rate},
-};
+use dispatch::orders::Status;
+use partner_sim::{Knobs, values::Rate};
 
 use super::{
     Partnership,

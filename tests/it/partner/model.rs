@@ -7,11 +7,11 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta};
-use dispatchq::{
+use dispatch::{
     compensation,
     config::Config,
     dead_letters::judge::{self, Verdict},
-    dispatch::{decide as fleet, policy::DispatchPolicy},
+    fleet::{decide as fleet, policy::DispatchPolicy},
     orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
         client::{CallError, JobStatus},

@@ -1,6 +1,6 @@
 //! What the producer says of the money, over HTTP: once, forward only, and also after the end.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
     orders::{Status, actions},
     people::api_keys::Role,

@@ -1,13 +1,13 @@
 //! Redis loses the jobs of a partner's orders, jobs die, and old orders go.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::TIMER_DEAD,
     orders::{BookingState, Status},
     partner::{inbox, observation::CallbackBody},
-    partner_sim::values::Rate,
     periodic::cleanup::{self, Mode},
     recovery::{reconciler, repair::Report},
 };
+use partner_sim::values::Rate;
 use serde_json::json;
 use workers::Outcome;
 

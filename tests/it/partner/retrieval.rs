@@ -1,7 +1,7 @@
 //! The tests that the design of the job id retrieval names, under its names. The wait for the callback is 5 s, polls come
 //! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::{BookingState, Status},
     people::api_keys::Role,

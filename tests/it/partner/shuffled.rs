@@ -1,6 +1,7 @@
 //! Whole lives of real orders, in which everything happens in an order that follows from a seed.
 
-use dispatchq::{orders::actions, partner_sim::values::Rate};
+use dispatch::orders::actions;
+use partner_sim::values::Rate;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 

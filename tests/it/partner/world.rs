@@ -6,15 +6,15 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatchq::{
+use dispatch::{
     app::App,
     config::Config,
     orders::{Booking, BookingState, Status},
     outbound,
     partner::PartnerConfig,
-    partner_sim::{Knobs, Options, PartnerSim, values::Rate},
     worker::process,
 };
+use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use dispatchq::{
+use dispatch::{
     admission::{
         limits::Flag,
         table::{self, Author, LimitsChange},

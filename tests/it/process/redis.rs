@@ -1,6 +1,6 @@
 //! Redis as it stands in production: encrypted, behind sentinels, and full.
 
-use dispatchq::app::App;
+use dispatch::app::App;
 use serde_json::Value;
 use servers::{Redis, Sentinels};
 

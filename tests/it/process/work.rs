@@ -1,6 +1,6 @@
 //! Workers and API as they are meant to run: together, and ended in good order.
 
-use dispatchq::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, Role};
 use serde_json::json;
 
 use super::{assert_all_well, orders};
@@ -18,7 +18,7 @@ async fn two_workers_and_an_api_share_the_work() {
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
     let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
-    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    let client = dispatch::outbound::client(secs(10)).unwrap();
     for _ in 0..60 {
         let created = client
             .post(format!("{base}/api/v1/orders"))

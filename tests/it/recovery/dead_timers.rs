@@ -1,6 +1,6 @@
 //! No order waits for a job that will not run: a dead timer puts its order on a person's desk.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},
     orders::{Status, actions},
     recovery::reconciler,

@@ -1,6 +1,6 @@
 //! Single timers that went missing, or lie far from their row's deadline.
 
-use dispatchq::{
+use dispatch::{
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::Status,
     recovery::{reconciler, repair, repair::Report},

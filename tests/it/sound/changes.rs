@@ -7,7 +7,7 @@ mod waits;
 
 use std::sync::Arc;
 
-use dispatchq::{app::App, db, loops::Loops};
+use dispatch::{app::App, db, loops::Loops};
 use servers::Proxy;
 
 use crate::support::TestApp;

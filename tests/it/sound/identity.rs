@@ -6,7 +6,7 @@ mod owners;
 mod plain;
 mod privacy;
 
-use dispatchq::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, Role};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

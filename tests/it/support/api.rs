@@ -1,8 +1,8 @@
 //! The HTTP API in this process, and clients with keys.
 
-use dispatchq::{
+use dispatch::{
     app::App,
-    http, outbound,
+    outbound,
     people::{
         api_keys::{self, Role},
         key_admin::{self, KeyError},
@@ -48,7 +48,7 @@ impl Api {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        tokio::spawn(http::server::serve(listener, http::api(app.clone()), app.config.http.clone(), stop.clone()));
+        tokio::spawn(api::server::serve(listener, api::api(app.clone()), app.config.http.clone(), stop.clone()));
         Self { base, client: outbound::client(secs(30)).unwrap(), stop }
     }
 

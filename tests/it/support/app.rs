@@ -12,7 +12,7 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatchq::{
+use dispatch::{
     app::App,
     config::{Config, DatabaseConfig},
     db::{self, history_days},

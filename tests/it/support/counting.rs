@@ -1,6 +1,6 @@
 //! What this test counts, in numbers of its own.
 
-use dispatchq::{app::App, http};
+use dispatch::app::App;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
@@ -26,8 +26,8 @@ impl Counting {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        let router = http::admin(app.clone(), self.handle.clone());
-        tokio::spawn(http::server::serve(listener, router, app.config.http.clone(), stop.clone()));
+        let router = api::admin(app.clone(), self.handle.clone());
+        tokio::spawn(api::server::serve(listener, router, app.config.http.clone(), stop.clone()));
         (address, stop.drop_guard())
     }
 

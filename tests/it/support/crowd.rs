@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use dispatchq::{
+use dispatch::{
     app::App,
     orders::{act::act, actions},
     people::drivers::{self, NewDriver},

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use dispatchq::worker::registry::registry;
+use dispatch::worker::registry::registry;
 use workers::{
     Leased, Outcome, StoreError, Token,
     store::{Settled, TakeMode, TakeRequest, Taken},

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dispatchq::{app::App, config::Config};
+use dispatch::{app::App, config::Config};
 use servers::{Postgres, Redis};
 use sqlx::AssertSqlSafe;
 use tempfile::TempDir;

@@ -23,7 +23,7 @@ mod scrape;
 
 use std::time::Duration;
 
-use dispatchq::people::actor::Actor;
+use dispatch::people::actor::Actor;
 
 pub(crate) use api::{Answer, Api};
 pub(crate) use app::{TestApp, redis_command};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dispatchq::{
+use dispatch::{
     orders::{
         Decision, Offer, OfferState, Snapshot, Status,
         act::act,

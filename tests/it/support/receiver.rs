@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use dispatchq::config::{ChannelConfig, Config};
+use dispatch::config::{ChannelConfig, Config};
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch};
 

@@ -1,6 +1,6 @@
 //! What is committed, and what follows from it.
 
-use dispatchq::{
+use dispatch::{
     loops::Loops,
     orders::{
         Status,

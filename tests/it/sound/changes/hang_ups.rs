@@ -11,7 +11,7 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatchq::{db, outbound, people::api_keys::Role};
+use dispatch::{db, outbound, people::api_keys::Role};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
@@ -163,7 +163,7 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
     let drivers: Vec<String> = (0..CUT).map(|n| format!("D{n}")).collect();
     t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
     seed(&t, "ACC", CUT, "UNPAID").await;
-    dispatchq::recovery::reconciler::once_in_full(&t.app).await.unwrap();
+    dispatch::recovery::reconciler::once_in_full(&t.app).await.unwrap();
     t.run_due().await;
     seed(&t, "CUT-PAY", CUT, "UNPAID").await;
     seed(&t, "CUT-CANCEL", CUT, "PAID").await;

@@ -1,6 +1,6 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
-use dispatchq::{
+use dispatch::{
     db,
     people::api_keys::{self, Role},
 };
@@ -24,7 +24,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;
     let key = api_keys::create(&fleet.app.db, "test", Role::Producer, None).await.unwrap().1;
-    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    let client = dispatch::outbound::client(secs(10)).unwrap();
     let create = async |id: &str| {
         let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
@@ -68,7 +68,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatchq::history::check(&fleet.app).await.unwrap(), []);
+    assert_eq!(dispatch::history::check(&fleet.app).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.

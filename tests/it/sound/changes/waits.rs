@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatchq::{admission::rules, dead_letters::mirror, loops::Loops, people::offer_board, recovery::reconciler};
+use dispatch::{admission::rules, dead_letters::mirror, loops::Loops, people::offer_board, recovery::reconciler};
 use servers::Proxy;
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;

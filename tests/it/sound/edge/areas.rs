@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use dispatchq::{
+use dispatch::{
     admission::table::{self, Author, LimitsChange},
     areas::import,
     people::{

@@ -1,6 +1,6 @@
 //! Sockets that say nothing, and drivers' apps that wait many times.
 
-use dispatchq::people::api_keys::Role;
+use dispatch::people::api_keys::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

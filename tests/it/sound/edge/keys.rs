@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatchq::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, Role};
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;

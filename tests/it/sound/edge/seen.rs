@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use dispatchq::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, Role};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -103,4 +103,24 @@ async fn s10_requests_are_counted_by_route_and_status() {
     assert_eq!(count("none", "404"), 1.0);
     let timed = r#"dispatchq_http_request_duration_seconds_count{method="GET",route="/api/v1/orders/{id}"}"#;
     assert_eq!(seen.value(timed), 4.0);
+}
+
+/// Statements of Postgres are logged by a library that knows neither requests nor orders.
+#[tokio::test]
+async fn every_line_names_its_request_or_job_and_its_order() {
+    let lines = Lines::default();
+    tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(Role::Admin).await;
+    let cancel = reqwest::Client::new().post(api.url("/api/v1/orders/ORD-1/cancel")).bearer_auth(key);
+    let answer = cancel.header("x-request-id", "shop-4711").json(&json!({})).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let writes = lines.with("-- write change");
+    let by_job = writes.iter().any(|line| line.contains("job{job.id=dispatch:ORD-1:1}:change{order.id=ORD-1}"));
+    let by_request = writes.iter().any(|line| line.contains(r#"request{id="shop-4711"}:change{order.id=ORD-1}"#));
+    assert!(by_job && by_request, "{writes:#?}");
 }

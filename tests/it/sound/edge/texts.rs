@@ -1,6 +1,7 @@
 //! Characters no database keeps, bodies that are too large, names strangers try.
 
-use dispatchq::{http::OPENAPI, partner::PartnerConfig, people::api_keys::Role};
+use api::OPENAPI;
+use dispatch::{partner::PartnerConfig, people::api_keys::Role};
 use reqwest::Method;
 use serde_json::{Value, json};
 

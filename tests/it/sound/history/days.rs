@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatchq::{app::App, config::Config, db::history_days, orders::query, periodic::cleanup};
+use dispatch::{app::App, config::Config, db::history_days, orders::query, periodic::cleanup};
 use sqlx::{
     AssertSqlSafe, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -119,7 +119,7 @@ async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
     assert_eq!(t.reasons("WAITING").await, before, "its own history is complete");
     t.assert_sound().await;
 
-    t.act("WAITING", |s| dispatchq::orders::actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    t.act("WAITING", |s| dispatch::orders::actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(t.reasons("WAITING").await.len(), before.len() + 1);
     t.sql(
         "UPDATE alerts SET acked_at = dispatchq_now(), acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL;

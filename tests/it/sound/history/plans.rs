@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dispatchq::periodic::cleanup::SWEEPS;
+use dispatch::periodic::cleanup::SWEEPS;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::TestApp;
@@ -62,7 +62,7 @@ async fn plan(db: &mut PgConnection, statement: &str, arguments: &[&str]) -> Str
 
 /// The text of a statement in the source, by its name.
 fn statement(file: &str, name: &str) -> String {
-    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates").join(file)).unwrap();
     let begin = source.find(&format!("-- {name}\n")).unwrap_or_else(|| panic!("{file} has no statement '{name}'"));
     source[begin..].split('"').next().unwrap().to_owned()
 }
@@ -91,17 +91,17 @@ async fn f05_every_sweep_reads_its_index() {
 async fn f05_every_look_at_what_waits_reads_an_index() {
     let (_t, mut db) = filled().await;
     for (file, name, arguments) in [
-        ("orders/census.rs", "count a page of open orders", ["''", "100", "", ""].as_slice()),
-        ("recovery/repair.rs", "orders to reconcile", &["''", "3", "100"]),
-        ("recovery/repair.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
-        ("recovery/repair.rs", "messages to reconcile", &["0", "3", "500"]),
-        ("recovery/repair.rs", "alerts to reconcile", &["0", "3", "500"]),
-        ("recovery/repair.rs", "callbacks to reconcile", &["0", "3", "500"]),
-        ("orders/census.rs", "count a page of refunds to begin", &["''", "500"]),
-        ("http/metrics.rs", "oldest undelivered message", &[]),
-        ("admission/report.rs", "report of areas", &["'A'", "'2029-12-31'"]),
-        ("orders/query.rs", "when an order lived", &["'O000001'"]),
-        ("db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
+        ("dispatch/src/orders/census.rs", "count a page of open orders", ["''", "100", "", ""].as_slice()),
+        ("dispatch/src/recovery/repair.rs", "orders to reconcile", &["''", "3", "100"]),
+        ("dispatch/src/recovery/repair.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
+        ("dispatch/src/recovery/repair.rs", "messages to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/recovery/repair.rs", "alerts to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/recovery/repair.rs", "callbacks to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/orders/census.rs", "count a page of refunds to begin", &["''", "500"]),
+        ("api/src/metrics.rs", "oldest undelivered message", &[]),
+        ("dispatch/src/admission/report.rs", "report of areas", &["'A'", "'2029-12-31'"]),
+        ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
+        ("dispatch/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
     ] {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");

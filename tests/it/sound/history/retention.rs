@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatchq::periodic::{cleanup, tick};
+use dispatch::periodic::{cleanup, tick};
 use jobs::Tick;
 use workers::Outcome;
 

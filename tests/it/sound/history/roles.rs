@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dispatchq::{app::App, config::Config};
+use dispatch::{app::App, config::Config};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -96,7 +96,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     let app = App::connect(config).await.unwrap();
     hire(&app, 3).await;
     let _crowd = Crowd::start(&app);
-    let client = dispatchq::outbound::client(secs(10)).unwrap();
+    let client = dispatch::outbound::client(secs(10)).unwrap();
     for _ in 0..5 {
         let created = client
             .post(format!("{base}/api/v1/orders"))

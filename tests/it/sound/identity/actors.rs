@@ -1,6 +1,6 @@
 //! Every change names a role, a person or program, and the key.
 
-use dispatchq::{
+use dispatch::{
     orders::{Decision, Refusal, Status, actions},
     people::{
         actor::{Actor, ActorRole},

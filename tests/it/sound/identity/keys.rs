@@ -1,6 +1,6 @@
 //! Keys, drivers and users come to an end, by Postgres alone.
 
-use dispatchq::people::{
+use dispatch::people::{
     api_keys::{self, Role},
     drivers::{self, Removal},
     key_admin::{self, Filter, NewKey, Which},

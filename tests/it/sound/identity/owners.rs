@@ -1,6 +1,6 @@
 //! An order belongs to the producer that created it.
 
-use dispatchq::people::{api_keys::Role, key_admin};
+use dispatch::people::{api_keys::Role, key_admin};
 use serde_json::json;
 
 use super::{key, ride};

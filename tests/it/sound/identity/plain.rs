@@ -1,6 +1,6 @@
 //! No text makes a terminal do something.
 
-use dispatchq::{people::api_keys::Role, plain_text};
+use dispatch::{people::api_keys::Role, plain_text};
 use serde_json::json;
 
 use super::{key, ride};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dispatchq::{
+use dispatch::{
     orders::{actions, store},
     people::{
         actor::{Actor, ActorRole},

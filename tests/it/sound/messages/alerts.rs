@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dispatchq::{
+use dispatch::{
     dead_letters::{
         decide::{self, Answer, Decider},
         judge::Refused,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatchq::{app::App, orders::Status, reservation};
+use dispatch::{app::App, orders::Status, reservation};
 
 use crate::support::{TestApp, by, eventually, id, millis, secs};
 

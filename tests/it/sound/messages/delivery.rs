@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use dispatchq::{
+use dispatch::{
     config::{ChannelConfig, WebhookConfig},
     orders::OfferState,
 };

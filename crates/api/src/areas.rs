@@ -1,0 +1,262 @@
+//! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
+//!
+//! A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{
+        DefaultBodyLimit, FromRequest, Query, Request, State,
+        rejection::{BytesRejection, QueryRejection},
+    },
+    http::{
+        HeaderMap, HeaderName, StatusCode,
+        header::{ETAG, IF_MATCH},
+    },
+    response::{IntoResponse, Response},
+    routing::{get, post, put},
+};
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    auth::Caller,
+    body::{self, AreaPath, Body},
+    error::ApiError,
+    orders::text,
+};
+use dispatch::{
+    admission::{
+        limits::{Flag, Forced},
+        report,
+        table::{self, Author, LimitsChange},
+    },
+    app::App,
+    areas::import,
+    people::api_keys::Role,
+};
+
+const READERS: [Role; 3] = [Role::Dispatcher, Role::Support, Role::Operator];
+/// A country in detail.
+const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
+/// Changes of one page.
+const PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 200;
+const WRITERS: [Role; 1] = [Role::Operator];
+
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/areas", get(list).put(import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
+        .route("/areas/status", get(status))
+        .route("/areas/{area_id}", get(show).delete(remove))
+        .route("/areas/{area_id}/threshold", put(set_threshold))
+        .route("/areas/{area_id}/override", post(set_override))
+        .route("/areas/{area_id}/changes", get(changes))
+        .route("/flag", get(flag).put(set_flag))
+}
+
+async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    caller.must_be(&READERS)?;
+    // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
+    let version = table::areas_version(&app.db).await?;
+    Ok((etag(version), Json(json!({ "areas": table::areas(&app.db).await? }))).into_response())
+}
+
+async fn show(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
+    caller.must_be(&READERS)?;
+    let found = table::areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
+    let limits = table::limits(&app.db, Some(&area)).await?;
+    let status: Vec<_> = report::status(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
+    let overridden = table::override_version(&app.db, &area).await?;
+    let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
+    Ok((etag(found.version), Json(body)).into_response())
+}
+
+/// How every area stands, now.
+async fn status(State(app): State<App>, caller: Caller) -> Result<Json<Value>, ApiError> {
+    caller.must_be(&READERS)?;
+    Ok(Json(json!({ "areas": report::status(&app).await?, "flag": table::flag(&app.db).await? })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// The `next` of the page before.
+    before: Option<i64>,
+    limit: Option<u32>,
+}
+
+/// `{"changes": [...], "next": id}`: newest first, with hashes in the place of geometries; `next` is null on the last page.
+async fn changes(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.must_be(&READERS)?;
+    let Query(Page { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=LARGEST_PAGE).contains(&limit) {
+        return Err(ApiError::Invalid(format!("limit must be 1 to {LARGEST_PAGE}")));
+    }
+    let changes = table::changes(&app.db, Some(&area), before, limit).await?;
+    let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
+    let next = changes.last().filter(|_| is_full).map(|change| change.id);
+    Ok(Json(json!({ "changes": changes, "next": next })))
+}
+
+/// A GeoJSON FeatureCollection; areas that are there stay unless they are in it.
+async fn import_areas(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    // Before the body is read, for it is large.
+    caller.must_be(&WRITERS)?;
+    let expected = expected(&headers)?;
+    let bytes = Bytes::from_request(request, &()).await.map_err(|e: BytesRejection| match e.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(MAX_IMPORT_BYTES),
+        _ => ApiError::Malformed(e.body_text()),
+    })?;
+    body::without_nul(&bytes)?;
+    // Shapes are checked pair by pair of their edges: that would hold up other requests.
+    let parsed = tokio::task::spawn_blocking(move || {
+        let text = std::str::from_utf8(&bytes).map_err(|_| ApiError::Malformed("the body is not UTF-8".to_owned()))?;
+        import::parse(text).map_err(|error| ApiError::Invalid(format!("{error:#}")))
+    });
+    let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
+    let author = Author { actor: &caller.actor(), reason: None };
+    let (imported, _) = table::import(&app.db, &areas, false, expected, author).await?;
+    Ok(Json(json!({ "imported": imported })))
+}
+
+async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+) -> Result<Json<Value>, ApiError> {
+    caller.must_be(&WRITERS)?;
+    let author = Author { actor: &caller.actor(), reason: None };
+    table::remove(&app.db, &area, expected(&headers)?, author).await?;
+    Ok(Json(json!({ "removed": area })))
+}
+
+async fn set_threshold(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+    Body(change): Body<LimitsChange>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&WRITERS)?;
+    if !app.config.knows_service_type(&change.service_type) {
+        return Err(ApiError::Invalid(format!("unknown service_type '{}'", change.service_type)));
+    }
+    let reason = text("reason", change.reason.clone())?;
+    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let row = table::set_limits(&app.db, &area, &change, expected(&headers)?, author).await?;
+    Ok((etag(row.version), Json(json!(row))).into_response())
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum Wanted {
+    ForceBusy,
+    ForceAvailable,
+    Auto,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideRequest {
+    status: Wanted,
+    reason: Option<String>,
+    expires_at: Option<DateTime<Utc>>,
+}
+
+async fn set_override(
+    State(app): State<App>,
+    caller: Caller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+    Body(request): Body<OverrideRequest>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Operator, Role::Dispatcher])?;
+    if request.expires_at.is_some_and(|end| end <= app.rules.now()) {
+        return Err(ApiError::Invalid("expires_at has passed".to_owned()));
+    }
+    let reason = text("reason", request.reason)?;
+    let forced = match request.status {
+        Wanted::ForceBusy => Some((Forced::ForceBusy, request.expires_at)),
+        Wanted::ForceAvailable => Some((Forced::ForceAvailable, request.expires_at)),
+        Wanted::Auto => None,
+    };
+    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let version = table::set_override(&app.db, &area, forced, expected(&headers)?, author).await?;
+    let status = forced.map_or("AUTO", |(status, _)| status.as_str());
+    let body = json!({
+        "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at, "version": version
+    });
+    Ok((etag(version), Json(body)).into_response())
+}
+
+async fn flag(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+    caller.must_be(&READERS)?;
+    let flag = table::flag(&app.db).await?;
+    Ok((etag(flag.version), Json(json!(flag))).into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlagRequest {
+    enabled: bool,
+    #[serde(default)]
+    enabled_areas: Vec<String>,
+    #[serde(default)]
+    enabled_channels: Vec<String>,
+    #[serde(default = "everybody")]
+    percentage: i32,
+    #[serde(default)]
+    shadow_mode: bool,
+    reason: Option<String>,
+}
+
+fn everybody() -> i32 {
+    100
+}
+
+async fn set_flag(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    Body(request): Body<FlagRequest>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&WRITERS)?;
+    let expected = expected(&headers)?;
+    let flag = Flag {
+        enabled: request.enabled,
+        enabled_areas: request.enabled_areas,
+        enabled_channels: request.enabled_channels,
+        percentage: request.percentage,
+        shadow_mode: request.shadow_mode,
+        version: 0,
+    };
+    let reason = text("reason", request.reason)?;
+    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let flag = table::set_flag(&app.db, &flag, expected, author).await?;
+    Ok((etag(flag.version), Json(json!(flag))).into_response())
+}
+
+fn etag(version: i64) -> [(HeaderName, String); 1] {
+    [(ETAG, format!("\"{version}\""))]
+}
+
+/// The version a request insists on.
+fn expected(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let version = value.to_str().ok().and_then(|text| text.trim().trim_matches('"').parse().ok());
+    version.map(Some).ok_or_else(|| ApiError::Invalid("If-Match must be a version, such as \"3\"".to_owned()))
+}

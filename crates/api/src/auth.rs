@@ -1,0 +1,76 @@
+//! Bearer keys and roles.
+
+use axum::{
+    extract::{FromRef, FromRequestParts},
+    http::{header::AUTHORIZATION, request::Parts},
+};
+
+use super::error::ApiError;
+use dispatch::{
+    app::App,
+    people::{
+        actor::Actor,
+        api_keys::{self, ApiKey, Role},
+    },
+};
+
+/// Who makes this request.
+#[derive(Debug, Clone)]
+pub struct Caller(pub ApiKey);
+
+impl Caller {
+    /// Lets these roles pass, and admin.
+    pub fn must_be(&self, roles: &[Role]) -> Result<(), ApiError> {
+        if self.0.role == Role::Admin || roles.contains(&self.0.role) {
+            Ok(())
+        } else {
+            Err(ApiError::Forbidden("this key's role may not do this".to_owned()))
+        }
+    }
+
+    /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
+    pub fn driver(&self, named: Option<&str>) -> Result<String, ApiError> {
+        self.must_be(&[Role::Driver])?;
+        match (&self.0.driver_id, named) {
+            (Some(own), Some(named)) if own != named => {
+                Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))
+            }
+            (Some(driver), _) => Ok(driver.clone()),
+            (None, Some(named)) => Ok(named.to_owned()),
+            (None, None) => Err(ApiError::Invalid("driver_id is missing".to_owned())),
+        }
+    }
+
+    /// How the history names this caller.
+    pub fn actor(&self) -> Actor {
+        self.0.actor()
+    }
+}
+
+impl<S> FromRequestParts<S> for Caller
+where
+    App: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let app = App::from_ref(state);
+        let key = parts
+            .headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, key)| key.trim())
+            .ok_or(ApiError::Unauthenticated("no Authorization: Bearer dq_..."))?;
+        if !api_keys::is_well_formed(key) {
+            return Err(ApiError::Unauthenticated("this is no key: dq_ and 64 hexadecimal digits"));
+        }
+        let unknown = ApiError::Unauthenticated("no such key, or it has expired or was revoked");
+        let owner = app.keys.find(&app.db, key).await?.ok_or(unknown)?;
+        app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
+        app.key_use.record(owner.id);
+        Ok(Self(owner))
+    }
+}

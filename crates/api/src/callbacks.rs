@@ -1,0 +1,75 @@
+//! What partners call: `POST /api/v1/callbacks/{partner}`, as docs/PARTNER.md describes it.
+//!
+//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Stored first, acted on after: what was stored
+//! is answered 200, whatever comes of it, and is not lost; the same event again changes nothing.
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::HeaderMap,
+    routing::post,
+};
+use serde_json::{Value, json};
+use workers::Outcome;
+
+use super::{
+    body::{self, Whole},
+    error::ApiError,
+};
+use dispatch::{
+    app::App,
+    crash,
+    orders::{timers::callback_timer, unsent},
+    partner::{callback, inbox, observation::CallbackBody},
+};
+
+pub fn routes() -> Router<App> {
+    Router::new().route("/{partner}", post(receive))
+}
+
+async fn receive(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Whole(bytes): Whole,
+) -> Result<Json<Value>, ApiError> {
+    // A stranger does not learn which partners there are.
+    let partner = app.partners.get(&name);
+    let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
+    if !partner.verifies(&bytes, &headers) {
+        return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
+    }
+    body::without_nul(&bytes)?;
+    let Json(raw): Json<Value> = Json::from_bytes(&bytes)?;
+    let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
+    if let Some(problem) = body.problem() {
+        return Err(ApiError::Invalid(problem.to_owned()));
+    }
+    let row = inbox::store(&app.db, &name, &body, &raw).await?;
+    let order = match (&row.order_id, row.state.as_str()) {
+        (Some(order), "pending") => order.parse()?,
+        (_, state) => return Ok(Json(json!({ "status": state }))),
+    };
+    crash::point("callback", "stored");
+    // Of an event that came before, what came first counts.
+    let acted = if row.is_new {
+        callback::act_on(&app, &order, row.id, &body).await
+    } else {
+        callback::act(&app, &order, row.id).await
+    };
+    let (status, follow_ups) = match acted {
+        Outcome::Done { then } => ("processed", then),
+        // It is kept; its job does what could not be done now.
+        Outcome::Snooze { .. } | Outcome::Retry(_) | Outcome::Dead(_) => {
+            ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job])
+        }
+    };
+    crash::point("callback", "enqueues");
+    if !follow_ups.is_empty()
+        && let Err(error) = app.store.enqueue(&follow_ups).await
+    {
+        tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; it will be.");
+        unsent::remember(&app, order);
+    }
+    Ok(Json(json!({ "status": status })))
+}

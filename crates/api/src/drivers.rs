@@ -1,0 +1,136 @@
+//! What drivers' apps do: say where the driver is and whether work is wanted, and wait for offers.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{Query, State, rejection::QueryRejection},
+    routing::{get, put},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    auth::Caller,
+    body::{Body, DriverPath},
+    error::ApiError,
+};
+use dispatch::{
+    app::App,
+    fleet::nearby::{self, Place},
+    people::{
+        api_keys::Role,
+        drivers::{self, Driver},
+        offer_board::{self, Waited},
+    },
+};
+
+/// A connection that says nothing for longer is cut by proxies.
+const LONGEST_WAIT_SEC: u64 = 50;
+
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/{id}", get(show))
+        .route("/{id}/location", put(locate))
+        .route("/{id}/availability", put(set_available))
+        .route("/{id}/offers", get(offers))
+}
+
+/// A driver's key sees its own driver only; staff see all.
+fn may_see(caller: &Caller, id: &str) -> Result<(), ApiError> {
+    match &caller.0.driver_id {
+        Some(_) => caller.driver(Some(id)).map(drop),
+        None => caller.must_be(&[Role::Dispatcher, Role::Support, Role::Operator]),
+    }
+}
+
+async fn show(State(app): State<App>, caller: Caller, DriverPath(id): DriverPath) -> Result<Json<Driver>, ApiError> {
+    may_see(&caller, &id)?;
+    drivers::find(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Location {
+    latitude: f64,
+    longitude: f64,
+}
+
+async fn locate(
+    State(app): State<App>,
+    caller: Caller,
+    DriverPath(id): DriverPath,
+    Body(Location { latitude, longitude }): Body<Location>,
+) -> Result<Json<Value>, ApiError> {
+    let id = caller.driver(Some(&id))?;
+    if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+        return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
+    }
+    let place = drivers::move_to(&app.db, &id, latitude, longitude).await?;
+    noted(&app, place).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Availability {
+    available: bool,
+}
+
+async fn set_available(
+    State(app): State<App>,
+    caller: Caller,
+    DriverPath(id): DriverPath,
+    Body(Availability { available }): Body<Availability>,
+) -> Result<Json<Value>, ApiError> {
+    let id = caller.driver(Some(&id))?;
+    let place = drivers::set_available(&app.db, &id, available).await?;
+    noted(&app, place).await
+}
+
+/// Postgres has it; the index is told.
+async fn noted(app: &App, place: Option<Place>) -> Result<Json<Value>, ApiError> {
+    let place = place.ok_or(ApiError::NoSuchDriver)?;
+    nearby::note(app, &place).await;
+    Ok(Json(json!({
+        "driver_id": place.id,
+        "latitude": place.lat,
+        "longitude": place.lng,
+        "available": place.available,
+    })))
+}
+
+#[derive(Debug, Deserialize)]
+struct Wait {
+    /// Seconds to wait for an offer if there is none; 0 answers at once.
+    #[serde(default)]
+    wait_sec: u64,
+    /// Ids of the offers the app has already, with commas between them.
+    #[serde(default)]
+    known: String,
+}
+
+/// What the driver is being asked. With `wait_sec` the answer comes as soon as that is something else than what is known:
+/// a new offer, or one that is gone; and after that time in any case.
+async fn offers(
+    State(app): State<App>,
+    caller: Caller,
+    DriverPath(id): DriverPath,
+    wait: Result<Query<Wait>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    may_see(&caller, &id)?;
+    let Query(Wait { wait_sec, known }) =
+        wait.map_err(|_| ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")))?;
+    if wait_sec > LONGEST_WAIT_SEC {
+        return Err(ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")));
+    }
+    let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<Uuid>, _>>();
+    let known = known.map_err(|_| ApiError::Invalid("known must be offer ids with commas between them".to_owned()))?;
+    if !drivers::exists(&app.db, &id).await? {
+        return Err(ApiError::NoSuchDriver);
+    }
+    let Waited::Offers(offers) = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await? else {
+        return Err(ApiError::SentAway);
+    };
+    Ok(Json(json!({ "driver_id": id, "offers": offers })))
+}

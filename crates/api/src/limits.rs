@@ -1,0 +1,77 @@
+//! How many requests a key may make, and how many an address whose keys or signatures are wrong.
+//!
+//! Both are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and the good
+//! among them must not pay for a stranger.
+
+use axum::{
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use dispatch::app::App;
+
+use super::{client::ClientAddress, error::ApiError};
+
+/// Middleware: counts answers that say 401, and turns those above the limit into 429.
+pub(super) async fn failures(State(app): State<App>, request: Request, next: Next) -> Response {
+    let address = ClientAddress::of(&request);
+    let answer = next.run(request).await;
+    if answer.status() != StatusCode::UNAUTHORIZED {
+        return answer;
+    }
+    match app.limits.count_failure(address.network()) {
+        Ok(()) => answer,
+        Err(wait) => ApiError::TooManyFailures(wait).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dispatch::{
+        config::{Config, HttpConfig},
+        request_limits::RequestLimits,
+    };
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn limits(per_key: u32, per_address: u32) -> RequestLimits {
+        let http = Config::defaults().http;
+        RequestLimits::new(&HttpConfig {
+            requests_per_s_per_key: per_key,
+            failures_per_min_per_address: per_address,
+            ..http
+        })
+    }
+
+    #[test]
+    fn each_key_and_each_address_has_a_bucket_of_its_own() {
+        let limits = limits(1, 2);
+        let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
+        assert!(limits.count_request(one).is_ok() && limits.count_request(other).is_ok());
+        assert!(limits.count_request(one).is_err_and(|wait| wait <= Duration::from_secs(1)));
+        let [home, away] = ["192.0.2.1", "192.0.2.2"].map(|text| ClientAddress(text.parse().unwrap()));
+        assert!(limits.count_failure(home.network()).is_ok() && limits.count_failure(home.network()).is_ok());
+        assert!(limits.count_failure(home.network()).is_err_and(|wait| wait <= Duration::from_secs(30)));
+        assert!(limits.count_failure(away.network()).is_ok());
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let limits = limits(0, 1);
+        let [first, second, elsewhere] =
+            ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| ClientAddress(text.parse().unwrap()));
+        assert!(limits.count_failure(first.network()).is_ok() && limits.count_failure(second.network()).is_err());
+        assert!(limits.count_failure(elsewhere.network()).is_ok());
+    }
+
+    #[test]
+    fn nought_is_no_limit() {
+        let limits = limits(0, 0);
+        let key = Uuid::now_v7();
+        assert!((0..10_000).all(|_| limits.count_request(key).is_ok()));
+    }
+}

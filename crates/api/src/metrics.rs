@@ -1,0 +1,246 @@
+//! /metrics: what this process has counted, and how the whole installation stands, read at each scrape.
+//!
+//! Every process shows the same gauges, so rules take their maximum. What cannot be read now is NaN: no rule fires on it, and
+//! `dispatchq_dependency_up` says why.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{extract::State, http::header::CONTENT_TYPE, response::IntoResponse};
+use chrono::TimeDelta;
+use metrics::gauge;
+use metrics_exporter_prometheus::PrometheusHandle;
+use workers::store::StoreError;
+
+use dispatch::{
+    admission::report,
+    app::App,
+    db::history_days,
+    orders::{
+        area_label,
+        census::{self, Census},
+        store,
+    },
+};
+
+/// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// A slower answer says too little of a clock.
+const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
+/// Workers say every 2 s that they live.
+const SILENCE_MS: u64 = 10_000;
+/// What text without a version is taken for differs between versions of Prometheus.
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
+    let redis_up = in_time(app.store.ping());
+    let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
+    for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
+        gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
+    }
+    for (name, idle) in app.loops.idle() {
+        gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
+    }
+    tokio::join!(
+        queues(&app),
+        workers(&app),
+        breakers(&app),
+        clocks(&app),
+        open_orders(&app),
+        refunds(&app),
+        outbox(&app),
+        alerts(&app),
+        history_days(&app)
+    );
+    ([(CONTENT_TYPE, FORMAT)], handle.render())
+}
+
+/// What a server answers soon.
+async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
+}
+
+async fn queues(app: &App) {
+    let stats = in_time(app.store.stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    for queue in jobs::queues::ALL {
+        let s = stats.iter().find(|s| s.queue == queue);
+        let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(number(value));
+        set("dispatchq_queue_depth", s.map(|s| s.due + s.scheduled));
+        set("dispatchq_queue_due", s.map(|s| s.due));
+        set("dispatchq_queue_suspects", s.map(|s| s.suspects));
+        set("dispatchq_queue_leased", s.map(|s| s.leased));
+        set("dispatchq_queue_dead", s.map(|s| s.dead));
+        set("dispatchq_due_next_minute", s.map(|s| s.next_minute));
+        let oldest = s.map_or(f64::NAN, |s| Duration::from_millis(s.oldest_due_ms.unwrap_or(0)).as_secs_f64());
+        gauge!("dispatchq_queue_oldest_due_seconds", "queue" => queue).set(oldest);
+    }
+}
+
+/// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
+async fn clocks(app: &App) {
+    let both = async { tokio::join!(app.store.now_ms(), store::now(&app.db)) };
+    let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
+        Ok((Ok(redis_ms), Ok(postgres))) => {
+            TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
+        }
+        _ => f64::NAN,
+    };
+    gauge!("dispatchq_redis_clock_ahead_seconds").set(ahead);
+}
+
+async fn workers(app: &App) {
+    let seen = in_time(app.store.workers()).await;
+    let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
+    gauge!("dispatchq_workers").set(number(live));
+}
+
+async fn breakers(app: &App) {
+    let look = async {
+        let mut held_back = Vec::new();
+        for partner in app.partners.iter() {
+            let breaker = partner.breaker(&app.store).await?;
+            held_back.push(u64::from(breaker.is_open() || breaker.is_half_open()));
+        }
+        Ok::<_, StoreError>(held_back)
+    };
+    let held_back = in_time(look).await.unwrap_or_default();
+    for (n, partner) in app.partners.iter().enumerate() {
+        gauge!("dispatchq_partner_breaker_open", "partner" => partner.name.to_string())
+            .set(number(held_back.get(n).copied()));
+    }
+}
+
+/// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
+/// it took; fewer are counted at each scrape.
+const MANY: u64 = 10_000;
+static LATEST: Mutex<Option<Counted>> = Mutex::new(None);
+static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[derive(Debug, Clone)]
+struct Counted {
+    at: Instant,
+    took: Duration,
+    census: Arc<Census>,
+}
+
+impl Counted {
+    fn is_fresh(&self) -> bool {
+        self.census.orders > MANY && self.at.elapsed() < self.took * 10
+    }
+
+    /// Good enough while the next count is under way.
+    fn is_usable(&self) -> bool {
+        self.at.elapsed() < self.took * 20
+    }
+}
+
+fn latest() -> Option<Counted> {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Counts by a task of its own, which goes on when a scrape does not wait for it any longer.
+async fn census(app: &App) -> Option<Arc<Census>> {
+    if latest().is_none_or(|counted| !counted.is_fresh())
+        && let Ok(counting) = COUNTING.try_lock()
+    {
+        let db = app.db.clone();
+        let count = tokio::spawn(async move {
+            let _counting = counting;
+            let begun = Instant::now();
+            let census = census::take(&db).await.ok().map(Arc::new);
+            let counted = |census| Counted { at: Instant::now(), took: begun.elapsed(), census };
+            *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.clone().map(counted);
+            census
+        });
+        if let Ok(counted) = tokio::time::timeout(PATIENCE, count).await {
+            return counted.ok().flatten();
+        }
+    }
+    latest().filter(Counted::is_usable).map(|counted| counted.census)
+}
+
+async fn open_orders(app: &App) {
+    let census = census(app).await;
+    let count = |pick: fn(&Census) -> u64| number(census.as_deref().map(pick));
+    gauge!("dispatchq_orders_held").set(count(|c| c.held));
+    gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));
+    gauge!("dispatchq_job_id_retrievals_active").set(count(|c| c.retrievals));
+    if let Some(census) = census {
+        areas(app, &census);
+    }
+}
+
+/// What was shown once, areas with service types and areas alone: it goes on being shown when it is empty.
+static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
+type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
+
+/// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
+fn areas(app: &App, census: &Census) {
+    let status = report::status_of(app, census, Vec::new());
+    let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (shown, full_once) = &mut *known;
+    let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
+    let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
+    let rules = app.rules.get();
+    gauge!("dispatchq_areas_unreadable").set(number(Some(rules.unreadable.len() as u64)));
+    for row in status {
+        let area = area_label::of(Some(&row.area_id));
+        // An area that a producer names and no dispatcher defined has no threshold.
+        if rules.geofence.get(&row.area_id).is_some() {
+            let most = fullest.entry(area.clone()).or_default();
+            *most = most.max(row.utilization);
+        }
+        *waiting.entry((area, row.service_type)).or_default() += row.waiting.unsigned_abs();
+    }
+    for ((area, service_type), count) in waiting {
+        let labels = [("area_id", area.clone()), ("service_type", service_type.clone())];
+        gauge!("dispatcher_waiting_orders_total", &labels).set(number(Some(count)));
+        shown.insert((area, service_type));
+    }
+    for (area, utilization) in fullest {
+        full_once.insert(area.clone());
+        gauge!("dispatcher_threshold_utilization_ratio", "area_id" => area).set(utilization);
+    }
+}
+
+async fn refunds(app: &App) {
+    let due = in_time(census::refunds_to_begin(&app.db)).await;
+    gauge!("dispatchq_manual_refund_queue").set(number(due.map(|(count, _)| count)));
+    let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
+    gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
+}
+
+async fn outbox(app: &App) {
+    let oldest = sqlx::query_scalar::<_, f64>(
+        "-- oldest undelivered message
+         SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
+         FROM outbox WHERE state = 'pending'",
+    )
+    .fetch_one(&app.db);
+    gauge!("dispatchq_outbox_oldest_seconds").set(in_time(oldest).await.unwrap_or(f64::NAN));
+}
+
+async fn alerts(app: &App) {
+    let open = sqlx::query_as::<_, (i64, i64)>(
+        "-- count open alerts
+         SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
+    )
+    .fetch_one(&app.db);
+    let open = in_time(open).await;
+    gauge!("dispatchq_alerts_open").set(number(open.map(|(all, _)| all.cast_unsigned())));
+    gauge!("dispatchq_alerts_given_up").set(number(open.map(|(_, given_up)| given_up.cast_unsigned())));
+}
+
+async fn history_days(app: &App) {
+    let days = in_time(history_days::count_ahead(&app.db)).await;
+    gauge!("dispatchq_history_days_ahead").set(number(days));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]
+fn number(value: Option<u64>) -> f64 {
+    value.map_or(f64::NAN, |value| value as f64)
+}

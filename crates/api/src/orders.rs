@@ -1,0 +1,350 @@
+//! What producers and drivers do with orders.
+
+use axum::{
+    Json, Router,
+    extract::{Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+    routing::{get, post},
+};
+use jobs::OrderId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{
+    auth::Caller,
+    body::{Body, OrderPath, RawBody},
+    dispatcher,
+    error::ApiError,
+    idempotency::{self, Answer, Work},
+};
+use dispatch::{
+    app::App,
+    orders::{
+        Decision, Order, PaymentStatus, Refusal, Snapshot, act, actions,
+        create::{self, CreateError, NewOrder},
+        query, store,
+        view::OrderView,
+    },
+    people::api_keys::Role,
+    plain_text, reservation,
+};
+
+/// Who may look at any order.
+const READERS: [Role; 4] = [Role::Producer, Role::Dispatcher, Role::Support, Role::Operator];
+
+pub fn routes() -> Router<App> {
+    Router::new()
+        .route("/", post(create_order).get(find_order))
+        .route("/{id}", get(get_order))
+        .route("/{id}/timeline", get(get_timeline))
+        .route("/{id}/cancel", post(cancel))
+        .route("/{id}/payment", post(pay))
+        .route("/{id}/refund", post(refund))
+        .route("/{id}/accept", post(accept))
+        .route("/{id}/decline", post(decline))
+        .route("/{id}/pickup", post(pickup))
+        .route("/{id}/complete", post(complete))
+        .route("/{id}/driver-cancel", post(driver_cancel))
+}
+
+async fn create_order(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    RawBody { bytes, value: new }: RawBody<NewOrder>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer])?;
+    let key = idempotency::key(&headers)?;
+    let language = dispatcher::language(&headers);
+    let work = async |work: Work| {
+        let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
+        let snapshot = match create::create(&app, id, &new, &caller.actor()).await {
+            // It is the same order, made by a request whose answer got lost.
+            Err(CreateError::Exists(id)) if work.resumed => {
+                let made = load(&app, &id).await?;
+                if !new.made(&made.order) || !may_see(&app, &caller, &made.order) {
+                    return Err(CreateError::Exists(id).into());
+                }
+                made
+            }
+            Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
+            other => other?,
+        };
+        Ok((StatusCode::CREATED, json(&snapshot)))
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+struct Lookup {
+    job_id: String,
+}
+
+/// The orders that have this partner's job id, the newest first; usually one.
+async fn find_order(
+    State(app): State<App>,
+    caller: Caller,
+    lookup: Result<Query<Lookup>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.must_be(&READERS)?;
+    let Query(Lookup { job_id }) =
+        lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
+    let mut found = Vec::new();
+    for id in query::with_job_id(&app.db, &job_id).await? {
+        let snapshot = load(&app, &id).await?;
+        if may_see(&app, &caller, &snapshot.order) {
+            found.push(json(&snapshot));
+        }
+    }
+    Ok(Json(json!({ "orders": found })))
+}
+
+async fn get_order(State(app): State<App>, caller: Caller, OrderPath(id): OrderPath) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &id).await?;
+    may_read(&app, &caller, &snapshot.order)?;
+    Ok(Json(json(&snapshot)))
+}
+
+async fn get_timeline(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+) -> Result<Json<Value>, ApiError> {
+    let snapshot = load(&app, &id).await?;
+    may_read(&app, &caller, &snapshot.order)?;
+    let mut events = query::timeline(&app.db, &snapshot.order.id).await?;
+    if let Some(driver) = &caller.0.driver_id {
+        events = events.into_iter().map(|event| event.as_seen_by(driver)).collect();
+    }
+    Ok(Json(json!({ "order_id": snapshot.order.id, "events": events })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CancelRequest {
+    reason: Option<String>,
+}
+
+async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CancelRequest>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer, Role::Dispatcher, Role::Support])?;
+    let reason = text("reason", value.reason)?;
+    let key = idempotency::key(&headers)?;
+    let work = async |_| {
+        let actor = caller.actor();
+        change(&app, &caller, &id, |s| actions::cancel(s, &actor, reason.clone())).await
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PaymentEvent {
+    /// The producer's own id of the event: the same again changes nothing.
+    event_id: String,
+    payment_status: PaymentStatus,
+}
+
+async fn pay(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: event }: RawBody<PaymentEvent>,
+) -> Result<Response, ApiError> {
+    caller.must_be(&[Role::Producer])?;
+    let event_id = &event.event_id;
+    if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
+        return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
+    }
+    let key = idempotency::key(&headers)?;
+    let work = async |_| {
+        let actor = caller.actor();
+        change(&app, &caller, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
+    };
+    idempotency::once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefundStep {
+    action: RefundAction,
+    note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RefundAction {
+    Start,
+    Done,
+}
+
+async fn refund(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    Body(step): Body<RefundStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    caller.must_be(&[Role::Support])?;
+    let note = text("note", step.note)?;
+    let actor = caller.actor();
+    let changed = match step.action {
+        RefundAction::Start => change(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await,
+        RefundAction::Done => change(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await,
+    };
+    respond(changed)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfferAnswer {
+    driver_id: String,
+    offer_id: Uuid,
+    /// Why the driver declines.
+    reason: Option<String>,
+}
+
+async fn accept(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    Body(answer): Body<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    let accepted = reservation::accept(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
+    Ok((StatusCode::OK, Json(json(accepted.snapshot()))))
+}
+
+async fn decline(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    Body(answer): Body<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    let reason = text("reason", answer.reason)?;
+    let actor = caller.actor();
+    let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
+    let declined = act::answer(&app, &id, answer.offer_id, decide).await?;
+    Ok((StatusCode::OK, Json(json_for(&caller, declined.snapshot()))))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriverStep {
+    /// May be left out by a driver's own key.
+    driver_id: Option<String>,
+}
+
+async fn pickup(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    respond(change(&app, &caller, &id, |s| actions::pickup(s, &driver)).await)
+}
+
+async fn complete(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    respond(change(&app, &caller, &id, |s| actions::complete(s, &driver)).await)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriverCancel {
+    driver_id: Option<String>,
+    reason: Option<String>,
+}
+
+async fn driver_cancel(
+    State(app): State<App>,
+    caller: Caller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverCancel>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.driver(value.driver_id.as_deref())?;
+    let reason = text("reason", value.reason)?;
+    respond(change(&app, &caller, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
+}
+
+/// Changes the order in the caller's name.
+async fn change(
+    app: &App,
+    caller: &Caller,
+    id: &OrderId,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Answer, ApiError> {
+    let actor = caller.actor();
+    let decide = |s: &Snapshot| {
+        if may_see(app, caller, &s.order) {
+            decide(s).signed_by(&actor)
+        } else {
+            Decision::Refuse(Refusal::NoSuchOrder)
+        }
+    };
+    let changed = act::act(app, id, decide).await?;
+    Ok((StatusCode::OK, json_for(caller, changed.snapshot())))
+}
+
+fn respond(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    answer.map(|(status, body)| (status, Json(body)))
+}
+
+async fn load(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
+    store::load(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
+}
+
+/// Returns whether the caller may know of the order: a producer of its own orders only, unless all producers share them.
+fn may_see(app: &App, caller: &Caller, order: &Order) -> bool {
+    match caller.actor().producer() {
+        Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
+        None => true,
+    }
+}
+
+/// A driver sees the orders that are the driver's own, a producer those it created.
+fn may_read(app: &App, caller: &Caller, order: &Order) -> Result<(), ApiError> {
+    match &caller.0.driver_id {
+        Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
+        None => {
+            caller.must_be(&READERS)?;
+            if may_see(app, caller, order) { Ok(()) } else { Err(ApiError::NoSuchOrder) }
+        }
+        Some(_) => Err(ApiError::NoSuchOrder),
+    }
+}
+
+/// Free text as people write it, on one line and bounded.
+pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+    if let Some(problem) = value.as_deref().and_then(|text| plain_text::problem(text, 500)) {
+        return Err(ApiError::Invalid(format!("{name} {problem}")));
+    }
+    Ok(value)
+}
+
+fn json(snapshot: &Snapshot) -> Value {
+    json!(OrderView::from(snapshot))
+}
+
+/// The order as this caller may see it after a change: a driver who gave it back has no part in it any more.
+fn json_for(caller: &Caller, snapshot: &Snapshot) -> Value {
+    let view = OrderView::from(snapshot);
+    json!(match &caller.0.driver_id {
+        Some(driver) => view.as_seen_by(driver),
+        None => view,
+    })
+}

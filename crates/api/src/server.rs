@@ -1,0 +1,378 @@
+//! Listening, and ending in good order.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
+
+use anyhow::Context;
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::ConnectInfo,
+    http::Request,
+    middleware::from_fn_with_state,
+    response::Response,
+    serve::Listener,
+};
+use hyper::{
+    body::{Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
+};
+use rlimit::Resource;
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_service::Service;
+
+use super::{
+    connections::{AtWork, Connection, Connections, Most},
+    finish::{self, DEADLINE, Requests},
+    write_deadline::WriteDeadline,
+};
+use dispatch::{admission::rules, app::App, config::HttpConfig};
+
+/// Binds an address from the configuration; `setting` names it in the error.
+pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: is it host:port, and is no other process using the port? see {setting}")
+    })
+}
+
+/// What running requests may take once told to stop; a client that sends no more must not hold up the end.
+const GRACE: Duration = Duration::from_secs(10);
+/// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
+const OTHER_FILES: usize = 256;
+
+/// Serves the API until `stop`; then drivers who wait for an offer are answered, so that none of them holds up the end.
+pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
+    let closing = {
+        let (offers, stop) = (app.offers.clone(), stop.clone());
+        async move {
+            stop.cancelled().await;
+            offers.close();
+        }
+    };
+    tokio::spawn(closing);
+    tokio::spawn(rules::keep(app.clone(), stop.clone()));
+    tokio::spawn(app.loops.clone().watch(stop.clone()));
+    let config = app.config.http.clone();
+    serve(listener, super::api(app), config, stop).await
+}
+
+/// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
+/// request, and takes as many connections as come.
+///
+/// Requests whose client has hung up count as running, too: see [`finish`].
+pub async fn serve(
+    mut listener: TcpListener,
+    router: Router,
+    config: HttpConfig,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let address: SocketAddr = listener.local_addr()?;
+    tracing::debug!(%address, "Listening.");
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(config.keep_alive);
+    let connections = Connections::new(most(&config)?);
+    let running = TaskTracker::new();
+    // Connections and requests are waited for alike.
+    let requests = Requests { running: running.clone(), deadline: DEADLINE };
+    let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
+    while let Some((stream, peer)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
+        let Some(connection) = connections.admit(peer.ip(), &stop) else {
+            tracing::debug!(%peer, "A connection was turned away: all others are at work.");
+            continue;
+        };
+        let io = TokioIo::new(WriteDeadline::new(stream, config.write));
+        let service = {
+            let (router, connection) = (router.clone(), connection.clone());
+            service_fn(move |request| answer(router.clone(), connection.clone(), peer, request))
+        };
+        running.spawn(attend(http.serve_connection(io, service), connection, config.first_head));
+    }
+    drop(listener);
+    running.close();
+    if timeout(GRACE, running.wait()).await.is_err() {
+        tracing::warn!("Requests that did not finish in time are cut off.");
+    }
+    Ok(())
+}
+
+/// How many connections there may be; never more than leave room for files and other connections of the process.
+fn most(config: &HttpConfig) -> anyhow::Result<Most> {
+    let (open_files, _) = Resource::NOFILE.get().context("cannot ask for the limit of open files")?;
+    let room = usize::try_from(open_files).unwrap_or(usize::MAX);
+    let room = room.saturating_sub(OTHER_FILES).max(room / 2).max(1);
+    let wanted = |most: u32| if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
+    Ok(Most {
+        in_all: wanted(config.max_connections).min(room),
+        per_address: wanted(config.max_connections_per_address),
+        proxies: config.trusted_networks()?,
+    })
+}
+
+/// Raises this process' limit of open files as far as it may.
+pub fn raise_open_files() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(limit) => tracing::debug!(limit, "The limit of open files is as high as it may be."),
+        Err(error) => tracing::warn!(%error, "The limit of open files stays as it is."),
+    }
+}
+
+/// Sees a connection through: until it ends, has to go, or has been silent for too long from its beginning.
+async fn attend<C>(serving: C, connection: Arc<Connection>, first_head: Duration)
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
+    let mut serving = pin!(serving);
+    let mut patience = pin!(sleep(first_head));
+    let (mut is_new, mut is_leaving) = (true, false);
+    loop {
+        tokio::select! {
+            ended = serving.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "A connection broke.");
+                }
+                return;
+            }
+            () = connection.closing.cancelled(), if !is_leaving => {
+                if connection.is_silent() {
+                    return;
+                }
+                is_leaving = true;
+                serving.as_mut().graceful_shutdown();
+            }
+            () = patience.as_mut(), if is_new => {
+                if connection.is_silent() {
+                    return;
+                }
+                is_new = false;
+            }
+        }
+    }
+}
+
+/// Answers one request; its connection is at work until the answer's body is taken.
+async fn answer(
+    mut router: Router,
+    connection: Arc<Connection>,
+    peer: SocketAddr,
+    mut request: Request<Incoming>,
+) -> Result<Response, Infallible> {
+    let at_work = connection.begin_request();
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let answer = router.call(request).await?;
+    Ok(answer.map(|body| Body::new(Kept { body, _at_work: at_work })))
+}
+
+/// The body of an answer, and what is to live as long.
+struct Kept {
+    body: Body,
+    _at_work: AtWork,
+}
+
+impl HttpBody for Kept {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Instant};
+
+    use axum::routing::{get, post};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+        sync::Semaphore,
+        task::JoinHandle,
+    };
+
+    use super::{super::body::in_time, *};
+    use dispatch::config::Config;
+
+    /// More than both sides' buffers hold.
+    const LONG_ANSWER: usize = 64 * 1024 * 1024;
+    const SOON: Duration = Duration::from_millis(200);
+    const LONG: Duration = Duration::from_secs(30);
+
+    fn patient(keep_alive: Duration) -> HttpConfig {
+        HttpConfig { keep_alive, first_head: keep_alive, ..Config::defaults().http }
+    }
+
+    async fn start(keep_alive: Duration) -> (SocketAddr, CancellationToken) {
+        let config = patient(keep_alive);
+        let (address, stop, _) = start_with(config).await;
+        (address, stop)
+    }
+
+    async fn start_with(config: HttpConfig) -> (SocketAddr, CancellationToken, JoinHandle<anyhow::Result<()>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let router = Router::new()
+            .route("/", get(async || "hello").post(async |body: String| body))
+            .route("/long", get(async || "long".repeat(LONG_ANSWER / 4)));
+        let router = router.layer(from_fn_with_state(SOON, in_time));
+        let serving = tokio::spawn(serve(listener, router, config, stop.clone()));
+        (address, stop, serving)
+    }
+
+    /// What the server says until it hangs up.
+    async fn rest(stream: &mut TcpStream) -> String {
+        let mut said = String::new();
+        timeout(LONG, stream.read_to_string(&mut said)).await.expect("the server hangs up").unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn whoever_does_not_finish_asking_is_hung_up_on() {
+        let (address, _stop) = start(SOON).await;
+        for said in ["", "GET / HTTP/1.1\r\nHost: dispatchq\r\nX-Slow"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            assert_eq!(rest(&mut stream).await, "");
+        }
+        let (address, _stop) = start(LONG).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\nConnection: close\r\n\r\n").await.unwrap();
+        assert!(rest(&mut stream).await.ends_with("hello"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let (address, _stop) = start(LONG).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\nContent-Length: 10\r\n\r\nhalf").await.unwrap();
+        let said = rest(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 408") && said.contains("TOO_SLOW"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_does_not_hold_up_the_end() {
+        let (address, stop) = start(LONG).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        stream.readable().await.unwrap();
+        let begun = Instant::now();
+        stop.cancel();
+        assert!(rest(&mut stream).await.ends_with("hello"));
+        assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+        assert!(TcpStream::connect(address).await.is_err(), "it listens no more");
+    }
+
+    #[tokio::test]
+    async fn f01_a_request_whose_client_hung_up_runs_to_its_end_and_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begun, released, done) =
+            (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let handler = {
+            let (begun, released, done) = (begun.clone(), released.clone(), done.clone());
+            async move || {
+                begun.add_permits(1);
+                released.acquire().await.unwrap().forget();
+                done.add_permits(1);
+            }
+        };
+        let router = Router::new().route("/", post(handler));
+        let stop = CancellationToken::new();
+        let mut server = tokio::spawn(serve(listener, router, Config::defaults().http, stop.clone()));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        begun.acquire().await.unwrap().forget();
+        drop(stream);
+        stop.cancel();
+        // The connection is gone, the request is not: the server stays.
+        assert!(timeout(SOON, &mut server).await.is_err(), "the server ended before its request");
+        released.add_permits(1);
+        server.await.unwrap().unwrap();
+        assert_eq!(done.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn f08_a_request_that_gets_no_answer_ends() {
+        let requests = Requests { running: TaskTracker::new(), deadline: SOON };
+        let hangs = std::future::pending::<()>;
+        let router = Router::new().route("/", get(hangs).post(hangs));
+        let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
+        for method in ["GET", "POST"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\nX-Request-Id: trace-7\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let said = rest(&mut stream).await;
+            assert!(said.starts_with("HTTP/1.1 503") && said.contains("UNAVAILABLE"), "{method}: {said}");
+            assert!(said.contains("x-request-id: trace-7\r\n"), "{method}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn f01_a_handler_that_panics_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", post(async || -> () { panic!("as this test wants it") }));
+        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        let said = rest(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{said}");
+        assert!(said.contains("x-request-id: "), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_asks_goes_sooner_than_one_that_pauses() {
+        let config = HttpConfig { keep_alive: LONG, first_head: SOON, ..Config::defaults().http };
+        let (address, ..) = start_with(config).await;
+        let mut asked = TcpStream::connect(address).await.unwrap();
+        asked.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        assert_eq!(rest(&mut silent).await, "");
+        asked.write_all(b"GET / HTTP/1.1\r\nHost: dispatchq\r\nConnection: close\r\n\r\n").await.unwrap();
+        assert_eq!(rest(&mut asked).await.matches("hello").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_its_answer_is_hung_up_on() {
+        let config = HttpConfig { write: SOON, ..Config::defaults().http };
+        let (address, stop, serving) = start_with(config).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /long HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
+        stream.readable().await.unwrap();
+        // Told to stop, the server waits for answers that are being read: it ends when it has given this one up.
+        stop.cancel();
+        serving.await.unwrap().unwrap();
+        let mut said = Vec::new();
+        let _ = timeout(LONG, stream.read_to_end(&mut said)).await.expect("the server hangs up");
+        assert!(said.len() < LONG_ANSWER, "{} bytes came", said.len());
+    }
+}

@@ -1,0 +1,173 @@
+//! What a voice provider calls back: how a call ended, and which key was pressed.
+//! `POST /api/v1/voice/{channel}/status|answer?message={id}`, form fields as Twilio sends them.
+//!
+//! Doubled, late and lost callbacks are harmless: a key is pressed for an offer that is live or not, and an offer
+//! without an answer lapses.
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use jobs::OrderId;
+use reqwest::Url;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{body::Whole, error::ApiError};
+use dispatch::{
+    app::App,
+    notifications::{
+        channel::voice::{Event, Voice},
+        outbox,
+    },
+    orders::{Refusal, Snapshot, act, actions, store::ChangeError},
+    people::actor::Actor,
+    reservation,
+};
+
+/// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
+const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
+
+pub fn routes() -> Router<App> {
+    Router::new().route("/{channel}/status", post(status)).route("/{channel}/answer", post(answer))
+}
+
+#[derive(Debug, Deserialize)]
+struct About {
+    message: Uuid,
+}
+
+/// A callback whose signature holds, and the offer its call was about.
+struct Called<'a> {
+    voice: &'a Voice,
+    fields: Vec<(String, String)>,
+    /// `None`: the call was about something else.
+    offer: Option<Call>,
+}
+
+/// The offer of a call.
+struct Call {
+    outbox_id: i64,
+    order: OrderId,
+    driver: String,
+    offer: Uuid,
+    /// Calls made: of two the second may be busy because of the first.
+    tries: i32,
+}
+
+impl Called<'_> {
+    fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
+    }
+}
+
+async fn called<'a>(
+    app: &'a App,
+    event: Event,
+    channel: &str,
+    about: Result<Query<About>, QueryRejection>,
+    headers: &HeaderMap,
+    bytes: &Bytes,
+) -> Result<Called<'a>, ApiError> {
+    // A stranger does not learn which channels there are.
+    let voice = app.channels.voice(channel);
+    let voice =
+        voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
+    let Query(About { message }) = about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
+    let fields = fields(bytes)?;
+    let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !voice.verifies(event, message, &fields, signature) {
+        return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
+    }
+    let offer = outbox::offer_of(&app.db, channel, message).await?;
+    let offer = offer.and_then(|row| {
+        let order = row.order_id.parse().ok()?;
+        Some(Call { outbox_id: row.id, order, driver: row.driver_id, offer: row.offer_id, tries: row.attempts })
+    });
+    Ok(Called { voice, fields, offer })
+}
+
+fn fields(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ApiError::Malformed("the body is not a form".to_owned()))?;
+    let mut url = Url::parse("form:?").expect("a URL");
+    url.set_query(Some(text));
+    let fields: Vec<(String, String)> = url.query_pairs().into_owned().collect();
+    if fields.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
+        return Err(ApiError::Malformed("the body must not contain the character U+0000".to_owned()));
+    }
+    Ok(fields)
+}
+
+async fn status(
+    State(app): State<App>,
+    Path(channel): Path<String>,
+    about: Result<Query<About>, QueryRejection>,
+    headers: HeaderMap,
+    Whole(bytes): Whole,
+) -> Result<Response, ApiError> {
+    let called = called(&app, Event::Status, &channel, about, &headers, &bytes).await?;
+    let status = called.field("CallStatus");
+    let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
+    if let Some(call) = ended {
+        outbox::mark_unreachable(&app.db, call.outbox_id).await?;
+    }
+    if let Some(call) = ended
+        // Who has the offer on another way may still answer.
+        && outbox::undelivered_offer(&app.db, call.outbox_id).await?.is_some()
+    {
+        let why = if status == "completed" {
+            "the call ended without an answer"
+        } else {
+            &format!("the call ended as {status}")
+        };
+        act::answer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why)).await?;
+    }
+    Ok(Json(json!({ "status": "ok" })).into_response())
+}
+
+async fn answer(
+    State(app): State<App>,
+    Path(channel): Path<String>,
+    about: Result<Query<About>, QueryRejection>,
+    headers: HeaderMap,
+    Whole(bytes): Whole,
+) -> Result<Response, ApiError> {
+    let called = called(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
+    let said = match (&called.offer, called.field("Digits")) {
+        (None, _) => "This call is about no offer.",
+        (Some(call), "1") => {
+            let by = Actor::driver(&call.driver);
+            match reservation::accept(&app, &call.order, &call.driver, call.offer, &by).await {
+                Ok(_) => "The job is yours.",
+                Err(ChangeError::Refused(refusal)) => refused(&refusal),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        (Some(call), "2") => {
+            let by_phone = Some("by phone".to_owned());
+            let decide = |s: &Snapshot| actions::decline(s, &call.driver, call.offer, by_phone.clone());
+            match act::answer(&app, &call.order, call.offer, decide).await {
+                Ok(_) => "You have declined.",
+                Err(ChangeError::Refused(refusal)) => refused(&refusal),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        _ => "That is neither 1 nor 2. Good bye.",
+    };
+    Ok(([(CONTENT_TYPE, "text/xml")], called.voice.reply(said)).into_response())
+}
+
+fn refused(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::AlreadyAssigned => "Another driver was quicker.",
+        Refusal::ReservationInProgress => "Another driver is just taking this job.",
+        Refusal::OfferExpired => "This offer has expired.",
+        Refusal::DriverBusy => "You have another job.",
+        _ => "This offer is no longer open.",
+    }
+}

@@ -1,0 +1,121 @@
+//! What every command, handler and request works with.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use redis::{Cmd, FromRedisValue};
+use sqlx::PgPool;
+use workers::Store;
+
+use crate::request_limits::RequestLimits;
+use crate::{
+    admission::{
+        check::{self, Standings},
+        rules::RulesHandle,
+    },
+    config::Config,
+    db,
+    fleet::policy::DispatchPolicy,
+    loops::Loops,
+    notifications::Channels,
+    orders::{Order, unsent::UnsentTimers},
+    partner::Partners,
+    people::{key_use::KeyUse, known_keys::KnownKeys, offer_board::OfferBoard},
+    worker::gate::Readiness,
+};
+
+/// See [`App::patience`].
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct App {
+    pub db: PgPool,
+    /// See [`db::upkeep_pool`].
+    pub upkeep: PgPool,
+    pub readiness: Readiness,
+    pub loops: Loops,
+    pub store: Store,
+    pub config: Arc<Config>,
+    pub channels: Channels,
+    pub partners: Partners,
+    pub offers: OfferBoard,
+    pub rules: RulesHandle,
+    pub standings: Standings,
+    pub keys: KnownKeys,
+    pub key_use: KeyUse,
+    pub limits: RequestLimits,
+    pub unsent: UnsentTimers,
+    /// Redis has this time to answer where Postgres can answer, too.
+    pub patience: Duration,
+}
+
+impl App {
+    /// Connects to both servers and refuses a database whose schema this binary does not know.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        let db = db::connect(&config.database).await?;
+        db::check_schema(&db).await?;
+        let store = Store::with_config(config.redis.of_store()?)?;
+        store.ping().await.context("Redis is needed for the timers of orders")?;
+        let app = Self::new(config, db, store)?;
+        app.rules.refresh(&app.db, &app.config.admission).await?;
+        Ok(app)
+    }
+
+    /// Asks Redis for what Postgres knows, too, or could do without: soon, or not at all.
+    pub async fn hint<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
+        match tokio::time::timeout(self.patience, self.store.command(name, command)).await {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("Redis took longer than {:?}", self.patience)),
+        }
+    }
+
+    /// The durations and choices of an order: its area's, its service type's, the installation's.
+    pub fn policy(&self, order: &Order) -> DispatchPolicy {
+        let policy = self.config.policy(&order.service_type);
+        let Some(area) = &order.area_id else { return policy };
+        let own = self.rules.get().durations(area, &order.service_type);
+        DispatchPolicy {
+            attempt: own.attempt.unwrap_or(policy.attempt),
+            lifetime: own.lifetime.unwrap_or(policy.lifetime),
+            retry: own.retry.map_or(policy.retry, |retry| vec![retry]),
+            ..policy
+        }
+    }
+
+    /// As [`policy`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
+    pub async fn policy_for_retry(&self, order: &Order) -> DispatchPolicy {
+        let policy = self.policy(order);
+        let Some(area) = &order.area_id else { return policy };
+        if !check::is_full(self, area, &order.service_type).await {
+            return policy;
+        }
+        let retry = self.rules.get().limits(area, &order.service_type).busy_retry;
+        DispatchPolicy { retry: vec![retry], ..policy }
+    }
+
+    pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
+        let channels = config.channels()?;
+        let partners = Partners::new(&config.partners)?;
+        let upkeep = db::upkeep_pool(&db);
+        let limits = RequestLimits::new(&config.http);
+        Ok(Self {
+            db,
+            readiness: Readiness::new(upkeep.clone()),
+            upkeep,
+            loops: Loops::default(),
+            store,
+            config: Arc::new(config),
+            channels,
+            partners,
+            offers: OfferBoard::default(),
+            rules: RulesHandle::default(),
+            standings: Standings::default(),
+            keys: KnownKeys::default(),
+            key_use: KeyUse::default(),
+            limits,
+            unsent: UnsentTimers::default(),
+            patience: PATIENCE,
+        })
+    }
+}

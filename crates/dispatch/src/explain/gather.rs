@@ -1,0 +1,87 @@
+//! What Postgres and Redis say of an order.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use workers::store::{JobDetail, JobState, WorkerEntry};
+
+use super::{Explanation, JobStanding, LatestRanking, NextJob, Surroundings, words};
+use crate::orders::view::OrderView;
+use crate::{
+    app::App,
+    orders::{query, store, timers},
+};
+
+/// `None`: there is no such order.
+pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanation>> {
+    let Some(snapshot) = store::load(&app.db, id).await? else { return Ok(None) };
+    let timeline = query::timeline(&app.db, id).await?;
+    let ranking = latest_ranking(app, id).await?;
+    let offers = query::offers(&app.db, id).await?;
+    let workers = app.store.workers().await?;
+    let mut next = Vec::new();
+    for timer in timers::derived(&snapshot) {
+        let found = app.store.find(timer.id(), &[timer.job.queue]).await?;
+        next.push(NextJob {
+            job: timer.id().to_string(),
+            queue: timer.job.queue.to_owned(),
+            does: words::does(timer.id().kind()),
+            at: timer.due,
+            state: found.map_or(JobStanding::Missing, |job| standing(job, &workers)),
+        });
+    }
+    next.sort_by_key(|job| job.at);
+    let queues: Vec<&str> = jobs::queues::ALL.into_iter().filter(|q| next.iter().any(|job| job.queue == *q)).collect();
+    let stats = app.store.stats(&queues).await?;
+    let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
+    let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
+    let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
+    let partner_open = match snapshot.order.partner.as_deref().and_then(|name| app.partners.get(name)) {
+        Some(partner) => {
+            let breaker = partner.breaker(&app.store).await?;
+            breaker.is_open().then(|| (breaker.open_for.as_secs().max(1), breaker.why))
+        }
+        None => None,
+    };
+    let about = Surroundings { snapshot, timeline, next, paused, unserved, partner_open };
+    Ok(Some(Explanation {
+        order: OrderView::from(&about.snapshot),
+        why: words::why(&about),
+        to_do: words::advice(&about),
+        next: about.next,
+        offers,
+        ranking,
+        bookings: about.snapshot.bookings,
+        timeline: about.timeline,
+    }))
+}
+
+async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>, sqlx::Error> {
+    sqlx::query_as(
+        "-- latest ranking
+         SELECT attempt_no, at, candidates FROM rankings WHERE order_id = $1 ORDER BY attempt_no DESC LIMIT 1",
+    )
+    .bind(id.as_str())
+    .fetch_optional(&app.db)
+    .await
+}
+
+fn standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
+    match job.state {
+        JobState::Due | JobState::Suspect => JobStanding::Waiting { due: at(job.at_ms) },
+        JobState::Leased => JobStanding::Running {
+            worker: job.token.as_deref().and_then(|token| holder(token, workers)),
+            lease_ends: at(job.at_ms),
+        },
+        JobState::Dead => JobStanding::Dead { error: job.dead.map(|dead| dead.error).unwrap_or_default() },
+    }
+}
+
+/// A token is `boot:sequence`.
+fn holder(token: &str, workers: &[WorkerEntry]) -> Option<String> {
+    let (boot, _) = token.rsplit_once(':')?;
+    workers.iter().find(|w| w.boot == boot).map(|w| format!("{} ({} pid {})", w.replica, w.info.host, w.info.pid))
+}
+
+fn at(ms: u64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! Why an order is as it is, what happens to it next, and what a person can do.
+//!
+//! * [`gather`]: what Postgres and Redis say of it.
+//! * [`words`]: what that means. Pure.
+
+pub mod gather;
+pub mod words;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use crate::orders::view::OrderView;
+use crate::{
+    fleet::ranking::Ranking,
+    orders::{Booking, Offer, Snapshot, query::TimelineEvent},
+};
+
+/// Everything a person who is called at night wants to know of an order.
+#[derive(Debug, Serialize)]
+pub struct Explanation {
+    pub order: OrderView,
+    /// Why it is as it is.
+    pub why: String,
+    /// What fires next, the earliest first.
+    pub next: Vec<NextJob>,
+    /// What a person can do, each with its command. Empty: it goes on by itself, or is over.
+    pub to_do: Vec<Advice>,
+    pub offers: Vec<Offer>,
+    /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
+    pub ranking: Option<LatestRanking>,
+    pub bookings: Vec<Booking>,
+    pub timeline: Vec<TimelineEvent>,
+}
+
+/// The latest search for a driver.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct LatestRanking {
+    /// The attempt it was for.
+    pub attempt_no: i32,
+    pub at: DateTime<Utc>,
+    #[sqlx(json)]
+    pub candidates: Ranking,
+}
+
+/// A job the order must have, and how it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NextJob {
+    pub job: String,
+    pub queue: String,
+    pub does: &'static str,
+    /// As the row says.
+    pub at: DateTime<Utc>,
+    #[serde(flatten)]
+    pub state: JobStanding,
+}
+
+/// How a job stands in Redis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum JobStanding {
+    /// Not due yet, or due and waiting its turn.
+    Waiting {
+        due: DateTime<Utc>,
+    },
+    Running {
+        /// The worker that holds it, if it is still known.
+        worker: Option<String>,
+        lease_ends: DateTime<Utc>,
+    },
+    Dead {
+        error: String,
+    },
+    /// Redis lost it; the reconciler puts it back.
+    Missing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    pub text: String,
+    pub command: Option<String>,
+}
+
+/// What surrounds the order: everything [`words`] go by.
+#[derive(Debug)]
+pub struct Surroundings {
+    pub snapshot: Snapshot,
+    pub timeline: Vec<TimelineEvent>,
+    pub next: Vec<NextJob>,
+    /// Of the queues in `next`: stopped by an operator.
+    pub paused: Vec<String>,
+    /// Of the queues in `next`: served by no live worker.
+    pub unserved: Vec<String>,
+    /// Why the order's partner is left alone, and for how many seconds more.
+    pub partner_open: Option<(u64, String)>,
+}

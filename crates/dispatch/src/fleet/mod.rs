@@ -1,0 +1,17 @@
+//! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
+//!
+//! * [`nearby`]: who is near a place: a GEO index in Redis, and Postgres behind it.
+//! * [`candidates`]: which of them may be asked.
+//! * [`ranking`]: who is asked first, and why. Pure.
+//! * [`policy`]: the durations and choices of a service type.
+//! * [`decide`]: what an attempt's start, its timeout and the lifetime lead to. Pure.
+//! * [`dispatch`], [`timeout`], [`lifetime`], [`trip`]: the four jobs, each a few lines around a decision.
+
+pub mod candidates;
+pub mod dispatch;
+pub mod lifetime;
+pub mod nearby;
+pub mod timeout;
+pub mod trip;
+
+pub use model::fleet::{decide, policy, ranking};

@@ -1,0 +1,61 @@
+//! The services of order dispatch: Redis holds the timers, Postgres the truth.
+//!
+//! # Layout
+//!
+//! * [`orders`]: rows, states, timers, and the one way they change.
+//! * [`fleet`]: drivers of one's own: candidates, offers, attempts, lifetime.
+//! * [`partner`]: orders served by a partner: bookings, job ids, callbacks.
+//! * [`compensation`]: what it means for the money that the system ended an order.
+//! * [`notifications`]: outbox, channels, delivery.
+//! * [`periodic`]: schedules, cleanup, statistics.
+//! * [`recovery`]: the reconciler, which puts back what Redis lost.
+//! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and another life for them.
+//! * [`operator`]: what operators may do with single jobs.
+//! * [`worker`]: the worker process and the common part of every handler.
+//! * [`areas`], [`admission`]: which area a place lies in, and whether it takes one more order.
+//! * [`reservation`]: one order, one driver, however many press accept.
+//! * [`people`]: API keys, drivers and users. [`request_limits`]: how often they may ask.
+//! * [`history`]: the invariants, checked on the audit views.
+//! * [`explain`]: why an order is as it is, and what to do.
+//! * [`catalogue`]: every metric in words.
+//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
+//!   metrics, HTTP requests of ours.
+//! * [`loops`]: background loops whose turns all end, and a watchdog over them.
+//! * [`privacy`]: erasing what is known about a person.
+//! * [`redis_keys`]: every Redis key beside the engine's.
+//! * [`crash`]: where tests have a process die.
+//!
+//! docs/ARCHITECTURE.md walks one order through these files.
+
+// Futures of handlers are nested deeper than the default allows.
+#![recursion_limit = "256"]
+
+pub mod admission;
+pub mod app;
+pub mod areas;
+pub mod catalogue;
+pub mod compensation;
+pub mod config;
+pub mod crash;
+pub mod db;
+pub mod dead_letters;
+pub mod explain;
+pub mod fleet;
+pub mod history;
+pub mod loops;
+pub mod notifications;
+pub mod operator;
+pub mod orders;
+pub mod outbound;
+pub mod partner;
+pub mod people;
+pub mod periodic;
+pub mod privacy;
+pub mod recovery;
+pub mod redis_keys;
+pub mod request_limits;
+pub mod reservation;
+pub mod telemetry;
+pub mod worker;
+
+pub use model::plain_text;

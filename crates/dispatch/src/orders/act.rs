@@ -1,0 +1,91 @@
+//! Changes an order on request, and enqueues what follows.
+
+use jobs::OrderId;
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::{
+    Decision, Snapshot,
+    store::{self, ChangeError, Changed},
+    timers, unsent,
+};
+use crate::{
+    app::App,
+    crash,
+    dead_letters::table::{self, Resolution},
+    reservation,
+};
+
+/// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
+pub async fn act(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
+    about(app, id, None, decide).await
+}
+
+/// As [`act`], of a decision on this offer, however old it is.
+pub async fn answer(
+    app: &App,
+    id: &OrderId,
+    offer: Uuid,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    about(app, id, Some(offer), decide).await
+}
+
+async fn about(
+    app: &App,
+    id: &OrderId,
+    offer: Option<Uuid>,
+    mut decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    let (mut was_held, mut had_driver) = (false, false);
+    let decide = |s: &Snapshot| {
+        was_held = s.order.held_for_review;
+        had_driver = s.order.status.occupies_driver();
+        decide(s)
+    };
+    let changed = store::change_about(app, id, offer, decide).await?;
+    if let Changed::Yes(after) = &changed {
+        if was_held && !after.order.held_for_review {
+            revive(app, after).await;
+        }
+        if had_driver && after.order.status.is_searching() {
+            reservation::forget(app, id).await;
+        }
+        enqueue(app, after).await;
+    }
+    Ok(changed)
+}
+
+/// A person has decided that a held order goes on: a timer that is dead must not hold it again.
+async fn revive(app: &App, snapshot: &Snapshot) {
+    let ids: Vec<_> = timers::derived_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
+    let revived = Resolution::revived("its order was taken out of review");
+    let done = async {
+        table::resolve_jobs(&app.db, &ids, &revived).await?;
+        app.store.discard(&ids, &jobs::queues::ALL).await?;
+        anyhow::Ok(())
+    };
+    if let Err(error) = done.await {
+        tracing::warn!(order.id = %snapshot.order.id, %error, "The dead timers of an order could not be removed.");
+    }
+}
+
+/// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the jobs are enqueued
+/// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than
+/// `app.patience`; the call goes on behind its back.
+pub async fn enqueue(app: &App, snapshot: &Snapshot) {
+    let jobs = timers::derived_jobs(snapshot);
+    if jobs.is_empty() {
+        return;
+    }
+    crash::point("request", "enqueues");
+    let (app_of_task, order) = (app.clone(), snapshot.order.id.clone());
+    let enqueue = async move {
+        if let Err(error) = app_of_task.store.enqueue(&jobs).await {
+            tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
+            unsent::remember(&app_of_task, order);
+        }
+    };
+    let enqueued = tokio::spawn(enqueue.in_current_span());
+    let _ = tokio::time::timeout(app.patience, enqueued).await;
+}

@@ -1,0 +1,28 @@
+//! Orders served by a partner: an attempt is a booking at the partner, who finds the driver and reports back.
+//!
+//! The partner's wire is described in docs/PARTNER.md.
+//!
+//! * [`settings`]: what is configured for a partner, and what operators set at run time.
+//! * [`client`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
+//! * [`guard`]: breaker, rate and concurrency around every call, shared by the fleet.
+//! * [`observation`]: what a callback or an answer says, in one form.
+//! * [`decide`]: what it leads to. Pure.
+//! * [`book`], [`poll`], [`timeout`], [`cancel_booking`]: what the jobs of a partner's order do.
+//! * [`failure`]: what all calls have in common when they fail.
+//! * [`inbox`], [`callback`]: callbacks are stored first and acted on after.
+//! * [`backoff`]: when the partner is asked again. Pure.
+
+pub mod book;
+pub mod callback;
+pub mod cancel_booking;
+pub mod client;
+pub mod failure;
+pub mod guard;
+pub mod inbox;
+pub mod poll;
+pub mod settings;
+pub mod timeout;
+
+pub use settings::{Partner, PartnerConfig, Partners};
+
+pub use model::partner::{backoff, decide, observation};

@@ -1,0 +1,126 @@
+//! Bearer keys: random, shown once, stored as SHA-256.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{
+    actor::{Actor, ActorRole},
+    key_admin::{self, KeyError, NewKey},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum Role {
+    /// Creates and cancels orders.
+    Producer,
+    /// Answers offers and carries out orders, for one driver.
+    Driver,
+    /// Decides on orders that wait for a person.
+    Dispatcher,
+    /// Reads everything about orders.
+    Support,
+    /// Reads everything, runs the system.
+    Operator,
+    /// May do all of it.
+    Admin,
+}
+
+/// A key as it is listed: everything but the key.
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct ApiKey {
+    pub id: Uuid,
+    pub name: String,
+    pub role: Role,
+    pub driver_id: Option<String>,
+    pub created_at: DateTime<Utc>,
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+impl ApiKey {
+    /// How the history names the holder.
+    pub fn actor(&self) -> Actor {
+        let role = match self.role {
+            Role::Producer => ActorRole::Producer,
+            Role::Driver => ActorRole::Driver,
+            Role::Dispatcher => ActorRole::Dispatcher,
+            Role::Support => ActorRole::Support,
+            Role::Operator => ActorRole::Operator,
+            Role::Admin => ActorRole::Admin,
+        };
+        Actor::new(role, self.driver_id.as_deref().unwrap_or(&self.name), Some(self.id))
+    }
+}
+
+/// A new key: 256 random bits, with a prefix that secret scanners can look for.
+pub fn generate() -> String {
+    let random: [u8; 32] = rand::random();
+    format!("dq_{}", hex::encode(random))
+}
+
+/// Could `generate` have made it? What could not is refused without a look-up.
+pub fn is_well_formed(key: &str) -> bool {
+    key.strip_prefix("dq_")
+        .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+}
+
+/// What is stored of a key. A plain hash suffices, for a key is random and not a password; and looking the hash up
+/// leaks nothing about the key by timing.
+pub fn hash(key: &str) -> Vec<u8> {
+    Sha256::digest(key.as_bytes()).to_vec()
+}
+
+/// Makes a key that does not expire. The text returned is nowhere else.
+pub async fn create(
+    db: &PgPool,
+    name: &str,
+    role: Role,
+    driver_id: Option<&str>,
+) -> Result<(ApiKey, String), KeyError> {
+    key_admin::issue(&mut *db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
+}
+
+/// The key's owner, unless it is unknown or revoked.
+pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find api key
+         SELECT id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
+    )
+    .bind(hash(key))
+    .fetch_optional(db)
+    .await
+}
+
+/// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
+pub async fn find_all(db: &PgPool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
+    #[derive(sqlx::FromRow)]
+    struct Row {
+        sha256: Vec<u8>,
+        #[sqlx(flatten)]
+        key: ApiKey,
+    }
+    let rows: Vec<Row> = sqlx::query_as(
+        "-- find api keys
+         SELECT sha256, id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys
+         WHERE sha256 = ANY ($1)",
+    )
+    .bind(hashes)
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.sha256, row.key)).collect())
+}
+
+/// Was there such a key to revoke?
+pub async fn revoke(db: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+    let revoked = sqlx::query(
+        "-- revoke api key
+         UPDATE api_keys SET revoked_at = dispatchq_now() WHERE id = $1 AND revoked_at IS NULL",
+    )
+    .bind(id)
+    .execute(db)
+    .await?;
+    Ok(revoked.rows_affected() == 1)
+}

@@ -1,0 +1,245 @@
+//! Drivers: where they are, what they drive for, and whether they want work.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::key_admin::{self, Which};
+use crate::{fleet::nearby::Place, notifications::channel::voice::is_phone};
+
+/// A driver as imported, one JSON object per line.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewDriver {
+    pub id: String,
+    pub service_types: Vec<String>,
+    pub latitude: f64,
+    pub longitude: f64,
+    #[serde(default = "yes")]
+    pub available: bool,
+    /// E.164, such as +628123456789: for offers by voice call.
+    /// Left out, the known number stays; null removes it.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub phone: Option<Option<String>>,
+}
+
+/// Tells null from nothing.
+fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl NewDriver {
+    /// What is wrong with it, if anything.
+    pub fn problem(&self) -> Option<String> {
+        let id_fits = (1..=64).contains(&self.id.len())
+            && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if !id_fits {
+            Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
+        } else if self.service_types.is_empty() {
+            Some("service_types must name at least one".to_owned())
+        } else if !(-90.0..=90.0).contains(&self.latitude) || !(-180.0..=180.0).contains(&self.longitude) {
+            Some(format!("{}, {} is no place on earth", self.latitude, self.longitude))
+        } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
+            Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+pub struct Driver {
+    pub id: String,
+    pub service_types: Vec<String>,
+    pub lat: f64,
+    pub lng: f64,
+    pub available: bool,
+    pub idle_since: DateTime<Utc>,
+    /// The order that occupies the driver.
+    pub active_order: Option<String>,
+    /// Since when the driver gets no work and the driver's keys are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disabled_at: Option<DateTime<Utc>>,
+}
+
+/// Adds drivers, or brings those that exist up to date. All or none.
+pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    for driver in drivers {
+        sqlx::query(
+            "-- import driver
+             INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (id) DO UPDATE SET service_types = excluded.service_types, lat = excluded.lat,
+                 lng = excluded.lng, available = excluded.available AND drivers.disabled_at IS NULL, updated_at = dispatchq_now(),
+                 phone = CASE WHEN $7 THEN excluded.phone ELSE drivers.phone END",
+        )
+        .bind(&driver.id)
+        .bind(&driver.service_types)
+        .bind(driver.latitude)
+        .bind(driver.longitude)
+        .bind(driver.available)
+        .bind(driver.phone.as_ref().and_then(Option::as_ref))
+        .bind(driver.phone.is_some())
+        .execute(&mut *tx)
+        .await?;
+    }
+    tx.commit().await?;
+    Ok(drivers.len() as u64)
+}
+
+/// One driver; `None`: there is no such one.
+pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
+    sqlx::query_as(
+        "-- find driver
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
+         WHERE d.id = $1",
+    )
+    .bind(id)
+    .fetch_optional(db)
+    .await
+}
+
+/// Writes down where a driver is. `None`: there is no such driver.
+pub async fn move_to(db: &PgPool, id: &str, lat: f64, lng: f64) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as(
+        "-- move driver
+         UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
+         RETURNING id, service_types, lat, lng, available",
+    )
+    .bind(id)
+    .bind(lat)
+    .bind(lng)
+    .fetch_optional(db)
+    .await
+}
+
+/// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
+pub async fn set_available(db: &PgPool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
+    sqlx::query_as(
+        "-- set driver available
+         UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
+                idle_since = CASE WHEN $2 AND NOT available THEN dispatchq_now() ELSE idle_since END
+         WHERE id = $1
+         RETURNING id, service_types, lat, lng, available",
+    )
+    .bind(id)
+    .bind(available)
+    .fetch_optional(db)
+    .await
+}
+
+/// A live offer, as its driver sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct LiveOffer {
+    pub offer_id: Uuid,
+    pub order_id: String,
+    pub service_type: String,
+    pub attempt_no: i32,
+    pub distance_m: Option<f64>,
+    pub pickup_latitude: f64,
+    pub pickup_longitude: f64,
+    pub offered_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+}
+
+/// What a driver is being asked, the oldest first.
+pub async fn live_offers(db: &PgPool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
+    sqlx::query_as(
+        "-- live offers
+         SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat AS pickup_latitude,
+                o.pickup_lng AS pickup_longitude, f.offered_at, f.expires_at
+         FROM offers f JOIN orders o ON o.id = f.order_id
+         WHERE f.driver_id = $1 AND f.state = 'offered' AND f.expires_at > dispatchq_now()
+         ORDER BY f.offered_at, f.id",
+    )
+    .bind(driver)
+    .fetch_all(db)
+    .await
+}
+
+pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list drivers
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
+         ORDER BY d.id LIMIT $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns whether there is such a driver who may work.
+pub async fn exists(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- driver exists
+                        SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
+    )
+    .bind(id)
+    .fetch_one(db)
+    .await
+}
+
+/// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
+pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+    let updated = sqlx::query(
+        "-- set driver disabled
+         UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
+                available = available AND NOT $2, updated_at = dispatchq_now()
+         WHERE id = $1",
+    )
+    .bind(id)
+    .bind(disabled)
+    .execute(db)
+    .await?;
+    Ok(updated.rows_affected() == 1)
+}
+
+/// What became of a driver who was to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// The row is gone, and so many keys are revoked.
+    Removed {
+        keys: usize,
+    },
+    /// The driver has this order.
+    Busy {
+        order: String,
+    },
+    NoSuchDriver,
+}
+
+/// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
+pub async fn remove(db: &PgPool, id: &str) -> Result<Removal, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let order: Option<String> = sqlx::query_scalar(
+        "-- order of driver
+         SELECT id FROM orders WHERE driver_id = $1 AND status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND partner IS NULL",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(order) = order {
+        return Ok(Removal::Busy { order });
+    }
+    let removed = sqlx::query(
+        "-- remove driver
+         DELETE FROM drivers WHERE id = $1",
+    )
+    .bind(id)
+    .execute(&mut *tx)
+    .await?;
+    let keys = key_admin::revoke(&mut tx, &Which::Driver(id.to_owned())).await?.len();
+    tx.commit().await?;
+    Ok(if removed.rows_affected() == 0 && keys == 0 { Removal::NoSuchDriver } else { Removal::Removed { keys } })
+}

@@ -1,0 +1,110 @@
+//! When to look, and one at a time.
+//!
+//! Every worker process runs this loop; a Postgres advisory lock lets one work. In full when Redis has lost its data (no
+//! epoch) or was restarted (another run id: the last second of its log may be gone); else a look at overdue rows every
+//! few seconds.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    lock,
+    repair::{self, Report},
+};
+use crate::{
+    admission::waiting::{self, Drift, Suspects},
+    app::App,
+    fleet::nearby,
+    loops::progress,
+};
+
+const INTERVAL: Duration = Duration::from_secs(5);
+/// A missing epoch is reported by every take; one answer per this time is enough.
+const REBUILD_PAUSE: Duration = Duration::from_millis(250);
+/// Any number, the same in every replica.
+const LOCK: i64 = 0x6470_7265_636f_6e63;
+const PLACES_LOCK: i64 = 0x6470_706c_6163_6573;
+const PLACES_EVERY: Duration = Duration::from_secs(60);
+
+/// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
+pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
+    let turns = app.loops.register("reconciler");
+    let mut places = Places::default();
+    while !stop.is_cancelled() {
+        turns.turn(look_once(&app, &mut places)).await;
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = missing_epoch.notified() => tokio::time::sleep(REBUILD_PAUSE).await,
+        }
+    }
+}
+
+/// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
+async fn look_once(app: &App, places: &mut Places) {
+    if let Err(error) = once(app).await {
+        tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
+    }
+    progress();
+    if let Err(error) = nearby::refresh(app).await {
+        tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
+    }
+    progress();
+    if let Err(error) = places.compare(app).await {
+        tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
+    }
+}
+
+/// Who waits in which area, compared with Postgres now and then, and at once when Redis has forgotten it.
+#[derive(Debug, Default)]
+struct Places {
+    compared: Option<std::time::Instant>,
+    suspects: Suspects,
+}
+
+impl Places {
+    async fn compare(&mut self, app: &App) -> anyhow::Result<()> {
+        let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
+        if !is_due && waiting::is_complete(app).await? {
+            return Ok(());
+        }
+        let drift = lock::exclusively(&app.upkeep, PLACES_LOCK, waiting::repair(app, &mut self.suspects)).await?;
+        waiting::mirror_limits(app).await?;
+        self.compared = Some(std::time::Instant::now());
+        if let Some(drift) = drift.filter(|drift| *drift != Drift::default()) {
+            tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
+        }
+        Ok(())
+    }
+}
+
+/// One run, if no other replica is at it. `None`: another is.
+pub async fn once(app: &App) -> anyhow::Result<Option<Report>> {
+    locked(app, async {
+        if repair::needs_rebuild(app).await? { repair::rebuild(app).await } else { repair::overdue(app).await }
+    })
+    .await
+}
+
+/// As [`once`], but every timer is compared, whatever Redis says of itself.
+pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
+    locked(app, repair::rebuild(app)).await
+}
+
+async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
+    let recorded = async {
+        // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
+        // that is locked must not keep the timers of all from coming back.
+        let (ended, done) = tokio::join!(Box::pin(repair::end_far_overdue(app)), Box::pin(work));
+        let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
+        let (report, failed) = match done {
+            Ok(report) => (Report { compensated, ..report }, not_ended),
+            Err(error) => (Report { compensated, ..Report::default() }, Some(error)),
+        };
+        repair::record(app, &report).await?;
+        failed.map_or(Ok(report), Err)
+    };
+    lock::exclusively(&app.upkeep, LOCK, recorded).await
+}

@@ -1,0 +1,61 @@
+//! The one list of all jobs and who performs them.
+
+use std::time::Duration;
+
+use tracing::Instrument;
+use workers::{Delivery, Job, Outcome, Registry};
+
+use super::{gate, step};
+use crate::{app::App, compensation, crash, fleet, notifications, partner, periodic};
+
+/// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+pub fn registry(app: &App) -> Registry {
+    let registry = Registry::new();
+    let registry = on(registry, app, fleet::dispatch::perform);
+    let registry = on(registry, app, fleet::timeout::perform);
+    let registry = on(registry, app, partner::poll::perform);
+    let registry = on(registry, app, partner::callback::perform);
+    let registry = on(registry, app, fleet::lifetime::perform);
+    let registry = on(registry, app, fleet::trip::perform);
+    let registry = on(registry, app, compensation::compensate::perform);
+    let registry = on(registry, app, partner::cancel_booking::perform);
+    let registry = on(registry, app, notifications::notify::perform);
+    let registry = on(registry, app, notifications::escalate::perform);
+    let registry = on(registry, app, notifications::escalate::remind);
+    let registry = on(registry, app, notifications::alarm::perform);
+    on(registry, app, periodic::tick::perform)
+}
+
+fn on<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+where
+    J: Job,
+    F: Fn(App, J) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    let app = app.clone();
+    registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
+        // Every line that is logged meanwhile names the job.
+        let span = tracing::info_span!("job", job.id = %delivery.id);
+        let run = in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
+        async {
+            let outcome = run.await;
+            crash::point(J::KIND, "returns");
+            outcome
+        }
+        .instrument(span)
+    })
+}
+
+/// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
+/// the pool that the run waited for, whose connections may be dead while those of the gate are not.
+async fn in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+    match tokio::time::timeout(limit, run).await {
+        Ok(outcome) => outcome,
+        Err(_) if gate::ask(&app.db).await == gate::Postgres::Writable => {
+            Outcome::Retry(format!("timed out after {limit:?}"))
+        }
+        Err(_) => step::database_pause(),
+    }
+}

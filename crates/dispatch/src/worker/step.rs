@@ -1,0 +1,141 @@
+//! What every timer of an order has in common.
+//!
+//! A job is a hint, the row decides. Load the row; the job is not among those the row asks for: it is superseded, write
+//! nothing and return the jobs that must exist (which heals a crash between commit and settle). Past the lifetime
+//! without a driver: whatever the job, the order ends. Not due by the row: snooze. Otherwise decide, write on condition
+//! that no other change was quicker, and return the jobs of the row as it now is.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use metrics::histogram;
+use workers::{JobId, Outcome, retry::jittered};
+
+use crate::{
+    app::App,
+    crash, db,
+    fleet::decide::lifetime,
+    orders::{
+        Change, Decision, Snapshot,
+        store::{self, ApplyError, ChangeError},
+        timers,
+    },
+};
+
+/// Times a step starts over because another change was quicker.
+const MAX_CONFLICTS: usize = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+const DATABASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A step decided by the order alone.
+pub async fn alone(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
+    settled(try_alone(app, order, job, decide).await)
+}
+
+/// As [`alone`], for a step that has more to do when the database fails.
+pub async fn try_alone(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(&Snapshot) -> Change,
+) -> Result<Outcome, sqlx::Error> {
+    let decide = &decide;
+    try_run(app, order, job, |s| async move {
+        let change = decide(&s);
+        Ok((s, change))
+    })
+    .await
+}
+
+/// A step: what `decide` makes of an order whose job this is, and due. Its error is the outcome instead.
+pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
+    settled(try_run(app, order, job, decide).await)
+}
+
+fn settled(result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&error))
+}
+
+async fn try_run<F>(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(Snapshot) -> F,
+) -> Result<Outcome, sqlx::Error>
+where
+    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+{
+    for _ in 0..MAX_CONFLICTS {
+        let s = match due(app, order, job).await? {
+            Ok(s) => s,
+            Err(outcome) => return Ok(outcome),
+        };
+        let (s, change) = if s.order.is_past_lifetime(s.now) {
+            // Whatever the job was to do: the order's time is over.
+            let change = lifetime(&s);
+            (s, change)
+        } else {
+            match decide(s).await {
+                Ok(decided) => decided,
+                Err(outcome) => return Ok(outcome),
+            }
+        };
+        crash::point(job.kind(), "decided");
+        match store::apply(app, &s, change).await {
+            Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
+            Err(ApplyError::Conflict) => {}
+            Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
+            Err(ApplyError::Database(e)) => return Err(e),
+        }
+    }
+    Ok(busy(order, job))
+}
+
+/// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
+async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
+    let Some(s) = store::load(&app.db, order).await? else {
+        tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+        return Ok(Err(Outcome::done()));
+    };
+    let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
+        return Ok(Err(Outcome::then(timers::derived_jobs(&s))));
+    };
+    Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+        if timer.is_due(s.now) {
+            histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
+        }
+        Ok(s)
+    } else {
+        Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })
+    })
+}
+
+/// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
+pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
+    crash::point(job.kind(), "learnt");
+    match store::change(app, order, decide).await {
+        Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => busy(order, job),
+        Err(ChangeError::Database(e)) => database_failed(&e),
+    }
+}
+
+fn busy(order: &OrderId, job: &JobId) -> Outcome {
+    tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
+    Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
+}
+
+/// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
+pub fn database_failed(error: &sqlx::Error) -> Outcome {
+    if db::is_transient(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+}
+
+/// Until Postgres may be back.
+pub fn database_pause() -> Outcome {
+    Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
+}

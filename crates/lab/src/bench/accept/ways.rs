@@ -1,0 +1,105 @@
+//! The ways to decide who wins, behind the same server. All write the same rows; what differs is what comes before.
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use jobs::OrderId;
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use api::{auth::Caller, error::ApiError};
+use dispatch::{
+    app::App,
+    orders::{Snapshot, act, actions, store},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The product: the gate, then the conditional update.
+    Gate,
+    /// The conditional update alone.
+    Optimistic,
+    /// SELECT ... FOR UPDATE, then the update.
+    RowLocks,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 3] = [Self::Gate, Self::Optimistic, Self::RowLocks];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Gate => "dispatchq",
+            Self::Optimistic => "optimistic",
+            Self::RowLocks => "row_locks",
+        }
+    }
+
+    /// Where accept is pressed.
+    pub(super) fn path(self, order: &OrderId) -> String {
+        match self {
+            Self::Gate => format!("/api/v1/orders/{order}/accept"),
+            Self::Optimistic => format!("/optimistic/{order}/accept"),
+            Self::RowLocks => format!("/row-locks/{order}/accept"),
+        }
+    }
+}
+
+/// The product's API, and the other ways beside it.
+pub(super) fn router(app: App) -> Router {
+    let others = Router::new()
+        .route("/optimistic/{id}/accept", post(optimistic))
+        .route("/row-locks/{id}/accept", post(row_locks))
+        .with_state(app.clone());
+    others.merge(api::api(app))
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    driver_id: String,
+    offer_id: Uuid,
+}
+
+async fn optimistic(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<OrderId>,
+    Json(answer): Json<Answer>,
+) -> Result<Response, ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    act::answer(&app, &id, answer.offer_id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
+    Ok(taken(&id))
+}
+
+async fn row_locks(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<OrderId>,
+    Json(answer): Json<Answer>,
+) -> Result<Response, ApiError> {
+    let driver = caller.driver(Some(&answer.driver_id))?;
+    let mut tx = app.db.begin().await?;
+    sqlx::query(
+        "-- lock order
+         SELECT 1 FROM orders WHERE id = $1 FOR UPDATE",
+    )
+    .bind(id.as_str())
+    .execute(&mut *tx)
+    .await?;
+    let mut decide = |s: &Snapshot| actions::accept(s, &driver, answer.offer_id);
+    let changed = store::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
+    let changed = changed.ok_or(ApiError::Busy)?;
+    tx.commit().await?;
+    if let store::Changed::Yes(after) = &changed {
+        act::enqueue(&app, after).await;
+    }
+    Ok(taken(&id))
+}
+
+fn taken(id: &OrderId) -> Response {
+    (StatusCode::OK, Json(json!({ "order_id": id }))).into_response()
+}

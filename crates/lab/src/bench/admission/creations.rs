@@ -1,0 +1,142 @@
+//! Producers create and cancel in the area with little room; Redis is flushed in the middle.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use redis::cmd;
+use serde_json::json;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, Told, WITH_BYPASS, place};
+use dispatch::{
+    admission::waiting::{self, Suspects},
+    orders::{act::act, actions},
+    people::actor::{Actor, ActorRole},
+};
+
+const PRODUCERS: u32 = 64;
+
+#[derive(Debug)]
+pub(super) struct Creations {
+    pub(super) tried: u32,
+    pub(super) taken: u32,
+    pub(super) refused: u32,
+    pub(super) failed: u32,
+    pub(super) per_s: f64,
+    /// Orders that waited when one without a bypass was let in, that one included: the most of all times.
+    pub(super) most_without_bypass: i64,
+    /// The same of one with a bypass.
+    pub(super) most_with_bypass: i64,
+}
+
+impl Creations {
+    /// Orders above what the threshold allows.
+    pub(super) fn overshoot(&self) -> i64 {
+        (self.most_without_bypass - THRESHOLD).max(self.most_with_bypass - WITH_BYPASS).max(0)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    tried: AtomicU32,
+    taken: AtomicU32,
+    refused: AtomicU32,
+    failed: AtomicU32,
+}
+
+pub(super) async fn measure(stage: &Arc<Stage>, tries: u32) -> anyhow::Result<Creations> {
+    note_all(stage).await?;
+    let counters = Arc::new(Counters::default());
+    let begun = Instant::now();
+    let mut producers = JoinSet::new();
+    for producer in 0..PRODUCERS {
+        producers.spawn(produce(stage.clone(), counters.clone(), tries, producer));
+    }
+    let flush = async {
+        while counters.tried.load(Ordering::Relaxed) < tries / 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        stage.app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
+        sleep(Duration::from_millis(500)).await;
+        waiting::repair(&stage.app, &mut Suspects::default()).await
+    };
+    let (_, flushed) = tokio::join!(producers.join_all(), flush);
+    flushed?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+    Ok(Creations {
+        tried: tries,
+        taken: count(&counters.taken),
+        refused: count(&counters.refused),
+        failed: count(&counters.failed),
+        per_s: (f64::from(tries) / seconds).round(),
+        most_without_bypass: most(stage, false).await?,
+        most_with_bypass: most(stage, true).await?,
+    })
+}
+
+async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, producer: u32) {
+    let (latitude, longitude) = place(0);
+    let mut own = Vec::new();
+    while let n = counters.tried.fetch_add(1, Ordering::Relaxed)
+        && n < tries
+    {
+        let mut body = json!({
+            "order_id": format!("ORD-{n}"),
+            "service_type": SERVICE_TYPE,
+            "pickup": { "latitude": latitude, "longitude": longitude },
+        });
+        // They come later: until then the others have the area for themselves.
+        if producer.is_multiple_of(8) && n > tries / 4 {
+            body["loyalty_level"] = json!("ELITE");
+            body["customer_id"] = json!("loyal");
+        }
+        let counter = match stage.post("/api/v1/orders", &body).await {
+            Told::Room => {
+                own.push(n);
+                &counters.taken
+            }
+            Told::Full => {
+                // Drivers are found meanwhile: some of them leave, fewer than loyal customers come.
+                if n.is_multiple_of(16)
+                    && let Some(n) = own.pop()
+                    && let Ok(order) = format!("ORD-{n}").parse()
+                {
+                    let by = Actor::named(ActorRole::Producer, "bench");
+                    let _ = act(&stage.app, &order, |s| actions::cancel(s, &by, None)).await;
+                }
+                &counters.refused
+            }
+            Told::Nothing => &counters.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Each creation notes in its own transaction how many wait: nothing between two looks is missed.
+async fn note_all(stage: &Stage) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(
+        "CREATE TABLE waiting_seen (bypass boolean NOT NULL, waiting bigint NOT NULL);
+         CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO waiting_seen
+             VALUES (NEW.customer_id IS NOT NULL, dispatchq_waiting(NEW.area_id, NEW.service_type));
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER note_waiting AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION note_waiting()",
+    )
+    .execute(&stage.app.db)
+    .await?;
+    Ok(())
+}
+
+async fn most(stage: &Stage, bypass: bool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar("SELECT coalesce(max(waiting), 0) FROM waiting_seen WHERE bypass = $1")
+        .bind(bypass)
+        .fetch_one(&stage.app.db)
+        .await
+}

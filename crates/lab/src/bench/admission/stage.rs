@@ -1,0 +1,161 @@
+//! Servers, the API, and a thousand areas, of which one has little room.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use servers::{Postgres, Redis};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use workers::Store;
+
+use crate::testbed::api::error_code;
+use api::server;
+use dispatch::{
+    admission::{
+        answer::THRESHOLD_REACHED,
+        limits::Flag,
+        table::{self, Author, LimitsChange},
+        waiting::{self, Suspects},
+    },
+    app::App,
+    areas::import,
+    config::Config,
+    db, outbound,
+    people::{
+        actor::{Actor, ActorRole},
+        api_keys::{self, Role},
+    },
+};
+
+pub(super) const SERVICE_TYPE: &str = "RIDE";
+/// The area with little room: the first.
+pub(super) const AREA: &str = "A-0";
+pub(super) const THRESHOLD: i64 = 100;
+pub(super) const WITH_BYPASS: i64 = 120;
+/// Areas on a grid, 25 by 40.
+const COLUMNS: u32 = 25;
+const ROWS: u32 = 40;
+pub(super) const AREAS: u32 = COLUMNS * ROWS;
+const SIDE: f64 = 0.02;
+const CORNER: (f64, f64) = (-6.6, 106.6);
+const PATIENCE: Duration = Duration::from_secs(30);
+const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "bench"), reason: Some("bench") };
+
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) app: App,
+    base: String,
+    key: String,
+    client: reqwest::Client,
+    _serving: DropGuard,
+    // Dropped last: the rest hangs on them.
+    _redis: Redis,
+    _postgres: Postgres,
+}
+
+impl Stage {
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
+        let mut config = Config::defaults();
+        config.redis.url = redis.url();
+        config.database.url = postgres.url();
+        // One key asks as fast as it can, from one address.
+        config.http.requests_per_s_per_key = 0;
+        config.http.max_connections_per_address = 0;
+        let pool = db::connect(&config.database).await?;
+        db::migrate(&pool).await?;
+        db::publish_service_types(&pool, &config).await?;
+        let store = Store::connect(&config.redis.url).await?;
+        let app = App::new(config, pool, store)?;
+        make_areas(&app).await?;
+        let (_, key) = api_keys::create(&app.db, "bench", Role::Producer, None).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let base = format!("http://{}", listener.local_addr()?);
+        let stop = CancellationToken::new();
+        tokio::spawn(server::serve_api(listener, app.clone(), stop.clone()));
+        let client = outbound::client(PATIENCE)?;
+        Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
+    }
+
+    /// Is there room in area `n`?
+    pub(super) async fn ask(&self, n: u32) -> Told {
+        let (latitude, longitude) = place(n);
+        let body = json!({
+            "pickup_location": { "latitude": latitude, "longitude": longitude },
+            "service_type": SERVICE_TYPE,
+            "channel": "MYBB",
+            "user_id": format!("USR-{n}"),
+        });
+        self.post("/api/v1/dispatcher/availability-check", &body).await
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Told {
+        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body);
+        match request.send().await {
+            Ok(answer) if answer.status().is_success() => {
+                if answer.bytes().await.is_ok() {
+                    Told::Room
+                } else {
+                    Told::Nothing
+                }
+            }
+            Ok(answer) => {
+                if error_code(answer).await == THRESHOLD_REACHED {
+                    Told::Full
+                } else {
+                    Told::Nothing
+                }
+            }
+            Err(_) => Told::Nothing,
+        }
+    }
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Room,
+    Full,
+    /// No answer, or one that there can be none.
+    Nothing,
+}
+
+async fn make_areas(app: &App) -> anyhow::Result<()> {
+    let mut features = Vec::new();
+    for n in 0..AREAS {
+        let (south, west) = corner(n);
+        let (north, east) = (south + SIDE, west + SIDE);
+        features.push(json!({
+            "type": "Feature",
+            "properties": { "area_id": format!("A-{n}") },
+            "geometry": {
+                "type": "Polygon",
+                "coordinates": [[[west, south], [east, south], [east, north], [west, north], [west, south]]],
+            },
+        }));
+    }
+    let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
+    table::import(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
+    let change = LimitsChange {
+        service_type: SERVICE_TYPE.to_owned(),
+        max_waiting_orders: Some(THRESHOLD),
+        cooldown_period_sec: Some(0),
+        low_water_percentage: Some(100),
+        ..LimitsChange::default()
+    };
+    table::set_limits(&app.db, AREA, &change, None, AUTHOR).await?;
+    table::set_flag(&app.db, &Flag { enabled: true, ..Flag::default() }, None, AUTHOR).await?;
+    app.rules.refresh(&app.db, &app.config.admission).await?;
+    waiting::repair(app, &mut Suspects::default()).await?;
+    Ok(())
+}
+
+fn corner(n: u32) -> (f64, f64) {
+    (CORNER.0 + f64::from(n / COLUMNS) * SIDE, CORNER.1 + f64::from(n % COLUMNS) * SIDE)
+}
+
+/// Somewhere in area `n`.
+pub(super) fn place(n: u32) -> (f64, f64) {
+    let (south, west) = corner(n);
+    (south + SIDE / 3.0, west + SIDE / 3.0)
+}

@@ -1,0 +1,196 @@
+//! Drivers' apps: they wait for offers, accept, decline, vanish, give back, pick up and complete.
+
+use std::{collections::HashMap, time::Duration};
+
+use anyhow::Context;
+use rand::{Rng, RngExt};
+use serde::Deserialize;
+use serde_json::json;
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{
+    client::{Answer, Request},
+    crowd::{Crowd, SPEED, millis},
+    producers::{BROADCAST, ONE_BY_ONE, somewhere},
+};
+use dispatch::people::api_keys;
+use partner_sim::chance::Chance;
+
+/// How long an app waits for an offer before it asks again.
+const WAIT_SEC: u64 = 10;
+const POLL_TIMEOUT: Duration = Duration::from_secs(WAIT_SEC + 5);
+const POLL_PAUSE: Duration = Duration::from_millis(500);
+/// How long a driver thinks about an offer, which stands for 2 s; and how long one is gone who vanishes.
+const THINKS_MS: (u64, u64) = (20, 1_200);
+const GONE_MS: (u64, u64) = (1_000, 5_000);
+/// To the pickup, and from there to the end, in seconds of the order's time.
+const APPROACH_S: (u64, u64) = (60, 180);
+const TRIP_S: (u64, u64) = (60, 240);
+
+#[derive(Debug, Clone)]
+pub(super) struct Driver {
+    id: String,
+    /// Its bearer key.
+    key: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Offer {
+    offer_id: Uuid,
+    order_id: String,
+    attempt_no: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Offers {
+    offers: Vec<Offer>,
+}
+
+/// Adds drivers and their keys in two statements, however many they are.
+pub(super) async fn hire(db: &PgPool, seed: u64, count: usize) -> anyhow::Result<Vec<Driver>> {
+    let drivers: Vec<Driver> =
+        (1..=count).map(|n| Driver { id: format!("chaos-{n:05}"), key: api_keys::generate() }).collect();
+    let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();
+    let mut rng = Chance::new(seed, &["where drivers wait"]).rng();
+    let (lats, lngs): (Vec<f64>, Vec<f64>) = ids.iter().map(|_| somewhere(&mut rng)).unzip();
+    sqlx::query(
+        "-- insert drivers of a chaos run
+         INSERT INTO drivers (id, service_types, lat, lng)
+         SELECT id, ARRAY[$2, $3], lat, lng FROM unnest($1::text[], $4::float8[], $5::float8[]) AS d (id, lat, lng)",
+    )
+    .bind(&ids)
+    .bind(ONE_BY_ONE)
+    .bind(BROADCAST)
+    .bind(&lats)
+    .bind(&lngs)
+    .execute(db)
+    .await
+    .context("cannot add the drivers")?;
+    let key_ids: Vec<Uuid> = drivers.iter().map(|_| Uuid::now_v7()).collect();
+    let hashes: Vec<Vec<u8>> = drivers.iter().map(|driver| api_keys::hash(&driver.key)).collect();
+    sqlx::query(
+        "-- insert keys of drivers of a chaos run
+         INSERT INTO api_keys (id, name, sha256, role, driver_id)
+         SELECT key_id, 'chaos ' || driver_id, sha256, 'driver', driver_id
+         FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS k (key_id, driver_id, sha256)",
+    )
+    .bind(&key_ids)
+    .bind(&ids)
+    .bind(&hashes)
+    .execute(db)
+    .await
+    .context("cannot add the drivers' keys")?;
+    Ok(drivers)
+}
+
+/// One driver's day, until the run is over.
+pub(super) async fn work(crowd: Crowd, driver: Driver) {
+    let mut answered: HashMap<Uuid, ()> = HashMap::new();
+    while !crowd.stop.is_cancelled() {
+        let polled = tokio::select! {
+            polled = poll(&crowd, &driver, &answered) => polled,
+            () = crowd.stop.cancelled() => return,
+        };
+        let Some(offers) = polled else {
+            crowd.sleep(POLL_PAUSE).await;
+            continue;
+        };
+        answered.retain(|id, ()| offers.iter().any(|offer| offer.offer_id == *id));
+        for offer in offers {
+            if answered.insert(offer.offer_id, ()).is_none() {
+                consider(&crowd, &driver, &offer).await;
+            }
+        }
+    }
+}
+
+/// Live offers, as soon as they are other than those that were answered. `None`: not now.
+async fn poll(crowd: &Crowd, driver: &Driver, answered: &HashMap<Uuid, ()>) -> Option<Vec<Offer>> {
+    let known: Vec<String> = answered.keys().map(Uuid::to_string).collect();
+    let base = crowd.client.next_base();
+    let url = format!("{base}/api/v1/drivers/{}/offers?wait_sec={WAIT_SEC}&known={}", driver.id, known.join(","));
+    let request = crowd.client.http().get(url).bearer_auth(&driver.key).timeout(POLL_TIMEOUT);
+    let answer = request.send().await.ok()?;
+    if matches!(answer.status().as_u16(), 401 | 403 | 404) {
+        crowd.ledger.lock().wrong.push(format!("poll of {}: answered {}", driver.id, answer.status()));
+    }
+    let offers: Offers = answer.error_for_status().ok()?.json().await.ok()?;
+    Some(offers.offers)
+}
+
+/// One offer, to the end of the trip if it comes to that.
+async fn consider(crowd: &Crowd, driver: &Driver, offer: &Offer) {
+    let mut rng = crowd.chance(&["offer", &driver.id, &offer.order_id, &offer.attempt_no.to_string()]);
+    crowd.sleep(millis(&mut rng, THINKS_MS.0, THINKS_MS.1)).await;
+    match rng.random_range(0..100) {
+        0..8 => {}
+        8..16 => {
+            let path = format!("/orders/{}/decline", offer.order_id);
+            let body = json!({ "driver_id": driver.id, "offer_id": offer.offer_id, "reason": "too far" });
+            crowd
+                .ask(Request { what: "decline", path: &path, key: &driver.key, idempotency_key: None, body: &body })
+                .await;
+        }
+        draw => {
+            // Some hang up, some vanish for a while after they did; all of them ask again in the end.
+            if accept(crowd, driver, offer, draw < 28, draw < 22, &mut rng).await {
+                drive(crowd, driver, &offer.order_id, &mut rng).await;
+            }
+        }
+    }
+}
+
+async fn accept(
+    crowd: &Crowd,
+    driver: &Driver,
+    offer: &Offer,
+    hangs_up: bool,
+    vanishes: bool,
+    rng: &mut impl Rng,
+) -> bool {
+    let path = format!("/orders/{}/accept", offer.order_id);
+    let body = json!({ "driver_id": driver.id, "offer_id": offer.offer_id });
+    let request = Request { what: "accept", path: &path, key: &driver.key, idempotency_key: None, body: &body };
+    if hangs_up {
+        crowd.ask_and_hang_up(request).await;
+    }
+    if vanishes {
+        crowd.sleep(millis(rng, GONE_MS.0, GONE_MS.1)).await;
+    }
+    let Answer::Done(_) = crowd.ask(request).await else { return false };
+    crowd.ledger.lock().accepted.push((offer.order_id.clone(), offer.offer_id, driver.id.clone()));
+    true
+}
+
+async fn drive(crowd: &Crowd, driver: &Driver, order: &str, rng: &mut impl Rng) {
+    crowd.sleep(orders_time(rng, APPROACH_S)).await;
+    let who = || (order.to_owned(), driver.id.clone());
+    if rng.random_bool(0.1) {
+        if step(crowd, driver, order, "driver-cancel").await {
+            crowd.ledger.lock().given_back.push(who());
+        }
+        return;
+    }
+    if !step(crowd, driver, order, "pickup").await {
+        return;
+    }
+    crowd.ledger.lock().picked_up.push(who());
+    crowd.sleep(orders_time(rng, TRIP_S)).await;
+    if step(crowd, driver, order, "complete").await {
+        crowd.ledger.lock().completed.push(who());
+    }
+}
+
+/// Returns whether it was done.
+async fn step(crowd: &Crowd, driver: &Driver, order: &str, action: &'static str) -> bool {
+    let path = format!("/orders/{order}/{action}");
+    let body = json!({ "driver_id": driver.id });
+    let request = Request { what: action, path: &path, key: &driver.key, idempotency_key: None, body: &body };
+    matches!(crowd.ask(request).await, Answer::Done(_))
+}
+
+/// A time of the order, as long as it takes here.
+fn orders_time(rng: &mut impl Rng, (from, to): (u64, u64)) -> Duration {
+    Duration::from_secs(rng.random_range(from..=to)).div_f64(SPEED)
+}

@@ -1,0 +1,85 @@
+//! Faults of Postgres. They go past the proxy, on connections of their own.
+
+use anyhow::Context;
+use sqlx::{Connection, PgConnection};
+
+use super::{schedule::Planned, stage::Stage};
+use crate::testbed::Testbed;
+use dispatch::periodic::cleanup;
+
+async fn connect(testbed: &Testbed) -> anyhow::Result<PgConnection> {
+    PgConnection::connect(&testbed.postgres.url()).await.context("cannot reach Postgres to make it fail")
+}
+
+/// Ends every session but this one.
+pub(super) async fn terminate_sessions(testbed: &Testbed) -> anyhow::Result<()> {
+    let mut connection = connect(testbed).await?;
+    end_sessions(&mut connection).await?;
+    Ok(connection.close().await?)
+}
+
+async fn end_sessions(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- end sessions
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// From now on sessions cannot write, or can again; those there are, are ended, as by a failover.
+pub(super) async fn set_read_only(testbed: &Testbed, read_only: bool) -> anyhow::Result<()> {
+    let mut connection = connect(testbed).await?;
+    let set = if read_only {
+        "ALTER SYSTEM SET default_transaction_read_only = on"
+    } else {
+        "ALTER SYSTEM RESET default_transaction_read_only"
+    };
+    sqlx::query(set).execute(&mut connection).await?;
+    sqlx::query("SELECT pg_reload_conf()").execute(&mut connection).await?;
+    end_sessions(&mut connection).await?;
+    Ok(connection.close().await?)
+}
+
+/// A transaction that has read the history stays open, while the cleanup runs and a new worker looks after the partitions,
+/// one of which is missing.
+pub(super) async fn read_for_long(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
+    let mut connection = connect(&stage.testbed).await?;
+    drop_last_partition(&mut connection).await?;
+    let mut reader = connection.begin().await?;
+    let events: i64 = sqlx::query_scalar(
+        "-- read the history
+         SELECT count(*) FROM audit_events",
+    )
+    .fetch_one(&mut *reader)
+    .await?;
+    tracing::debug!(events, "A transaction that has read the history stays open.");
+    stage.testbed.processes.kill_worker(0).await?;
+    let app = stage.testbed.app.clone();
+    let cleaning = tokio::spawn(async move { cleanup::run(&app, cleanup::Mode::Remove).await.map(drop) });
+    let waited = stage.wait(planned.lasts).await;
+    reader.rollback().await?;
+    connection.close().await?;
+    // That it does not get through beside a reader is the reader's fault.
+    cleaning.abort();
+    waited
+}
+
+/// The farthest day of the history, which has no events yet. The next look makes it again.
+async fn drop_last_partition(connection: &mut PgConnection) -> anyhow::Result<()> {
+    sqlx::query("SET lock_timeout = '2s'").execute(&mut *connection).await?;
+    let dropped = sqlx::query(
+        "DO $$ BEGIN
+             EXECUTE (SELECT format('DROP TABLE %I', max(c.relname)) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                      WHERE i.inhparent = 'order_events'::regclass AND c.relname ~ '[0-9]$');
+         END $$",
+    )
+    .execute(&mut *connection)
+    .await;
+    if let Err(error) = dropped {
+        tracing::debug!(%error, "The last partition stays.");
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! How soon after a fault all is as before: lateness, and the timers that the rows ask for.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::watch::Watch;
+use dispatch::{app::App, recovery::repair};
+
+pub(super) const WINDOW: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_secs(1);
+/// All must be as before within this time of a fault's end.
+pub(super) const GOAL: Duration = Duration::from_secs(10);
+pub(super) const GOAL_P99_MS: f64 = 100.0;
+/// Two looks at timers that are missing lie so far apart: between a commit and its settle one may be missing.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Timers named where they are missing.
+const SOME: usize = 5;
+
+/// What followed one fault. Seconds since its end; `None`: not before the next fault, or too little time to tell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct Recovery {
+    /// From then on p99 stayed below the goal in every window.
+    pub(super) lateness_s: Option<f64>,
+    pub(super) timers_s: Option<f64>,
+    /// Why they were not: some timers that were missing in the last two looks, or why nobody could look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) without_timers: Option<String>,
+    /// The greatest p99 of all windows that begin after the goal's time.
+    pub(super) worst_p99_ms: Option<f64>,
+}
+
+/// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or why they are not back.
+pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> Result<f64, String> {
+    let mut before: Option<(f64, HashSet<String>)> = None;
+    let mut why = "there was no time to look".to_owned();
+    let mut next = end;
+    while next < until {
+        sleep_until(next).await;
+        next = Instant::now() + LOOK_EVERY;
+        let looked_at = end.elapsed().as_secs_f64();
+        // A server that is not there yet has no timers.
+        let missing = match tokio::time::timeout_at(until, repair::missing(app)).await {
+            Ok(Ok(missing)) => missing,
+            Ok(Err(error)) => {
+                why = format!("after {looked_at:.1} s they could not be compared: {error:#}");
+                before = None;
+                continue;
+            }
+            Err(_) => {
+                why = format!("the look begun after {looked_at:.1} s did not end");
+                break;
+            }
+        };
+        let missing: HashSet<String> = missing.into_iter().map(|job| job.id.to_string()).collect();
+        if let Some((at, earlier)) = &before {
+            let still: Vec<&str> = earlier.intersection(&missing).map(String::as_str).collect();
+            if still.is_empty() {
+                return Ok(*at);
+            }
+            let some = &still[..still.len().min(SOME)];
+            why = format!("{} are missing after {looked_at:.1} s, such as {}", still.len(), some.join(" "));
+        }
+        before = Some((looked_at, missing));
+    }
+    Err(why)
+}
+
+/// When lateness was well again, judged over all windows between a fault's end and the next fault.
+pub(super) fn judge_lateness(watch: &Watch, end: Instant, next: Instant) -> (Option<f64>, Option<f64>) {
+    let mut well_from = None;
+    let mut worst: Option<f64> = None;
+    let mut begin = end;
+    while begin + WINDOW <= next {
+        let p99 = watch.p99_ms(begin, begin + WINDOW);
+        match p99 {
+            Some(p99) if p99 < GOAL_P99_MS => well_from = well_from.or(Some((begin - end).as_secs_f64())),
+            _ => well_from = None,
+        }
+        if begin >= end + GOAL {
+            worst = worst.max_by(p99);
+        }
+        begin += STEP;
+    }
+    (well_from, worst)
+}
+
+/// The greater of two figures, if there is one.
+trait MaxBy {
+    fn max_by(self, other: Self) -> Self;
+}
+
+impl MaxBy for Option<f64> {
+    fn max_by(self, other: Self) -> Self {
+        match (self, other) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Recovery {
+    /// The worse of two.
+    pub(super) fn worse(self, other: Self) -> Self {
+        let later = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.max(b));
+        Self {
+            lateness_s: later(self.lateness_s, other.lateness_s),
+            timers_s: later(self.timers_s, other.timers_s),
+            without_timers: self.without_timers.or(other.without_timers),
+            worst_p99_ms: self.worst_p99_ms.max_by(other.worst_p99_ms),
+        }
+    }
+
+    /// Where it misses the goal.
+    pub(super) fn misses(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        let goal = GOAL.as_secs_f64();
+        match self.timers_s {
+            Some(seconds) if seconds <= goal => {}
+            Some(seconds) => missed.push(format!("timers were back after {seconds:.1} s, the goal is {goal} s")),
+            None => {
+                let why = self.without_timers.as_deref().unwrap_or("no look");
+                missed.push(format!("timers were not back before the next fault: {why}"));
+            }
+        }
+        if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
+            missed.push(format!("lateness p99 was {p99:.0} ms in a window from {goal} s after its end on"));
+        }
+        missed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worse_of_two_is_unknown_where_one_is() {
+        let good =
+            Recovery { lateness_s: Some(2.0), timers_s: Some(1.0), worst_p99_ms: Some(20.0), ..Recovery::default() };
+        let bad = Recovery { timers_s: Some(12.0), worst_p99_ms: Some(150.0), ..Recovery::default() };
+        let worse = good.clone().worse(bad.clone());
+        assert_eq!(worse, bad);
+        assert_eq!((good.misses().len(), worse.misses().len()), (0, 2));
+    }
+}

@@ -1,0 +1,76 @@
+//! What fails when. Pure: the same seed, the same schedule.
+
+use std::time::Duration;
+
+use rand::{RngExt, seq::SliceRandom};
+
+use super::{fault::Fault, options::Options};
+use partner_sim::chance::Chance;
+
+/// Orders are created for so long before the first fault.
+const WARM_UP: Duration = Duration::from_secs(4);
+/// After each fault: so long that lateness can be judged from 10 s on; and in a short run.
+const RECOVERY: Duration = Duration::from_secs(21);
+const SHORT_RECOVERY: Duration = Duration::from_secs(4);
+
+/// One fault.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Planned {
+    pub(super) fault: Fault,
+    /// Since the first order.
+    pub(super) at: Duration,
+    pub(super) lasts: Duration,
+    /// Time between its end and the next.
+    pub(super) recovery: Duration,
+    /// Decides what else is left to chance, such as which process it strikes.
+    pub(super) dice: u64,
+}
+
+/// The faults of a run, in rounds of all of them; the order differs from round to round.
+pub(super) fn plan(options: &Options) -> Vec<Planned> {
+    let end = Duration::from_secs_f64(options.minutes * 60.0);
+    let recovery = if options.leaves_time_to_recover() { RECOVERY } else { SHORT_RECOVERY };
+    let mut rng = Chance::new(options.seed, &["schedule"]).rng();
+    let mut planned = Vec::new();
+    let mut at = WARM_UP;
+    loop {
+        let mut round = options.faults();
+        round.shuffle(&mut rng);
+        for fault in round {
+            let (shortest, longest) = fault.lasts();
+            let lasts = shortest + (longest - shortest).mul_f64(rng.random());
+            let dice = rng.random();
+            if at + lasts + recovery > end && !planned.is_empty() {
+                return planned;
+            }
+            planned.push(Planned { fault, at, lasts, recovery, dice });
+            at += lasts + recovery;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::options::Choice, *};
+
+    fn options(minutes: f64, seed: u64) -> Options {
+        Options { minutes, rate: 20.try_into().unwrap(), seed, faults: vec![Choice::All], json: false }
+    }
+
+    #[test]
+    fn the_seed_decides_and_faults_follow_each_other() {
+        let planned = plan(&options(8.0, 7));
+        assert_eq!(planned, plan(&options(8.0, 7)));
+        assert_ne!(planned, plan(&options(8.0, 8)));
+        assert!(planned.len() >= Fault::ALL.len(), "{}", planned.len());
+        assert!(planned.windows(2).all(|two| two[0].at + two[0].lasts + two[0].recovery == two[1].at));
+        let last = planned.last().unwrap();
+        assert!(last.at + last.lasts + last.recovery <= Duration::from_secs(480));
+    }
+
+    #[test]
+    fn a_minute_has_several_faults_and_the_shortest_run_has_one() {
+        assert!(plan(&options(1.0, 1)).len() >= 4);
+        assert!(!plan(&options(0.2, 1)).is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! What workers cost that have nothing to do: commands per second that eight worker processes send to Redis.
+//!
+//! A script call counts as one command, for it is one message and one answer; what scripts call inside of Redis is not
+//! traffic. INFO counts both in one table, so the commands that our scripts use are left out. No worker sends one of
+//! those as a plain command while it idles, and a command that is not listed here is counted.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::{Instant, sleep};
+
+use super::{child::Worker, stage::Stage};
+
+const WORKERS: usize = 8;
+/// What starting up sends is no idle cost.
+const SETTLE_DOWN: Duration = Duration::from_secs(2);
+
+/// Commands that the engine's scripts call.
+const IN_SCRIPTS: &[&str] = &[
+    "del",
+    "exists",
+    "expire",
+    "get",
+    "hdel",
+    "hexists",
+    "hget",
+    "hincrby",
+    "hlen",
+    "hmget",
+    "hset",
+    "hsetnx",
+    "pexpire",
+    "publish",
+    "scard",
+    "set",
+    "sismember",
+    "time",
+    "zadd",
+    "zcard",
+    "zcount",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+];
+/// Commands with which we look.
+const OURS: [&str; 2] = ["info", "quit"];
+
+/// Commands per second.
+pub(super) async fn measure(idle_for: Duration) -> anyhow::Result<f64> {
+    let stage = Stage::start().await?;
+    let workers = (0..WORKERS).map(|_| Worker::start(&stage.url(), 0)).collect::<anyhow::Result<Vec<_>>>()?;
+    stage.workers(WORKERS).await?;
+    sleep(SETTLE_DOWN).await;
+    let before = sent(&stage.info("commandstats").await?);
+    let begun = Instant::now();
+    sleep(idle_for).await;
+    let after = sent(&stage.info("commandstats").await?);
+    let took = begun.elapsed();
+    for worker in workers {
+        // They wait for nothing but to be told.
+        worker.observed(Duration::ZERO).await?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "some hundred commands")]
+    let commands = after.saturating_sub(before) as f64;
+    Ok(commands / took.as_secs_f64())
+}
+
+/// Commands that clients sent, by `INFO commandstats`.
+fn sent(commandstats: &BTreeMap<String, String>) -> u64 {
+    let calls = commandstats.iter().filter_map(|(name, stats)| {
+        let command = name.strip_prefix("cmdstat_")?;
+        let calls = stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?;
+        (!IN_SCRIPTS.contains(&command) && !OURS.contains(&command)).then(|| calls.parse::<u64>().ok())?
+    });
+    calls.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn script_calls_count_once_and_what_they_call_not_at_all() {
+        let stats = [
+            ("cmdstat_evalsha", "calls=12,usec=1"),
+            ("cmdstat_zadd", "calls=500,usec=1"),
+            ("cmdstat_client|setinfo", "calls=2,usec=1"),
+            ("cmdstat_info", "calls=2,usec=1"),
+        ];
+        let stats = stats.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(sent(&stats.into()), 14);
+    }
+
+    #[test]
+    fn the_list_names_the_commands_of_our_scripts() {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workers/src/scripts");
+        let text: String =
+            fs::read_dir(scripts).unwrap().map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        let called = |call: &str| {
+            let calls: Vec<String> =
+                text.split(call).skip(1).filter_map(|rest| rest.split('\'').next()).map(str::to_lowercase).collect();
+            calls
+        };
+        let called: BTreeSet<String> = [called("redis.call('"), called("in_chunks('")].concat().into_iter().collect();
+        let listed: BTreeSet<String> = IN_SCRIPTS.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(called.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new());
+    }
+}

@@ -1,0 +1,185 @@
+//! `dispatchq bench nearby`: how long it takes to find who is near, among many drivers who keep moving.
+//!
+//! Once by the index in Redis and once by Postgres alone, as after a flush; and how long the index takes to be rebuilt.
+//! A search is the whole of what dispatch asks: who is near, who of them may be asked, in which order.
+
+use std::{
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
+
+use anyhow::bail;
+use chrono::Utc;
+use clap::Args;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use redis::cmd;
+use serde_json::{Value, json};
+use servers::{Postgres, Redis};
+use tokio::time::{MissedTickBehavior, interval};
+use workers::Store;
+
+use super::{
+    machine::{Machine, Versions},
+    spread::{Percentiles, micros},
+};
+use crate::testbed::{print, signals::interrupted};
+use dispatch::{
+    app::App,
+    config::Config,
+    db,
+    fleet::{candidates, nearby},
+    orders::{Order, Snapshot},
+    people::drivers::{self, NewDriver},
+};
+
+const SERVICE_TYPE: &str = "RIDE";
+/// A city of some 40 by 40 km.
+const CITY: ((f64, f64), (f64, f64)) = ((-6.37, -6.01), (106.66, 107.02));
+const GOAL_P99_MS: f64 = 5.0;
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Example:\n  dispatchq bench nearby --json > nearby.json")]
+pub struct Options {
+    /// Drivers online, spread over a city
+    #[arg(long, value_name = "N", default_value = "10000")]
+    pub drivers: NonZeroU32,
+
+    /// Searches, of each sort
+    #[arg(long, value_name = "N", default_value = "2000")]
+    pub searches: NonZeroU32,
+
+    /// Drivers who say per second where they are, meanwhile
+    #[arg(long, value_name = "N", default_value = "200")]
+    pub moves_per_s: NonZeroU32,
+
+    /// Print one JSON object; the table goes to stderr
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Measures and prints.
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let report = tokio::select! {
+        report = measure(&options) => report?,
+        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+    };
+    let line = |name: &str| {
+        let ms = &report[name];
+        format!("{name:<22} p50 {} ms, p99 {} ms, max {} ms", ms["p50"], ms["p99"], ms["max"])
+    };
+    let text = [
+        line("search_ms"),
+        line("search_by_postgres_ms"),
+        line("move_ms"),
+        format!("index rebuilt in {} ms", report["rebuild_ms"]),
+    ]
+    .join("\n");
+    print::report(&text, &report, options.json)
+}
+
+async fn measure(options: &Options) -> anyhow::Result<Value> {
+    let (machine, versions) = (Machine::look(), Versions::look().await?);
+    let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
+    let mut config = Config::defaults();
+    config.redis.url = redis.url();
+    config.database.url = postgres.url();
+    let pool = db::connect(&config.database).await?;
+    db::migrate(&pool).await?;
+    let store = Store::connect(&config.redis.url).await?;
+    let app = App::new(config, pool, store)?;
+    let mut rng = StdRng::seed_from_u64(1);
+    let new: Vec<_> = (0..options.drivers.get()).map(|n| driver(n, &mut rng)).collect();
+    drivers::import(&app.db, &new).await?;
+    sqlx::query("ANALYZE drivers").execute(&app.db).await?;
+
+    let begun = Instant::now();
+    nearby::refresh(&app).await?;
+    let rebuild = begun.elapsed();
+    let (searches, moves) = while_moving(&app, options, &mut rng).await?;
+    // As if the index were not rebuilt: each search asks Postgres.
+    app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
+    let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
+    let searched = Percentiles::of(searches).ms();
+    Ok(json!({
+        "drivers": options.drivers,
+        "searches": options.searches,
+        "moves_per_s": options.moves_per_s,
+        "search_ms": searched,
+        "search_by_postgres_ms": Percentiles::of(by_postgres).ms(),
+        "move_ms": Percentiles::of(moves).ms(),
+        "rebuild_ms": millis(rebuild),
+        "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}"), "met": searched["p99"].as_f64() <= Some(GOAL_P99_MS) } },
+        "machine": machine,
+        "versions": versions,
+    }))
+}
+
+/// Searches one after the other while drivers move. Returns how long each took.
+async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
+    let policy = app.config.policy(SERVICE_TYPE);
+    let mut moves = Vec::new();
+    let moving = async {
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut ticks = interval(Duration::from_secs(1) / options.moves_per_s.get());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let driver = format!("D-{}", rng.random_range(0..options.drivers.get()));
+            let (lat, lng) = place(&mut rng);
+            let begun = Instant::now();
+            match drivers::move_to(&app.db, &driver, lat, lng).await {
+                Ok(Some(place)) => nearby::note(app, &place).await,
+                Ok(None) => {}
+                Err(error) => return error,
+            }
+            moves.push(micros(begun.elapsed()));
+        }
+    };
+    let searching = async {
+        let mut took = Vec::new();
+        for _ in 0..options.searches.get() {
+            let s = order(place(rng))?;
+            let begun = Instant::now();
+            let ranking = candidates::ranking(app, &s, &policy).await?;
+            took.push(micros(begun.elapsed()));
+            anyhow::ensure!(
+                !ranking.ranked.is_empty(),
+                "no driver was found near {:?}",
+                (s.order.pickup_lat, s.order.pickup_lng)
+            );
+        }
+        anyhow::Ok(took)
+    };
+    let searches = tokio::select! {
+        searches = searching => searches?,
+        error = moving => bail!("a driver could not move: {error}"),
+    };
+    Ok((searches, moves))
+}
+
+fn place(rng: &mut StdRng) -> (f64, f64) {
+    let ((south, north), (west, east)) = CITY;
+    (rng.random_range(south..north), rng.random_range(west..east))
+}
+
+fn driver(n: u32, rng: &mut StdRng) -> NewDriver {
+    let (latitude, longitude) = place(rng);
+    NewDriver {
+        id: format!("D-{n}"),
+        service_types: vec![SERVICE_TYPE.to_owned()],
+        latitude,
+        longitude,
+        available: true,
+        phone: None,
+    }
+}
+
+/// An order that looks for its first driver.
+fn order(pickup: (f64, f64)) -> anyhow::Result<Snapshot> {
+    let now = Utc::now();
+    Ok(Snapshot::bare(Order::created("ORD-1".parse()?, SERVICE_TYPE, pickup, now), now))
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e5).round() / 100.0
+}

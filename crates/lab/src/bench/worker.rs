@@ -1,0 +1,76 @@
+//! The worker process that is measured: the real runtime, with a handler that does nothing but note its run.
+//!
+//! A process of its own, so that the producer shares neither its threads nor its connection, as in production. It
+//! ends when all timers have run and are settled, or with its standard input: when its parent closes that, or dies. Metrics
+//! are recorded only when asked for: the queues it is compared with record none.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context;
+use jobs::Timeout;
+use tokio_util::sync::CancellationToken;
+use workers::{Delivery, Outcome, Registry, Runtime, Store};
+
+use super::{
+    options::WorkerOptions,
+    runs::{Runs, now_us},
+    timers::{QUEUE, QUEUES},
+};
+use dispatch::telemetry;
+
+/// How often to look whether the last results are written.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Works, then prints what it saw as one line of JSON.
+pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
+    if options.metrics {
+        telemetry::init_metrics()?;
+    }
+    let runs = Arc::new(Runs::new(options.jobs));
+    let registry = Registry::new().register({
+        let runs = runs.clone();
+        move |timer: Timeout, delivery: Delivery| {
+            runs.record(timer.attempt, delivery.due_ms, now_us());
+            std::future::ready(Outcome::done())
+        }
+    });
+    let store = Store::connect(&options.redis).await?;
+    let (stop, closed) = (CancellationToken::new(), input_closed());
+    let began_us = now_us();
+    let runtime = Runtime::new(store.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
+    let runtime = tokio::spawn(runtime.run(stop.clone()));
+    let settled_us = tokio::select! {
+        settled_us = settled(&runs, &store) => Some(settled_us?),
+        () = closed.cancelled() => None,
+    };
+    let observed = runs.observed(began_us, settled_us);
+    stop.cancel();
+    runtime.await.context("the worker panicked")?.context("the worker ended by itself")?;
+    writeln!(io::stdout(), "{}", serde_json::to_string(&observed)?)?;
+    Ok(())
+}
+
+/// Waits until every timer has run and no lease is left, and answers when that was.
+async fn settled(runs: &Runs, store: &Store) -> anyhow::Result<i64> {
+    runs.complete().await;
+    while store.stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(now_us())
+}
+
+/// Cancelled when standard input ends. A thread and not a task: nothing can interrupt a read, so the process must be able
+/// to end in the middle of it.
+pub(super) fn input_closed() -> CancellationToken {
+    let closed = CancellationToken::new();
+    let token = closed.clone();
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        token.cancel();
+    });
+    closed
+}

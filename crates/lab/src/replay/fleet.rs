@@ -1,0 +1,143 @@
+//! The simulated drivers as the system knows them: rows, and a key for each.
+
+use anyhow::Context;
+use geo::{Distance, Haversine, Point};
+use rand::{Rng, seq::IndexedRandom};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::{
+    choices::Chance,
+    plan::{Plan, PlannedOrder},
+};
+use dispatch::people::api_keys;
+
+/// Replayed orders are all of this type.
+pub(super) const SERVICE_TYPE: &str = "RIDE";
+
+/// Drivers for each order that has one at the busiest moment: they stand where they were put, so some are always far
+/// off, and others think about offers they will not accept.
+const PER_PEAK_ORDER: usize = 2;
+/// Places looked at before a driver takes any, pickups compared with each, and what is near.
+const PLACES: usize = 20;
+const NEIGHBOURS: usize = 12;
+const NEAR_M: f64 = 3_000.0;
+const FEWEST: usize = 20;
+const MOST: usize = 20_000;
+
+#[derive(Debug, Clone)]
+pub(super) struct SimulatedDriver {
+    pub(super) id: String,
+    /// Its Bearer key.
+    pub(super) key: String,
+    at: Point,
+}
+
+/// How many drivers serve most orders of a plan.
+pub(super) fn sufficient(plan: &Plan) -> usize {
+    (plan.peak() * PER_PEAK_ORDER).clamp(FEWEST, MOST)
+}
+
+/// Drivers at the pickup points of random orders, so that supply is where demand is.
+pub(super) fn place(plan: &Plan, count: usize, seed: u64) -> Vec<SimulatedDriver> {
+    let mut rng = Chance::new(seed, &["fleet"]).rng();
+    (1..=count)
+        .filter_map(|n| {
+            let at = waiting_place(&plan.orders, &mut rng)?;
+            Some(SimulatedDriver { id: format!("driver-{n:05}"), key: api_keys::generate(), at })
+        })
+        .collect()
+}
+
+/// No driver waits at the end of the world: one of some other random pickups must be near. So lonely orders tend to find
+/// no driver, as in life.
+fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
+    let mut place = orders.choose(rng)?.pickup;
+    for _ in 0..PLACES {
+        let near = |other: &PlannedOrder| Haversine.distance(place, other.pickup) <= NEAR_M;
+        if orders.sample(rng, NEIGHBOURS).any(near) {
+            break;
+        }
+        place = orders.choose(rng)?.pickup;
+    }
+    Some(place)
+}
+
+/// Adds them and their keys in two statements, however many they are.
+pub(super) async fn insert(db: &PgPool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
+    let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
+    let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
+    let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
+    sqlx::query(
+        "-- insert simulated drivers
+         INSERT INTO drivers (id, service_types, lat, lng)
+         SELECT id, ARRAY[$4], lat, lng FROM unnest($1::text[], $2::float8[], $3::float8[]) AS d (id, lat, lng)",
+    )
+    .bind(&ids)
+    .bind(&lats)
+    .bind(&lngs)
+    .bind(SERVICE_TYPE)
+    .execute(db)
+    .await
+    .context("cannot add the simulated drivers")?;
+    let key_ids: Vec<Uuid> = fleet.iter().map(|_| Uuid::now_v7()).collect();
+    let hashes: Vec<Vec<u8>> = fleet.iter().map(|driver| api_keys::hash(&driver.key)).collect();
+    sqlx::query(
+        "-- insert simulated drivers' keys
+         INSERT INTO api_keys (id, name, sha256, role, driver_id)
+         SELECT key_id, 'replay ' || driver_id, sha256, 'driver', driver_id
+         FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS k (key_id, driver_id, sha256)",
+    )
+    .bind(&key_ids)
+    .bind(&ids)
+    .bind(&hashes)
+    .execute(db)
+    .await
+    .context("cannot add the simulated drivers' keys")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, time::Duration};
+
+    use super::*;
+
+    /// Orders at `points`, all at once.
+    fn plan(points: impl Iterator<Item = Point>) -> Plan {
+        let order = |(n, pickup): (usize, Point)| PlannedOrder {
+            id: format!("ride-{n}"),
+            at: Duration::ZERO,
+            pickup,
+            payment_status: "PAID",
+            amount_minor: 1,
+            approach: Duration::from_secs(60),
+            trip: Duration::from_secs(600),
+        };
+        Plan { orders: points.enumerate().map(order).collect(), skipped: BTreeMap::new() }
+    }
+
+    #[test]
+    fn drivers_wait_where_rides_are_frequent() {
+        let lonely = Point::new(1.0, 1.0);
+        let plan = plan((0..200).map(|n| if n == 0 { lonely } else { Point::new(f64::from(n) / 1e5, 0.0) }));
+        let fleet = place(&plan, 300, 1);
+        assert_eq!(fleet.len(), 300);
+        assert!(fleet.iter().filter(|driver| driver.at == lonely).count() <= 1);
+    }
+
+    #[test]
+    fn a_single_order_still_gets_drivers_around_it() {
+        let plan = plan([Point::new(1.0, 1.0)].into_iter());
+        assert_eq!(sufficient(&plan), FEWEST);
+        assert_eq!(place(&plan, 3, 1).len(), 3);
+    }
+
+    #[test]
+    fn the_same_seed_places_the_same_fleet() {
+        let plan = plan((0..50).map(|n| Point::new(f64::from(n) / 100.0, 0.0)));
+        let places = |seed| place(&plan, 20, seed).into_iter().map(|driver| driver.at).collect::<Vec<_>>();
+        assert_eq!(places(1), places(1));
+        assert_ne!(places(1), places(2));
+    }
+}

@@ -1,0 +1,243 @@
+//! What came of a replay, for people or as one JSON object.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use serde::Serialize;
+
+use super::{measure::TimeToDriver, options::Strategy};
+use crate::testbed::{Kept, figures::Lateness};
+use partner_sim::counters::Counters;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) orders: u64,
+    /// Rows that were no orders, by reason.
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) strategy: Strategy,
+    /// Simulated drivers of our own.
+    pub(super) drivers: usize,
+    pub(super) workers: usize,
+    pub(super) speed: f64,
+    pub(super) seed: u64,
+    /// From the first creation to rest.
+    pub(super) wall_seconds: f64,
+    pub(super) outcomes: BTreeMap<String, u64>,
+    /// Of these, orders that a person must decide on.
+    pub(super) held: u64,
+    /// Orders by number of attempts.
+    pub(super) attempts: BTreeMap<i32, u64>,
+    pub(super) time_to_driver_s: TimeToDriver,
+    pub(super) lateness_ms: Lateness,
+    pub(super) repairs: i64,
+    pub(super) kills: u64,
+    pub(super) driver_answers: BTreeMap<String, u64>,
+    /// Alerts delivered, by channel.
+    pub(super) alerts: BTreeMap<String, u64>,
+    /// Bookings made with the partner, by state.
+    pub(super) bookings: BTreeMap<String, u64>,
+    /// What the partner saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partner: Option<Counters>,
+    pub(super) violations: Vec<String>,
+    /// What one should know to read the figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
+    #[serde(flatten)]
+    pub(super) kept: Option<Kept>,
+    /// Logs of the processes, where they were kept because something is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logs: Option<PathBuf>,
+}
+
+impl Report {
+    /// No violation.
+    pub(super) fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Tables for people.
+    pub(super) fn text(&self) -> String {
+        let seconds = |s: Option<f64>| s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1} s"));
+        let mut parts = vec![
+            format!(
+                "{} orders in {:.1} s at speed {}, {}, {} worker processes, seed {}",
+                self.orders,
+                self.wall_seconds,
+                self.speed,
+                self.who_drives(),
+                self.workers,
+                self.seed
+            ),
+            self.outcome_table().to_string(),
+            table("attempts", "orders", &self.attempts),
+        ];
+        for (name, unit, counts) in [
+            ("drivers", "times", &self.driver_answers),
+            ("bookings with the partner", "", &self.bookings),
+            ("alerts, by channel", "", &self.alerts),
+        ] {
+            if !counts.is_empty() {
+                parts.push(table(name, unit, counts));
+            }
+        }
+        if !self.skipped.is_empty() {
+            parts.push(table("rows skipped", "rows", &self.skipped));
+        }
+        let late = &self.lateness_ms;
+        parts.push(pairs(
+            "measured",
+            [
+                ("time to driver p50, in the order's time", seconds(self.time_to_driver_s.p50)),
+                ("time to driver p95, in the order's time", seconds(self.time_to_driver_s.p95)),
+                ("lateness of jobs p50 / p99 / max", format!("{} / {} / {} ms", late.p50, late.p99, late.max)),
+                ("jobs run", late.jobs.to_string()),
+                ("workers killed", self.kills.to_string()),
+                ("timers repaired", self.repairs.to_string()),
+                ("violations", self.violations.len().to_string()),
+            ],
+        ));
+        if let Some(kept) = &self.kept {
+            parts.push(left_running(kept));
+        }
+        parts.extend(self.note.clone());
+        parts.push(self.verdict());
+        parts.join("\n")
+    }
+
+    fn who_drives(&self) -> String {
+        match self.strategy {
+            Strategy::Fleet => format!("{} drivers", self.drivers),
+            Strategy::Partner => "a partner".to_owned(),
+        }
+    }
+
+    fn outcome_table(&self) -> Table {
+        let mut table = head("outcome", "orders");
+        for (status, orders) in &self.outcomes {
+            row(&mut table, status, &orders.to_string());
+        }
+        if self.held > 0 {
+            row(&mut table, "of these held for a person", &self.held.to_string());
+        }
+        table
+    }
+
+    fn verdict(&self) -> String {
+        if self.is_clean() {
+            return "The history is clean: no invariant was violated.".to_owned();
+        }
+        let mut lines = vec![format!("{} violations:", self.violations.len())];
+        lines.extend(self.violations.iter().map(|violation| format!("  {violation}")));
+        lines.extend(self.logs.as_ref().map(|dir| format!("logs of the processes: {}", dir.display())));
+        lines.join("\n")
+    }
+}
+
+/// Where everything is, and how to end it.
+fn left_running(kept: &Kept) -> String {
+    let Kept { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config } = kept;
+    let (postgres, redis) = (pids.postgres, pids.redis);
+    let run_dir = config.parent().unwrap_or(config);
+    format!(
+        "Left running: Postgres at {database_url}\n              Redis at {redis_url}\n\
+         Look around:  dispatchq order list --config {}\n\
+         End it:       kill -INT {postgres} {redis}; rm -r {} {} {}",
+        config.display(),
+        postgres_dir.display(),
+        redis_dir.display(),
+        run_dir.display()
+    )
+}
+
+fn table<K: ToString>(name: &str, unit: &str, counts: &BTreeMap<K, u64>) -> String {
+    let mut table = head(name, unit);
+    for (key, count) in counts {
+        row(&mut table, &key.to_string(), &count.to_string());
+    }
+    table.to_string()
+}
+
+fn pairs<const N: usize>(name: &str, pairs: [(&str, String); N]) -> String {
+    let mut table = head(name, "");
+    for (key, value) in pairs {
+        row(&mut table, key, &value);
+    }
+    table.to_string()
+}
+
+fn head(name: &str, unit: &str) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.set_header([Cell::new(name), Cell::new(unit).set_alignment(CellAlignment::Right)]);
+    table
+}
+
+fn row(table: &mut Table, key: &str, value: &str) {
+    table.add_row([Cell::new(key), Cell::new(value).set_alignment(CellAlignment::Right)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            orders: 3,
+            skipped: BTreeMap::from([("unknown_zone", 2)]),
+            strategy: Strategy::Fleet,
+            drivers: 20,
+            workers: 2,
+            speed: 60.0,
+            seed: 1,
+            wall_seconds: 1.25,
+            outcomes: BTreeMap::from([("COMPLETED".to_owned(), 2), ("COMPENSATING".to_owned(), 1)]),
+            held: 1,
+            attempts: BTreeMap::from([(1, 2), (10, 1)]),
+            time_to_driver_s: TimeToDriver { p50: Some(20.5), p95: None },
+            lateness_ms: Lateness { p50: 1, p99: 5, max: 9, jobs: 12 },
+            repairs: 0,
+            kills: 0,
+            driver_answers: BTreeMap::from([("accepted".to_owned(), 2)]),
+            alerts: BTreeMap::from([("log".to_owned(), 1)]),
+            bookings: BTreeMap::new(),
+            partner: None,
+            violations: vec![],
+            note: None,
+            kept: None,
+            logs: None,
+        }
+    }
+
+    #[test]
+    fn the_json_is_one_flat_object_of_known_names() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["skipped"]["unknown_zone"], 2);
+        assert_eq!(json["attempts"]["10"], 1);
+        assert_eq!(json["time_to_driver_s"]["p95"], serde_json::Value::Null);
+        assert_eq!(json["lateness_ms"]["p99"], 5);
+        assert_eq!((&json["strategy"], &json["alerts"]["log"]), (&"fleet".into(), &1.into()));
+        assert_eq!(json["violations"], serde_json::json!([]));
+        assert!(json.get("database_url").is_none() && json.get("logs").is_none());
+    }
+
+    #[test]
+    fn a_kept_run_says_where_it_is() {
+        let pids = crate::testbed::Pids { postgres: 7, redis: 8 };
+        let dirs = ["/pg".into(), "/redis".into()];
+        let config = "/run/config.toml".into();
+        let kept = Kept { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };
+        let report = Report { kept: Some(kept), ..report() };
+        assert!(report.text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
+        let json = serde_json::to_value(report).unwrap();
+        assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
+    }
+
+    #[test]
+    fn people_see_the_verdict() {
+        assert!(report().text().ends_with("no invariant was violated."));
+        let bad = Report { violations: vec!["one_driver_per_order: O1: 2".into()], ..report() };
+        assert!(!bad.is_clean());
+        assert!(bad.text().contains("1 violations:\n  one_driver_per_order: O1: 2"));
+    }
+}

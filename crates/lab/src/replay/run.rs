@@ -1,0 +1,234 @@
+//! The replay from first to last.
+
+use std::{
+    future::pending,
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
+
+use super::{
+    choices, fleet,
+    measure::Measures,
+    options::{Options, Strategy},
+    plan::Plan,
+    report::Report,
+    supply::{Bound, Supply},
+};
+use crate::testbed::{
+    Testbed, figures::Lateness, producer::Producer, progress::Progress, rest::Unrest, settings::real_policy,
+    signals::interrupted,
+};
+use dispatch::{
+    history,
+    people::api_keys::{self, Role},
+};
+
+/// How often the state of the orders is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+/// What machines may need on top of the orders' own durations: a dead worker's lease, a repair, backoff.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// Replays, prints the report, and answers whether the history is clean.
+pub async fn run(options: Options) -> anyhow::Result<bool> {
+    // Dropping the replay takes down all it has started.
+    tokio::select! {
+        clean = replay(&options) => clean,
+        name = interrupted() => bail!("the replay was interrupted by {name}"),
+    }
+}
+
+async fn replay(options: &Options) -> anyhow::Result<bool> {
+    options.check()?;
+    let plan = Plan::load(options)?;
+    let drivers = options.drivers.map_or_else(|| fleet::sufficient(&plan), std::num::NonZero::get);
+    announce(options, &plan, drivers);
+
+    let bound = Bound::bind(options).await?;
+    let mut testbed = Testbed::start(&bound.settings(options)).await?;
+    let supply = bound.start(options, &plan, drivers, &testbed).await?;
+    let (_, key) = api_keys::create(&testbed.app.db, "replay", Role::Producer, None).await?;
+    let producer = Producer::new(testbed.api.clone(), key);
+
+    let played = play(options, &plan, &mut testbed, &producer, &supply).await;
+    if played.is_err() {
+        testbed.dir.keep();
+    }
+    let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
+    let report = finish(options, plan, testbed, &supply, played).await?;
+    print(options, &report)?;
+    Ok(report.is_clean())
+}
+
+/// What is known when everything is at rest.
+struct Played {
+    wall: Duration,
+    violations: Vec<String>,
+}
+
+/// From the first order to rest.
+async fn play(
+    options: &Options,
+    plan: &Plan,
+    testbed: &mut Testbed,
+    producer: &Producer,
+    supply: &Supply,
+) -> anyhow::Result<Played> {
+    let start = Instant::now();
+    let patience = patience(options);
+    let mut violations = Vec::new();
+    let mut all_created: Option<Instant> = None;
+    let creating = producer.run(plan.creations(options.speed(), options.strategy.service_type()));
+    tokio::pin!(creating);
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut kills = options.kill_every.map(Duration::from_secs_f64).map(|every| {
+        let mut kills = interval_at(tokio::time::Instant::now() + every, every);
+        kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        kills
+    });
+    let progress = Progress::new(plan.orders.len(), options.json);
+    loop {
+        tokio::select! {
+            problems = &mut creating, if all_created.is_none() => {
+                violations.extend(problems);
+                all_created = Some(Instant::now());
+            }
+            _ = looks.tick() => {
+                violations.extend(testbed.processes.replace_ended()?);
+                let unrest = Unrest::look(&testbed.app.db, supply.partner()).await?;
+                progress.show(producer.created(), unrest);
+                let Some(all_created) = all_created else { continue };
+                if unrest.is_rest() {
+                    break;
+                }
+                if all_created.elapsed() > patience {
+                    violations.push(unrest.describe(&testbed.app.db, patience).await?);
+                    break;
+                }
+            }
+            () = next(&mut kills) => testbed.processes.kill_one().await?,
+        }
+    }
+    Ok(Played { wall: start.elapsed(), violations })
+}
+
+/// Stops the processes, so that the last figures are in, then measures and checks.
+async fn finish(
+    options: &Options,
+    plan: Plan,
+    testbed: Testbed,
+    supply: &Supply,
+    played: Played,
+) -> anyhow::Result<Report> {
+    let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
+    let mut violations = played.violations;
+    let kills = processes.kills();
+    violations.extend(processes.stop().await);
+    let measures = Measures::take(&app.db, &app.store, options.speed()).await?;
+    violations.extend(history::check(&app).await?.iter().map(ToString::to_string));
+    app.db.close().await;
+    if !violations.is_empty() {
+        dir.keep();
+    }
+    Ok(Report {
+        orders: measures.outcomes.orders,
+        skipped: plan.skipped,
+        strategy: options.strategy,
+        drivers: supply.drivers(),
+        workers: options.workers.get(),
+        speed: options.speed(),
+        seed: options.seed,
+        wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
+        outcomes: measures.outcomes.by_status,
+        held: measures.outcomes.held,
+        attempts: measures.attempts,
+        time_to_driver_s: measures.time_to_driver,
+        lateness_ms: measures.lateness,
+        repairs: measures.repairs,
+        kills,
+        driver_answers: supply.answers(),
+        alerts: measures.alerts,
+        bookings: measures.bookings,
+        partner: supply.partner_counters(),
+        note: too_fast(options.speed(), &measures.lateness, kills),
+        logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
+        violations,
+        kept: options.keep.then(|| Testbed::keep(redis, postgres, &mut dir)),
+    })
+}
+
+/// The speed divides the order's durations, not the work: at some speed every machine falls behind. A killed worker's
+/// jobs are late by its lease, which says nothing about the speed.
+fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
+    let attempt_ms = real_policy(fleet::SERVICE_TYPE).attempt.div_f64(speed).as_millis();
+    let behind = |late_ms: u64, tolerated_ms: u128| u128::from(late_ms) > tolerated_ms;
+    (behind(lateness.p50, attempt_ms / 4) || (kills == 0 && behind(lateness.p99, attempt_ms))).then(|| {
+        format!(
+            "This machine could not keep up with speed {speed}: jobs started {} ms late (p50) to {} ms (p99), and an \
+             attempt lasts {attempt_ms} ms. The outcomes say little about dispatch; choose a lower --speed.",
+            lateness.p50, lateness.p99
+        )
+    })
+}
+
+/// How long after the last creation everything must be at rest.
+fn patience(options: &Options) -> Duration {
+    let of_order = real_policy(options.strategy.service_type()).lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
+    of_order.div_f64(options.speed()) + SLACK
+}
+
+async fn next(kills: &mut Option<Interval>) {
+    match kills {
+        Some(kills) => {
+            kills.tick().await;
+        }
+        None => pending().await,
+    }
+}
+
+fn announce(options: &Options, plan: &Plan, drivers: usize) {
+    if options.json {
+        return;
+    }
+    let source = if options.is_sample() { "the built-in sample" } else { "the rides" };
+    let seconds = plan.span().div_f64(options.speed()).as_secs();
+    eprintln!(
+        "Replaying {} orders of {source} at speed {} with {}: about {}.",
+        plan.orders.len(),
+        options.speed(),
+        match options.strategy {
+            Strategy::Fleet => format!("{drivers} drivers"),
+            Strategy::Partner => "a partner".to_owned(),
+        },
+        humantime::format_duration(Duration::from_secs(seconds.max(1)))
+    );
+    if seconds > 3600 && !options.fold_days {
+        eprintln!("The dates of the rides are kept; --fold-days plays all of them on one day.");
+    }
+}
+
+/// A reader that has seen enough (`| head`) is no failure.
+fn print(options: &Options, report: &Report) -> anyhow::Result<()> {
+    let text = if options.json { serde_json::to_string(report)? } else { report.text() };
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_falls_behind_is_told_from_one_that_does_not() {
+        let lateness = |p50, p99| Lateness { p50, p99, max: 9_000, jobs: 1 };
+        assert_eq!(too_fast(300.0, &lateness(1, 8), 0), None);
+        assert_eq!(too_fast(300.0, &lateness(1, 8_000), 5), None);
+        assert!(too_fast(1200.0, &lateness(16, 1_500), 0).unwrap().contains("lower --speed"));
+        assert!(too_fast(1200.0, &lateness(1_100, 2_000), 5).is_some());
+    }
+}

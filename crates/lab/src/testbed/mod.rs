@@ -1,0 +1,33 @@
+//! A whole installation to play with: what a replay and a load test run on.
+//!
+//! Redis and Postgres are private servers, `serve` and `work` are processes of this very binary, and all who take part
+//! comes by HTTP and webhooks as in production. A speed divides the order's own durations; leases, HTTP timeouts and
+//! repairs keep their real length, so what a killed worker costs is seen as it is.
+//!
+//! * [`testbed`]: the private servers and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
+//!   where it and the logs lie. [`processes`]: `serve` and `work`; `watchdog` ends them if we die first.
+//! * [`partner`]: the simulated partner beside it.
+//! * [`producer`]: creates orders, each at its time. [`api`]: the HTTP calls of a producer and of drivers.
+//! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
+//! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
+
+pub(crate) mod api;
+pub(crate) mod figures;
+pub mod partner;
+pub(crate) mod print;
+pub(crate) mod processes;
+pub(crate) mod producer;
+pub(crate) mod progress;
+pub(crate) mod rest;
+pub(crate) mod run_dir;
+pub(crate) mod settings;
+pub(crate) mod signals;
+#[expect(clippy::module_inception, reason = "the folder is named after what it holds")]
+mod testbed;
+mod watchdog;
+
+pub use settings::ServedBy;
+pub(crate) use settings::Settings;
+#[cfg(test)]
+pub(crate) use testbed::Pids;
+pub(crate) use testbed::{Kept, Testbed, Ways};

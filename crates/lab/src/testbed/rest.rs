@@ -1,0 +1,70 @@
+//! Is everything settled?
+//!
+//! At rest every order is final, was driven to its end, or is held for a person; no message waits to be delivered, no
+//! callback to be acted on, and no booking to be made or cancelled, neither here nor at the partner.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+
+use partner_sim::PartnerSim;
+
+/// What is still open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub(crate) struct Unrest {
+    /// Orders not final and not held.
+    pub(crate) open: i64,
+    /// Orders a person must decide on.
+    pub(crate) held: i64,
+    /// Messages neither delivered nor given up.
+    pub(crate) messages: i64,
+    /// Bookings that are to be made or cancelled, or that stand for an order that has ended.
+    pub(crate) bookings: i64,
+    /// Callbacks that were not acted on.
+    pub(crate) callbacks: i64,
+    /// Bookings that stand at the partner, as it says, and callbacks it is about to send.
+    #[sqlx(skip)]
+    pub(crate) at_partner: usize,
+}
+
+impl Unrest {
+    pub(crate) async fn look(db: &PgPool, partner: Option<&PartnerSim>) -> Result<Self, sqlx::Error> {
+        let seen: Self = sqlx::query_as(
+            "-- unrest
+             SELECT count(*) FILTER (WHERE NOT held_for_review) AS open,
+                    count(*) FILTER (WHERE held_for_review) AS held,
+                    (SELECT count(*) FROM outbox WHERE state = 'pending') AS messages,
+                    (SELECT count(*) FROM bookings b WHERE state IN ('intent', 'unknown', 'cancel_wanted')) AS bookings,
+                    (SELECT count(*) FROM inbox WHERE state = 'pending') AS callbacks
+             FROM orders WHERE closed_at IS NULL",
+        )
+        .fetch_one(db)
+        .await?;
+        let at_partner = partner.map(PartnerSim::report).map_or(0, |r| r.open_bookings + r.callbacks_waiting);
+        Ok(Self { at_partner, ..seen })
+    }
+
+    pub(crate) fn is_rest(&self) -> bool {
+        self.open == 0 && self.messages == 0 && self.bookings == 0 && self.callbacks == 0 && self.at_partner == 0
+    }
+
+    /// For a run that should have come to rest.
+    pub(crate) async fn describe(&self, db: &PgPool, waited: Duration) -> Result<String, sqlx::Error> {
+        let some: Vec<String> = sqlx::query_scalar(
+            "-- some open orders
+             SELECT id || ' ' || status FROM orders WHERE closed_at IS NULL AND NOT held_for_review ORDER BY id LIMIT 10",
+        )
+        .fetch_all(db)
+        .await?;
+        Ok(format!(
+            "not at rest {waited:?} after the last order was created: {} open orders, {} undelivered messages, {} bookings \
+             to be made or cancelled, {} callbacks not acted on, {} bookings and callbacks at the partner; {}",
+            self.open,
+            self.messages,
+            self.bookings,
+            self.callbacks,
+            self.at_partner,
+            some.join(", ")
+        ))
+    }
+}

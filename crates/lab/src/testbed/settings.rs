@@ -1,0 +1,198 @@
+//! The configuration of a testbed: the shipped defaults, with the order's own durations divided by the speed.
+//!
+//! Nothing is read from the environment or a file: a testbed must never touch another installation.
+
+use std::{collections::hash_map::RandomState, hash::BuildHasher, net::TcpListener, time::Duration};
+
+use dispatch::{
+    config::{ChannelConfig, Config},
+    db::UPKEEP_CONNECTIONS,
+    fleet::policy::DispatchPolicy,
+    partner::{
+        PartnerConfig,
+        settings::{BreakerConfig, PollConfig},
+    },
+};
+
+/// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
+const RADIUS_M: f64 = 6_000.0;
+/// Connections that all processes share; the private Postgres allows 200.
+const CONNECTIONS: usize = 180;
+
+/// What is asked of a testbed. Everything else is as shipped.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Divides the order's own durations.
+    pub(crate) speed: f64,
+    /// Processes that serve the API, and worker processes.
+    pub(crate) serves: usize,
+    pub(crate) workers: usize,
+    /// Processes reach Redis and Postgres by ways that can be slow or stuck, and every worker shows its metrics.
+    pub(crate) for_faults: bool,
+    /// Where messages go instead of to the log: to drivers, and to support and dispatchers.
+    pub(crate) offers: Option<Webhook>,
+    pub(crate) alerts: Option<Webhook>,
+    /// A partner and the service type it serves. Its durations are divided, too.
+    pub(crate) partner: Option<ServedBy>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Webhook {
+    /// Of the channel.
+    pub(crate) name: &'static str,
+    pub(crate) url: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct ServedBy {
+    pub name: &'static str,
+    pub service_type: &'static str,
+    pub config: PartnerConfig,
+}
+
+impl Settings {
+    /// `redis` and `postgres` are URLs.
+    pub(crate) fn config(&self, redis: &str, postgres: &str) -> Config {
+        let mut config = Config::defaults();
+        redis.clone_into(&mut config.redis.url);
+        postgres.clone_into(&mut config.database.url);
+        postgres.clone_into(&mut config.database.maintenance_url);
+        let share = u32::try_from(CONNECTIONS / (self.workers + self.serves + 1)).unwrap_or(u32::MAX);
+        let share = share.saturating_sub(UPKEEP_CONNECTIONS);
+        config.database.max_connections = share.clamp(2, config.database.max_connections);
+        config.http.bind = format!("127.0.0.1:{}", free_port());
+        config.http.admin_bind = String::new();
+        config.worker.admin_bind = String::new();
+        let scaled = |duration| scaled(duration, self.speed);
+        let dispatch = &mut config.dispatch;
+        dispatch.attempt = scaled(dispatch.attempt);
+        dispatch.retry.iter_mut().for_each(|pause| *pause = scaled(*pause));
+        dispatch.lifetime = scaled(dispatch.lifetime);
+        dispatch.cool_down = scaled(dispatch.cool_down);
+        dispatch.radius_m = RADIUS_M;
+        if let Some(offers) = &self.offers {
+            config.notifications.driver = offers.add_to(&mut config.channels);
+        }
+        if let Some(alerts) = &self.alerts {
+            config.notifications.support = alerts.add_to(&mut config.channels);
+            config.notifications.dispatchers.clone_from(&config.notifications.support);
+        }
+        if let Some(mut served) = self.partner.clone() {
+            scale_partner(&mut served.config, scaled);
+            served.add_to(&mut config);
+        }
+        config
+    }
+}
+
+impl ServedBy {
+    /// From then on the service type is the partner's.
+    pub fn add_to(self, config: &mut Config) {
+        let name = self.name.to_owned();
+        config.service_types.entry(self.service_type.to_owned()).or_default().partner = Some(name.clone());
+        config.partners.insert(name, self.config);
+    }
+}
+
+impl Webhook {
+    fn add_to(&self, channels: &mut std::collections::BTreeMap<String, ChannelConfig>) -> Vec<String> {
+        channels.insert(self.name.to_owned(), ChannelConfig::webhook(&self.url));
+        vec![self.name.to_owned()]
+    }
+}
+
+/// What is about an order's time at the partner. The timeout of a call is the machine's.
+fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Duration) {
+    let PollConfig { percent: _, first, initial, multiplier: _, max, jitter: _, budget, not_found_grace, follow } =
+        &mut config.poll;
+    let BreakerConfig { failures: _, open, max_open, ramp_up } = &mut config.breaker;
+    for duration in [first, initial, max, budget, not_found_grace, follow, open, max_open, ramp_up] {
+        *duration = scaled(*duration);
+    }
+}
+
+/// The real durations, unscaled.
+pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
+    Config::defaults().policy(service_type)
+}
+
+/// In whole milliseconds, as deadlines are kept; never nothing.
+fn scaled(duration: Duration, speed: f64) -> Duration {
+    Duration::from_millis(u64::try_from(duration.div_f64(speed).as_millis()).unwrap_or(u64::MAX).max(1))
+}
+
+/// The configuration as a file for the processes.
+pub(crate) fn toml(config: &Config) -> anyhow::Result<String> {
+    Ok(format!("# Written by dispatchq for one run.\n{}", toml::to_string(config)?))
+}
+
+/// A port for a process of the run. Below the ports that systems hand to outgoing connections, of which a testbed has many.
+pub(super) fn free_port() -> u16 {
+    const FIRST: u16 = 10_240;
+    const LAST: u16 = 32_767;
+    loop {
+        let random = RandomState::new().hash_one(()) % u64::from(LAST - FIRST + 1);
+        let port = FIRST + u16::try_from(random).unwrap_or_default();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{super::run_dir::RunDir, *};
+
+    fn config(speed: f64, workers: usize) -> Config {
+        let offers = Webhook { name: "drivers", url: "http://127.0.0.1:1/offers".to_owned() };
+        let alerts = Webhook { name: "desk", url: "http://127.0.0.1:1/alerts".to_owned() };
+        let partner = ServedBy { name: "sim", service_type: "TAXI", config: PartnerConfig::at("http://127.0.0.1:4") };
+        let settings = Settings {
+            speed,
+            serves: 1,
+            workers,
+            for_faults: false,
+            offers: Some(offers),
+            alerts: Some(alerts),
+            partner: Some(partner),
+        };
+        settings.config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
+    }
+
+    #[test]
+    fn the_file_says_what_the_configuration_is() {
+        let dir = RunDir::make().unwrap();
+        let config = config(300.0, 2);
+        fs::write(dir.config_file(), toml(&config).unwrap()).unwrap();
+        let read = Config::load(Some(&dir.config_file())).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
+    }
+
+    #[test]
+    fn the_speed_divides_the_orders_durations_and_no_others() {
+        let (fast, defaults) = (config(300.0, 2), Config::defaults());
+        assert_eq!(fast.dispatch.attempt, Duration::from_millis(400));
+        assert_eq!(fast.dispatch.retry, [Duration::from_millis(50)]);
+        assert_eq!(fast.dispatch.lifetime, Duration::from_secs(6));
+        assert_eq!(fast.worker.drain, defaults.worker.drain);
+        assert_eq!(fast.database.statement_timeout, defaults.database.statement_timeout);
+        assert_eq!(config(1e9, 2).dispatch.retry, [Duration::from_millis(1)]);
+    }
+
+    #[test]
+    fn a_partners_pauses_are_the_orders_and_its_timeout_the_machines() {
+        let (config, plain) = (config(30.0, 2), PartnerConfig::at("http://127.0.0.1:4"));
+        let partner = &config.partners["sim"];
+        assert_eq!((config.partner_of("TAXI"), config.partner_of("RIDE")), (Some("sim"), None));
+        assert_eq!((partner.timeout, partner.rate_per_s), (plain.timeout, plain.rate_per_s));
+        assert_eq!((partner.poll.first.as_millis(), partner.poll.max.as_millis()), (166, 2000));
+        assert_eq!((partner.breaker.open.as_millis(), partner.breaker.failures), (166, plain.breaker.failures));
+    }
+
+    #[test]
+    fn many_workers_share_the_connections() {
+        assert_eq!([1, 2, 30, 500].map(|n| config(60.0, n).database.max_connections), [16, 16, 2, 2]);
+    }
+}

@@ -1,0 +1,169 @@
+//! Private Redis and Postgres, the configuration, `serve` and `work`. Dropping it takes everything down again, whatever
+//! went wrong.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+use servers::{Postgres, Proxy, Redis};
+use tokio::time::{Instant, sleep};
+use workers::Store;
+
+use super::{
+    api::Api,
+    processes::Processes,
+    run_dir::RunDir,
+    settings::{self, Settings},
+};
+use dispatch::{app::App, config::Config, db};
+
+/// What `serve` and `work` may take to be ready.
+const START_WAIT: Duration = Duration::from_secs(30);
+const START_POLL: Duration = Duration::from_millis(50);
+
+// Dropped in this order: processes before the servers they use.
+#[derive(Debug)]
+pub(crate) struct Testbed {
+    pub(crate) processes: Processes,
+    pub(crate) api: Api,
+    pub(crate) app: App,
+    /// Where each `serve` answers, as in `http://127.0.0.1:8080`.
+    pub(crate) bases: Vec<String>,
+    /// Where faults are to be made.
+    pub(crate) ways: Option<Ways>,
+    pub(crate) redis: Redis,
+    pub(crate) postgres: Postgres,
+    pub(crate) dir: RunDir,
+}
+
+/// Ways to the servers.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// Of the processes.
+    pub(crate) redis: Proxy,
+    pub(crate) postgres: Proxy,
+    /// Ours: it leads to the Redis there is and is never stuck.
+    pub(crate) own_redis: Proxy,
+}
+
+impl Ways {
+    async fn start(redis: &Redis, postgres: &Postgres) -> anyhow::Result<Self> {
+        Ok(Self {
+            redis: Proxy::start(redis.port()).await?,
+            postgres: Proxy::start(postgres.port()).await?,
+            own_redis: Proxy::start(redis.port()).await?,
+        })
+    }
+}
+
+/// Where a run that was kept goes on.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Kept {
+    pub(crate) database_url: String,
+    pub(crate) redis_url: String,
+    pub(crate) pids: Pids,
+    /// Their data, to be removed once they have ended.
+    pub(crate) dirs: [PathBuf; 2],
+    /// For other commands: `dispatchq order list --config FILE`.
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Pids {
+    pub(crate) postgres: u32,
+    pub(crate) redis: u32,
+}
+
+impl Testbed {
+    /// Starts everything and waits until it is ready.
+    pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
+        Self::start_with(settings, |_| ()).await
+    }
+
+    /// As [`start`](Self::start), with a last word on the configuration.
+    pub(crate) async fn start_with(settings: &Settings, change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
+        let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())
+            .context("this needs a Redis and a Postgres of its own")?;
+        let ways = if settings.for_faults { Some(Ways::start(&redis, &postgres).await?) } else { None };
+        let mut config = settings.config(&redis.url(), &postgres.url());
+        change(&mut config);
+        let db = db::connect(&config.database).await?;
+        db::migrate(&db).await?;
+        db::publish_service_types(&db, &config).await?;
+        let mut dir = RunDir::make()?;
+        let file = dir.config_file();
+        let mut of_processes = config.clone();
+        if let Some(ways) = &ways {
+            of_processes.redis.url = format!("redis://127.0.0.1:{}/", ways.redis.port());
+            of_processes.database.url = on_port(&config.database.url, postgres.port(), ways.postgres.port());
+            config.redis.url = format!("redis://127.0.0.1:{}/", ways.own_redis.port());
+        }
+        let store = Store::connect(&config.redis.url).await?;
+        fs::write(&file, settings::toml(&of_processes)?).with_context(|| format!("cannot write {}", file.display()))?;
+        let mut addresses = vec![config.http.bind.clone()];
+        addresses.extend((1..settings.serves).map(|_| format!("127.0.0.1:{}", settings::free_port())));
+        let bases: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
+        let api = Api::new(bases[0].clone())?;
+        let app = App::new(config, db, store)?;
+        // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
+        let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
+        app.store.finish_rebuild(&marker, &run_id).await?;
+        let processes = Processes::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
+        let mut testbed = Self { processes, api, app, bases, ways, redis, postgres, dir };
+        if let Err(error) = testbed.wait_until_ready(settings.workers).await {
+            dir = testbed.dir;
+            dir.keep();
+            return Err(error);
+        }
+        Ok(testbed)
+    }
+
+    /// Of Postgres and of Redis.
+    pub(crate) fn server_pids(&self) -> (u32, u32) {
+        (self.postgres.pid(), self.redis.pid())
+    }
+
+    async fn wait_until_ready(&mut self, workers: usize) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            if let Some(ended) = self.processes.replace_ended()?.pop() {
+                bail!("{ended}");
+            }
+            let at_work = self.app.store.workers().await?.len();
+            if at_work >= workers && self.api.is_ready().await {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "not ready within {START_WAIT:?}: {at_work} of {workers} workers; serve: {}\nwork-1: {}",
+                    self.processes.log_tail("serve"),
+                    self.processes.log_tail("work-1")
+                );
+            }
+            sleep(START_POLL).await;
+        }
+    }
+
+    /// Leaves Redis and Postgres running. The processes must have been stopped.
+    pub(crate) fn keep(redis: Redis, postgres: Postgres, dir: &mut RunDir) -> Kept {
+        dir.keep();
+        let (redis, postgres) = (redis.detach(), postgres.detach());
+        Kept {
+            database_url: postgres.url,
+            redis_url: redis.url,
+            pids: Pids { postgres: postgres.pid, redis: redis.pid },
+            dirs: [postgres.dir, redis.dir],
+            config: dir.config_file(),
+        }
+    }
+
+    /// Takes it apart, to stop the parts one by one.
+    pub(crate) fn into_parts(self) -> (Processes, App, Redis, Postgres, RunDir) {
+        (self.processes, self.app, self.redis, self.postgres, self.dir)
+    }
+}
+
+/// The same database by another port.
+fn on_port(url: &str, port: u16, other: u16) -> String {
+    url.replace(&format!(":{port}/"), &format!(":{other}/"))
+}

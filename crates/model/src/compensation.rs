@@ -1,0 +1,107 @@
+//! Final status of an order the system ended, and who is told, by its payment. Pure.
+//!
+//! Source: the compensation decision logic of the job id retrieval design. A payment status that the rules do not know
+//! is decided by a person: the order is held, its status not guessed.
+
+use crate::{
+    actor::Actor,
+    messages,
+    order::{Booking, BookingState, Change, PaymentStatus, Reason, Snapshot, Status},
+};
+
+/// Why the order ends, in the words of the requirement where they fit.
+fn why(s: &Snapshot) -> String {
+    let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
+    if s.bookings.last().is_some_and(is_lost) {
+        return "Job ID retrieval failed: the partner does not know the booking".to_owned();
+    }
+    if s.order.partner.is_some() && s.bookings.iter().all(|b| b.job_id.is_none()) {
+        let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
+        format!("Job ID retrieval timeout after {minutes} minutes")
+    } else {
+        "no driver within the lifetime of the order".to_owned()
+    }
+}
+
+pub fn compensate(s: &Snapshot) -> Change {
+    let mut change = Change::of(s, Actor::SYSTEM);
+    match &s.order.payment_status {
+        PaymentStatus::Paid | PaymentStatus::Settlement => {
+            change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
+            told(&mut change, &why(s));
+        }
+        PaymentStatus::Pending | PaymentStatus::Unpaid => {
+            change.enter(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
+            told(&mut change, &why(s));
+        }
+        PaymentStatus::Other(word) => {
+            let why = format!("payment status {word} is not one the rules know");
+            change.hold(s, why.clone());
+            change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        }
+    }
+    change
+}
+
+fn told(change: &mut Change, why: &str) {
+    for message in messages::cancelled_by_system(&change.order, why, change.at) {
+        change.tell(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{order::fixture, timers};
+
+    fn compensated(payment: &str) -> Change {
+        let mut s = fixture::snapshot();
+        s.order.status = Status::Compensating;
+        s.order.next_attempt_at = None;
+        s.order.payment_status = payment.to_owned().try_into().unwrap();
+        compensate(&s)
+    }
+
+    #[test]
+    fn a_paid_order_goes_to_support() {
+        for payment in ["PAID", "SETTLEMENT"] {
+            let change = compensated(payment);
+            assert_eq!(change.order.status, Status::CancelledBySystemAfterPayment);
+            assert_eq!(change.order.closed_at, Some(change.at));
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
+            assert_eq!(kinds, told);
+        }
+    }
+
+    #[test]
+    fn an_unpaid_order_needs_nobody_and_its_customer_is_told() {
+        for payment in ["PENDING", "UNPAID"] {
+            let change = compensated(payment);
+            assert_eq!(change.order.status, Status::CancelledBySystem);
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            assert_eq!(kinds, [messages::ORDER_CANCELLED]);
+        }
+    }
+
+    #[test]
+    fn an_order_without_a_job_id_ends_for_want_of_it() {
+        let mut s = fixture::at_partner();
+        s.order.status = Status::Compensating;
+        s.order.next_attempt_at = None;
+        s.order.payment_status = PaymentStatus::Paid;
+        s.order.poll_no = 30;
+        let change = compensate(&s);
+        assert_eq!(change.messages[0].payload["reason"], "Job ID retrieval timeout after 30 minutes");
+        assert_eq!(change.messages[1].payload["total_attempts"], 30);
+    }
+
+    #[test]
+    fn an_unknown_payment_is_held_for_a_person_and_its_status_not_guessed() {
+        let change = compensated("DISPUTE");
+        assert_eq!(change.order.status, Status::Compensating);
+        assert!(change.order.held_for_review);
+        assert_eq!(change.messages[0].kind, messages::UNEXPECTED_STATE);
+        assert_eq!(timers::timers(&change.order, change.at), []);
+    }
+}

@@ -1,0 +1,180 @@
+//! What an attempt's start, its timeout and the end of the lifetime lead to. Pure.
+
+use chrono::TimeDelta;
+
+use super::{
+    policy::{DispatchPolicy, Exhausted},
+    ranking::Ranking,
+};
+use crate::{
+    actor::Actor,
+    messages,
+    order::{Change, OfferState, Reason, Snapshot, Status, change::NewOffers},
+};
+
+/// An attempt is due to start.
+pub fn start(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
+    let mut change = Change::of(s, Actor::SYSTEM);
+    go_on(&mut change, ranking, policy);
+    change
+}
+
+/// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
+pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
+    let mut change = Change::of(s, Actor::SYSTEM);
+    change.end_attempt(s, OfferState::Expired, Reason::AttemptTimeout);
+    go_on(&mut change, ranking, policy);
+    change
+}
+
+/// No driver within the lifetime.
+pub fn lifetime(s: &Snapshot) -> Change {
+    let mut change = Change::of(s, Actor::SYSTEM);
+    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+    change.enter(Status::Compensating, Reason::LifetimeTimeout, None);
+    change
+}
+
+fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
+    change.order.next_attempt_at = None;
+    change.ranking = Some((change.order.attempt_no + 1, ranking.explained()));
+    if ranking.ranked.is_empty() {
+        return exhausted(change, policy);
+    }
+    // An offer must not outlive its order.
+    let deadline = (change.at + delta(policy.attempt)).min(change.order.lifetime_deadline);
+    change.order.attempt_no += 1;
+    change.order.attempt_deadline = Some(deadline);
+    change.new_offers = Some(NewOffers {
+        ranked: ranking.ranked,
+        at_once: policy.ask_at_once,
+        per_driver: policy.offers_per_driver,
+        expires_at: deadline,
+    });
+    change.note(Reason::AttemptStarted, None);
+}
+
+fn exhausted(change: &mut Change, policy: &DispatchPolicy) {
+    match policy.exhausted {
+        Exhausted::Research => {
+            let pause = policy.retry_after(change.order.round);
+            change.note(Reason::SearchAgain, None);
+            change.order.round += 1;
+            change.order.next_attempt_at = Some(change.at + delta(pause));
+        }
+        Exhausted::Alert => {
+            change.order.lifetime_waived = !policy.pending_keeps_lifetime;
+            change.enter(Status::Pending, Reason::NoCandidates, None);
+            change.tell(messages::dispatch_failed(&change.order, change.at));
+        }
+    }
+}
+
+fn delta(duration: std::time::Duration) -> TimeDelta {
+    TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fleet::{policy, ranking::fixture::ranking},
+        order::{order::fixture, timers},
+    };
+
+    fn near(driver: &str) -> Ranking {
+        ranking(&[driver])
+    }
+
+    fn reasons(change: &Change) -> Vec<Reason> {
+        change.events.iter().map(|e| e.reason).collect()
+    }
+
+    #[test]
+    fn the_first_attempt_offers_for_two_minutes() {
+        let s = fixture::snapshot();
+        let change = start(&s, near("D1"), &policy::fixture());
+        assert_eq!(change.order.attempt_no, 1);
+        assert_eq!(change.order.attempt_deadline, Some(s.now + TimeDelta::seconds(120)));
+        assert_eq!(change.order.next_attempt_at, None);
+        assert_eq!(reasons(&change), [Reason::AttemptStarted]);
+    }
+
+    #[test]
+    fn a_lapsed_offer_expires_and_the_next_driver_is_asked_at_once() {
+        let mut s = fixture::offered();
+        s.now = s.order.attempt_deadline.unwrap();
+        let change = timeout(&s, near("D2"), &policy::fixture());
+        assert_eq!((&change.offers[0].offer, change.offers[0].to), (&s.offers[0], OfferState::Expired));
+        assert_eq!(change.new_offers.as_ref().unwrap().ranked, near("D2").ranked);
+        assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::AttemptStarted]);
+        assert_eq!(change.events.iter().map(|e| e.attempt_no).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn a_declined_attempt_has_one_outcome() {
+        let mut s = fixture::offered();
+        s.offers[0].state = OfferState::Declined;
+        s.order.attempt_deadline = Some(s.now);
+        let change = timeout(&s, near("D2"), &policy::fixture());
+        assert_eq!(change.offers, []);
+        assert_eq!(reasons(&change), [Reason::AttemptStarted]);
+    }
+
+    #[test]
+    fn an_attempt_nobody_could_answer_has_one_outcome() {
+        let mut s = fixture::offered();
+        s.offers[0].state = OfferState::Withdrawn;
+        s.order.attempt_deadline = Some(s.now);
+        assert_eq!(reasons(&timeout(&s, near("D2"), &policy::fixture())), [Reason::AttemptStarted]);
+    }
+
+    #[test]
+    fn who_was_looked_at_is_kept_even_if_nobody_could_be_asked() {
+        let s = fixture::snapshot();
+        let change = start(&s, Ranking::default(), &policy::fixture());
+        assert_eq!(change.ranking, Some((1, Ranking::default())));
+    }
+
+    #[test]
+    fn research_searches_anew_after_the_retry_interval() {
+        let s = fixture::snapshot();
+        let change = start(&s, Ranking::default(), &policy::fixture());
+        assert_eq!((change.order.status, change.order.round), (Status::Dispatching, 2));
+        assert_eq!(change.order.next_attempt_at, Some(s.now + TimeDelta::seconds(15)));
+        let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
+        assert_eq!(jobs, ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
+    }
+
+    #[test]
+    fn alert_leaves_the_order_to_the_dispatchers_and_tells_them() {
+        let policy = DispatchPolicy { exhausted: Exhausted::Alert, pending_keeps_lifetime: false, ..policy::fixture() };
+        let mut s = fixture::offered();
+        s.now = s.order.attempt_deadline.unwrap();
+        let change = timeout(&s, Ranking::default(), &policy);
+        assert_eq!(change.order.status, Status::Pending);
+        assert!(change.order.lifetime_waived);
+        assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::NoCandidates]);
+        assert_eq!(change.messages.len(), 1);
+        assert_eq!(timers::timers(&change.order, s.now), []);
+    }
+
+    #[test]
+    fn an_offer_never_outlives_its_order() {
+        let mut s = fixture::snapshot();
+        s.now = s.order.lifetime_deadline - TimeDelta::seconds(30);
+        let change = start(&s, near("D1"), &policy::fixture());
+        assert_eq!(change.new_offers.unwrap().expires_at, s.order.lifetime_deadline);
+    }
+
+    #[test]
+    fn the_lifetime_takes_the_live_offer_back() {
+        let s = fixture::offered();
+        let change = lifetime(&s);
+        assert_eq!(change.order.status, Status::Compensating);
+        assert_eq!(change.offers[0].to, OfferState::Withdrawn);
+        assert_eq!(reasons(&change), [Reason::AttemptWithdrawn, Reason::LifetimeTimeout]);
+        let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
+        assert_eq!(jobs, ["compensate:ORD-1"]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Who is asked first, and why. Pure.
+//!
+//! A score counts in metres, the smallest first: the distance to the pickup, less what idle time counts for, more what
+//! live offers count for. So a ranking explains itself.
+
+use chrono::{DateTime, Utc};
+use geo::{Distance, Haversine, Point};
+use serde::{Deserialize, Serialize};
+
+/// Idle longer than this counts no more: else a driver who waits far away for a day would be first everywhere.
+const LONGEST_IDLE_MIN: f64 = 60.0;
+/// Of each sort so many are kept to explain a ranking.
+const EXPLAINED: usize = 20;
+
+/// A driver near the pickup.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct Candidate {
+    pub driver_id: String,
+    pub lat: f64,
+    pub lng: f64,
+    pub idle_since: DateTime<Utc>,
+    /// Live offers of other orders.
+    pub live_offers: i64,
+    /// `None`: may be asked.
+    pub excluded: Option<Exclusion>,
+}
+
+/// Why a driver who is near is not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum Exclusion {
+    /// Has an active order.
+    Busy,
+    /// Holds as many live offers as one driver may.
+    EnoughOffers,
+    /// Had this order, and has it no more.
+    HadIt,
+    /// Declined this order.
+    Declined,
+    /// Was asked for it in this round.
+    Asked,
+    /// Has just declined another offer, or left it unanswered.
+    CoolingDown,
+}
+
+impl Exclusion {
+    /// As a person says it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Busy => "has an active order",
+            Self::EnoughOffers => "holds as many offers as one driver may",
+            Self::HadIt => "had this order before",
+            Self::Declined => "declined this order",
+            Self::Asked => "was asked in this round",
+            Self::CoolingDown => "has just declined or ignored an offer",
+        }
+    }
+}
+
+/// What distance is weighed against, in metres.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// That a minute without work brings a driver nearer.
+    pub idle_minute_m: f64,
+    /// That a live offer of another order puts a driver farther away.
+    pub live_offer_m: f64,
+}
+
+/// A driver who may be asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ranked {
+    pub driver_id: String,
+    pub distance_m: f64,
+    pub idle_min: f64,
+    pub live_offers: i64,
+    pub score: f64,
+}
+
+/// A driver who is near and is not asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Excluded {
+    pub driver_id: String,
+    pub distance_m: f64,
+    pub why: Exclusion,
+}
+
+/// Who was looked at for an attempt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ranking {
+    /// Best first.
+    pub ranked: Vec<Ranked>,
+    /// Nearest first.
+    pub excluded: Vec<Excluded>,
+}
+
+impl Ranking {
+    /// As much of it as is kept to explain it.
+    pub fn explained(&self) -> Self {
+        let mut short = self.clone();
+        short.ranked.truncate(EXPLAINED);
+        short.excluded.truncate(EXPLAINED);
+        short
+    }
+}
+
+/// Where an order begins, and how far its drivers may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pickup {
+    pub lat: f64,
+    pub lng: f64,
+    pub radius_m: f64,
+}
+
+/// Ranks the drivers within the radius; of equal scores the longest idle is first.
+pub fn rank(candidates: Vec<Candidate>, pickup: Pickup, weights: Weights, now: DateTime<Utc>) -> Ranking {
+    let place = Point::new(pickup.lng, pickup.lat);
+    let (mut ranked, mut excluded) = (Vec::new(), Vec::new());
+    for c in candidates {
+        let distance_m = Haversine.distance(place, Point::new(c.lng, c.lat)).round();
+        if distance_m > pickup.radius_m {
+            continue;
+        }
+        if let Some(why) = c.excluded {
+            excluded.push(Excluded { driver_id: c.driver_id, distance_m, why });
+            continue;
+        }
+        let idle_min = ((now - c.idle_since).as_seconds_f64() / 60.0).max(0.0).round();
+        let nearer = idle_min.min(LONGEST_IDLE_MIN) * weights.idle_minute_m;
+        let farther = c.live_offers as f64 * weights.live_offer_m;
+        let score = distance_m - nearer + farther;
+        let driver = Ranked { driver_id: c.driver_id, distance_m, idle_min, live_offers: c.live_offers, score };
+        ranked.push((c.idle_since, driver));
+    }
+    // The id comes last, so that the order never depends on how rows happened to be read.
+    ranked.sort_by(|(idle_a, a), (idle_b, b)| {
+        a.score.total_cmp(&b.score).then(idle_a.cmp(idle_b)).then_with(|| a.driver_id.cmp(&b.driver_id))
+    });
+    excluded.sort_by(|a, b| a.distance_m.total_cmp(&b.distance_m).then_with(|| a.driver_id.cmp(&b.driver_id)));
+    Ranking { ranked: ranked.into_iter().map(|(_, driver)| driver).collect(), excluded }
+}
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixture {
+    use super::*;
+
+    /// Drivers who may be asked, best first.
+    pub fn ranking(drivers: &[&str]) -> Ranking {
+        let ranked = drivers.iter().map(|driver| Ranked {
+            driver_id: (*driver).to_owned(),
+            distance_m: 100.0,
+            idle_min: 0.0,
+            live_offers: 0,
+            score: 100.0,
+        });
+        Ranking { ranked: ranked.collect(), excluded: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Weights = Weights { idle_minute_m: 0.0, live_offer_m: 0.0 };
+
+    fn driver(id: &str, lat: f64, idle_since: i64) -> Candidate {
+        let idle_since = DateTime::from_timestamp(idle_since, 0).unwrap();
+        Candidate { driver_id: id.to_owned(), lat, lng: 0.0, idle_since, live_offers: 0, excluded: None }
+    }
+
+    fn ranked(candidates: Vec<Candidate>, radius_m: f64, weights: Weights) -> Vec<String> {
+        let now = DateTime::from_timestamp(3600, 0).unwrap();
+        let ranking = rank(candidates, Pickup { lat: 0.0, lng: 0.0, radius_m }, weights, now);
+        ranking.ranked.into_iter().map(|r| format!("{} {}", r.driver_id, r.score)).collect()
+    }
+
+    #[test]
+    fn nearest_first_then_longest_idle_then_id() {
+        let drivers =
+            vec![driver("far", 0.02, 0), driver("b", 0.01, 50), driver("a", 0.01, 50), driver("idle", 0.01, 10)];
+        assert_eq!(ranked(drivers, 5_000.0, PLAIN), ["idle 1112", "a 1112", "b 1112", "far 2224"]);
+    }
+
+    #[test]
+    fn beyond_the_radius_nobody_is_asked() {
+        assert_eq!(ranked(vec![driver("d", 0.01, 0)], 1_000.0, PLAIN), Vec::<String>::new());
+    }
+
+    #[test]
+    fn idle_time_and_load_count_in_metres_and_idle_time_not_for_ever() {
+        let weights = Weights { idle_minute_m: 20.0, live_offer_m: 500.0 };
+        let loaded = Candidate { live_offers: 2, ..driver("loaded", 0.0, 3600) };
+        let drivers = vec![
+            driver("near", 0.005, 3600),
+            driver("idle", 0.01, 0),
+            driver("idle for a week", 0.01, -604_800),
+            loaded,
+        ];
+        let expected = ["idle for a week -88", "idle -88", "near 556", "loaded 1000"];
+        assert_eq!(ranked(drivers, 5_000.0, weights), expected);
+    }
+
+    #[test]
+    fn who_is_not_asked_is_named_with_the_reason() {
+        let busy = Candidate { excluded: Some(Exclusion::Busy), ..driver("busy", 0.01, 0) };
+        let far = Candidate { excluded: Some(Exclusion::Busy), ..driver("far", 1.0, 0) };
+        let now = DateTime::from_timestamp(3600, 0).unwrap();
+        let ranking = rank(vec![busy, far], Pickup { lat: 0.0, lng: 0.0, radius_m: 5_000.0 }, PLAIN, now);
+        let busy = Excluded { driver_id: "busy".to_owned(), distance_m: 1112.0, why: Exclusion::Busy };
+        assert_eq!((ranking.ranked, ranking.excluded), (vec![], vec![busy]));
+    }
+}

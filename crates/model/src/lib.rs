@@ -1,0 +1,21 @@
+//! What dispatch decides, as values and functions of values. No I/O, no clock, no chance of its own: the Cargo.toml of this
+//! crate lists no server's library and no runtime.
+//!
+//! * [`order`]: the row, its states, timers, and the decisions of people.
+//! * [`fleet`]: attempts with one's own drivers, lifetime, ranking. [`partner`]: orders that a partner serves.
+//! * [`compensation`]: what it means for the money that the system ended an order.
+//! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
+//! * [`messages`]: what people and programs are told.
+//! * [`actor`]: by whom something was done.
+//! * [`plain_text`], [`duration`]: texts of people, and how durations are written.
+
+pub mod actor;
+pub mod admission;
+pub mod area;
+pub mod compensation;
+pub mod duration;
+pub mod fleet;
+pub mod messages;
+pub mod order;
+pub mod partner;
+pub mod plain_text;

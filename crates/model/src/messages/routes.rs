@@ -1,0 +1,130 @@
+//! Which channels reach whom, and how often an unanswered alert is told again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{self as messages, Audience};
+use crate::duration;
+
+/// The channel that always exists: a line in the worker's log.
+pub const LOG: &str = "log";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Routes {
+    /// Channels that carry offers to drivers, unless their service type has its own.
+    pub driver: Vec<String>,
+    /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
+    #[serde(skip)]
+    pub driver_by_service_type: BTreeMap<String, Vec<String>>,
+    /// Channels of the supporting reservation team.
+    pub support: Vec<String>,
+    /// Channels used for dispatchers when no user with that role exists.
+    pub dispatchers: Vec<String>,
+    /// Channels of the escalation. None: those of support.
+    pub escalation: Vec<String>,
+    /// Channels of the system that creates orders.
+    pub producer: Vec<String>,
+    /// Channels that reach customers.
+    pub customer: Vec<String>,
+    /// Alerts that are not acknowledged; `after` is the SLA.
+    pub escalate: Repeat,
+    /// Orders that wait for a dispatcher.
+    pub remind: Repeat,
+}
+
+/// Told again, so many times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    /// Until the first time.
+    #[serde(with = "duration")]
+    pub after: Duration,
+    /// Between two times.
+    #[serde(with = "duration")]
+    pub every: Duration,
+    pub times: u16,
+}
+
+impl Routes {
+    /// The routes by name.
+    pub fn named(&self) -> [(&'static str, &Vec<String>); 6] {
+        [
+            ("driver", &self.driver),
+            ("support", &self.support),
+            ("dispatchers", &self.dispatchers),
+            ("escalation", &self.escalation),
+            ("producer", &self.producer),
+            ("customer", &self.customer),
+        ]
+    }
+
+    /// The configured channels of an audience.
+    pub fn of(&self, audience: &Audience) -> &[String] {
+        match audience {
+            Audience::Driver { service_type } => self.driver_by_service_type.get(service_type).unwrap_or(&self.driver),
+            Audience::Dispatchers => &self.dispatchers,
+            Audience::Escalation if !self.escalation.is_empty() => &self.escalation,
+            Audience::Support | Audience::Escalation => &self.support,
+            Audience::Producer => &self.producer,
+            Audience::Customer => &self.customer,
+        }
+    }
+
+    /// How an alert of this kind is told again.
+    pub fn repeat(&self, kind: &str) -> &Repeat {
+        if messages::is_for_dispatchers(kind) { &self.remind } else { &self.escalate }
+    }
+}
+
+impl Repeat {
+    /// How long after the alert, or after the last time, the next one comes; `None` after the last.
+    pub fn pause(&self, told_again: i32) -> Option<Duration> {
+        if told_again >= i32::from(self.times) {
+            None
+        } else {
+            Some(if told_again == 0 { self.after } else { self.every })
+        }
+    }
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        let log = || vec![LOG.to_owned()];
+        let hours = |n: u64| Duration::from_secs(n * 3600);
+        Self {
+            driver: log(),
+            driver_by_service_type: BTreeMap::new(),
+            support: log(),
+            dispatchers: log(),
+            escalation: Vec::new(),
+            producer: Vec::new(),
+            customer: log(),
+            escalate: Repeat { after: hours(24), every: hours(4), times: 6 },
+            remind: Repeat { after: Duration::from_secs(300), every: Duration::from_secs(300), times: 5 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alert_is_told_again_so_many_times_and_no_more() {
+        let escalate = Routes::default().escalate;
+        let hours: Vec<_> = (0..8).map(|n| escalate.pause(n).map(|d| d.as_secs() / 3600)).collect();
+        assert_eq!(hours, [Some(24), Some(4), Some(4), Some(4), Some(4), Some(4), None, None]);
+        assert_eq!(Repeat { times: 0, ..escalate }.pause(0), None);
+    }
+
+    #[test]
+    fn an_escalation_goes_to_support_unless_others_are_named() {
+        let mut routes = Routes { support: vec!["desk".to_owned()], ..Routes::default() };
+        assert_eq!(routes.of(&Audience::Escalation), ["desk"]);
+        routes.escalation = vec!["manager".to_owned()];
+        assert_eq!(routes.of(&Audience::Escalation), ["manager"]);
+        assert_eq!(routes.of(&Audience::Support), ["desk"]);
+    }
+}

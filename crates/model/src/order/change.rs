@@ -1,0 +1,383 @@
+//! What a decision wants done, as a value.
+//!
+//! Decisions are pure: they look at a [`Snapshot`] and answer with a [`Change`]. `orders::store` writes it in one
+//! transaction, on the condition that the row still has the version the decision was made on. A change that lost the
+//! race changes nothing and is decided again.
+
+use chrono::{DateTime, Utc};
+
+use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, Status};
+use crate::{
+    actor::Actor,
+    fleet::ranking::{Ranked, Ranking},
+    messages::{self, Message},
+};
+
+/// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub from: Status,
+    pub to: Status,
+    pub reason: Reason,
+    pub attempt_no: Option<i32>,
+    pub detail: Option<String>,
+}
+
+/// Offers to make: to the best of these drivers who are still free when it is written, `at_once` at most.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewOffers {
+    /// Best first; never empty.
+    pub ranked: Vec<Ranked>,
+    pub at_once: u16,
+    /// Live offers one driver may hold, of all orders.
+    pub per_driver: u16,
+    pub expires_at: DateTime<Utc>,
+}
+
+/// An offer that ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferEnd {
+    /// As it is; in this state it must still be.
+    pub offer: Offer,
+    pub to: OfferState,
+    pub why: Option<String>,
+}
+
+/// Alerts whose matter a change settles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    pub kind: &'static str,
+    /// Only those raised for this reason; `None`: all of this kind.
+    pub reason: Option<String>,
+    /// What their acknowledgement says.
+    pub note: String,
+}
+
+/// Everything one transaction writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    pub actor: Actor,
+    pub at: DateTime<Utc>,
+    /// The version the decision was made on.
+    pub version: i64,
+    /// The row as it shall be.
+    pub order: Order,
+    pub events: Vec<Event>,
+    pub offers: Vec<OfferEnd>,
+    pub new_offers: Option<NewOffers>,
+    /// Who was looked at for the attempt of this number, as it is kept to explain the order.
+    pub ranking: Option<(i32, Ranking)>,
+    /// Bookings as they shall be; one that is not there yet is made.
+    pub bookings: Vec<Booking>,
+    /// The callback this change comes of: acted on, with what came of it.
+    pub callback: Option<(i64, &'static str)>,
+    /// What the producer said of the money: event id and status.
+    pub payment_event: Option<(String, PaymentStatus)>,
+    pub messages: Vec<Message>,
+    /// Alerts whose matter this settles: those of them that are open are acknowledged.
+    pub settles: Vec<Settlement>,
+}
+
+impl Change {
+    /// A change of nothing yet.
+    pub fn of(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
+        Self {
+            actor: actor.into(),
+            at: snapshot.now,
+            version: snapshot.order.version,
+            order: snapshot.order.clone(),
+            events: Vec::new(),
+            offers: Vec::new(),
+            new_offers: None,
+            ranking: None,
+            bookings: Vec::new(),
+            callback: None,
+            payment_event: None,
+            messages: Vec::new(),
+            settles: Vec::new(),
+        }
+    }
+
+    /// Does it write nothing but the row, its events, its bookings and its callback?
+    pub fn is_core(&self) -> bool {
+        self.offers.is_empty()
+            && self.new_offers.is_none()
+            && self.ranking.is_none()
+            && self.payment_event.is_none()
+            && self.messages.is_empty()
+            && self.settles.is_empty()
+    }
+
+    /// Does it leave all as it is?
+    pub fn is_nothing(&self, before: &Order) -> bool {
+        let writes = !self.events.is_empty() || !self.bookings.is_empty() || self.callback.is_some();
+        self.is_core() && !writes && self.order == *before
+    }
+
+    /// Goes to another state.
+    pub fn enter(&mut self, to: Status, reason: Reason, detail: Option<String>) {
+        let from = self.order.status;
+        self.order.status = to;
+        if to.is_closed() && self.order.closed_at.is_none() {
+            self.order.closed_at = Some(self.at);
+        }
+        if !to.is_searching() {
+            self.order.attempt_deadline = None;
+            self.order.next_attempt_at = None;
+        }
+        for kind in settled_by(from, to) {
+            self.settle(kind, format!("the order became {to}"));
+        }
+        // Without a deadline support was told that the trip is stale.
+        if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {
+            self.settle(messages::STALE_TRIP, format!("the order became {to}"));
+        }
+        if !to.is_searching() && !to.occupies_driver() {
+            self.order.next_poll_at = None;
+        }
+        self.event(from, reason, detail);
+    }
+
+    /// Records something that happened within the state.
+    pub fn note(&mut self, reason: Reason, detail: Option<String>) {
+        self.event(self.order.status, reason, detail);
+    }
+
+    fn event(&mut self, from: Status, reason: Reason, detail: Option<String>) {
+        let attempt_no = (self.order.attempt_no > 0).then_some(self.order.attempt_no);
+        self.events.push(Event { from, to: self.order.status, reason, attempt_no, detail });
+    }
+
+    /// Ends the running attempt, if any, with this outcome; its live offers take `state`, its booking is to be cancelled.
+    pub fn end_attempt(&mut self, snapshot: &Snapshot, state: OfferState, reason: Reason) {
+        debug_assert!(reason.ends_attempt());
+        self.close_offers(snapshot, state);
+        let awaits_job_id = self.order.status == Status::PendingJobId && snapshot.live_booking().is_some();
+        self.withdraw_bookings(snapshot);
+        if self.order.attempt_deadline.take().is_some() || awaits_job_id {
+            // An attempt whose offers were all answered has its outcome already: the last answer.
+            let mut asked = snapshot.offers.iter().filter(|o| o.attempt_no == self.order.attempt_no).peekable();
+            let answered = asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
+            if !answered {
+                self.note(reason, None);
+            }
+        }
+    }
+
+    /// One of those asked is out. The last of them ends the attempt now, and not at its deadline.
+    pub fn end_offer(&mut self, snapshot: &Snapshot, offer: &Offer, to: OfferState, why: Option<String>) {
+        self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
+        let declined = to == OfferState::Declined;
+        if snapshot.live_offers().any(|o| o.id != offer.id) {
+            self.note(if declined { Reason::DriverDeclined } else { Reason::DriverWithdrawn }, why);
+        } else {
+            // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
+            self.order.attempt_deadline = Some(self.at);
+            self.note(if declined { Reason::OfferDeclined } else { Reason::OfferWithdrawn }, why);
+        }
+    }
+
+    /// The driver no longer has the order, and is not asked for it again.
+    pub fn give_back(&mut self, snapshot: &Snapshot, why: &str) {
+        let accepted = snapshot.offers.iter().find(|o| o.state == OfferState::Accepted);
+        self.offers.extend(accepted.map(|o| OfferEnd {
+            offer: o.clone(),
+            to: OfferState::Withdrawn,
+            why: Some(why.to_owned()),
+        }));
+        self.order.former_drivers.extend(self.order.driver_id.take());
+    }
+
+    /// Has every live booking cancelled at its partner.
+    pub fn withdraw_bookings(&mut self, snapshot: &Snapshot) {
+        let at = self.at;
+        for booking in snapshot.bookings.iter().filter(|b| b.state.is_live()) {
+            self.booking(booking).want_cancel(at);
+        }
+        self.order.next_poll_at = None;
+    }
+
+    /// Gives every live offer its end.
+    pub fn close_offers(&mut self, snapshot: &Snapshot, state: OfferState) {
+        self.offers.extend(snapshot.live_offers().map(|o| OfferEnd { offer: o.clone(), to: state, why: None }));
+    }
+
+    /// A booking of the snapshot, to be changed.
+    pub fn booking(&mut self, before: &Booking) -> &mut Booking {
+        let known = self.bookings.iter().position(|b| b.attempt_no == before.attempt_no);
+        let index = known.unwrap_or_else(|| {
+            self.bookings.push(before.clone());
+            self.bookings.len() - 1
+        });
+        &mut self.bookings[index]
+    }
+
+    /// A driver of ours who is under way must not find out at the door.
+    pub fn tell_driver_of_loss(&mut self, why: &str) {
+        let ours = self.order.partner.is_none() && self.order.status.occupies_driver();
+        if let Some(driver) = self.order.driver_id.clone().filter(|_| ours) {
+            self.tell(messages::unassigned(&self.order, &driver, why, self.at));
+        }
+    }
+
+    /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
+    /// support of the money.
+    pub fn end_without_driver(&mut self, reason: Reason, detail: Option<String>) {
+        self.enter(Status::CancelledByDriver, reason, detail);
+        let text = "the driver gave it back and no time is left for another";
+        self.tell(messages::customer_cancelled(&self.order, text, self.at));
+        self.tell_of_payment("cancelled by the driver");
+    }
+
+    /// Tells support what to do about the money of a cancelled order, if there is any.
+    pub fn tell_of_payment(&mut self, cancelled: &str) {
+        let order = &self.order;
+        let message = match &order.payment_status {
+            PaymentStatus::Paid | PaymentStatus::Settlement => messages::refund_required(order, cancelled, self.at),
+            PaymentStatus::Unpaid | PaymentStatus::Pending => return,
+            PaymentStatus::Other(word) => {
+                let why = format!("{cancelled} while the payment is {word}, which the rules do not know");
+                messages::unknown_payment(order, &why, self.at)
+            }
+        };
+        self.tell(message);
+    }
+
+    pub fn tell(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// Acknowledges the open alerts of this kind.
+    pub fn settle(&mut self, kind: &'static str, note: String) {
+        self.settles.push(Settlement { kind, reason: None, note });
+    }
+
+    /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
+    pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
+        let why = why.into();
+        // A driver who is under way is not called back for it.
+        if self.order.status.is_searching() {
+            self.end_attempt(snapshot, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+        }
+        self.order.next_attempt_at = None;
+        self.order.next_poll_at = None;
+        self.order.held_for_review = true;
+        self.order.held_reason = Some(why.clone());
+        self.note(Reason::HeldForReview, Some(why));
+    }
+
+    /// Ends the review, and acknowledges the alert that was raised for it: an alert says the reason of its review. What
+    /// else the desk was told of the order stays open.
+    pub fn release_hold(&mut self) {
+        let held_reason = self.order.held_reason.take();
+        if std::mem::take(&mut self.order.held_for_review) {
+            for kind in [messages::UNEXPECTED_STATE, messages::TIMER_DEAD] {
+                let note = "the review ended".to_owned();
+                self.settles.push(Settlement { kind, reason: held_reason.clone(), note });
+            }
+        }
+    }
+}
+
+/// Alerts that no longer need a person once an order goes from one state to another.
+fn settled_by(from: Status, to: Status) -> &'static [&'static str] {
+    match (from, to) {
+        (Status::Pending, Status::Pending) => &[],
+        (Status::Pending, _) => &[messages::DISPATCH_FAILED],
+        (Status::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
+        (_, Status::RefundPending | Status::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
+        _ => &[],
+    }
+}
+
+/// What a decision comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    Change(Box<Change>),
+    /// It is so already: the same request came before.
+    Unchanged,
+    Refuse(Refusal),
+}
+
+impl Decision {
+    /// Names who asked for the change.
+    pub fn signed_by(mut self, actor: &Actor) -> Self {
+        if let Self::Change(change) = &mut self {
+            change.actor = actor.clone();
+        }
+        self
+    }
+}
+
+impl From<Change> for Decision {
+    fn from(change: Change) -> Self {
+        Self::Change(Box::new(change))
+    }
+}
+
+/// Why a request cannot be done. The text says what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the order is {0}: nothing more can be done with it")]
+    OrderFinished(Status),
+    #[error("the order is {status}, which does not allow this; allowed from: {allowed}")]
+    WrongState { status: Status, allowed: &'static str },
+    #[error("another driver has this order")]
+    AlreadyAssigned,
+    #[error("another driver is taking this order; ask again in a second, it may become free")]
+    ReservationInProgress,
+    #[error("no such offer of this order; look the offer id up in the offer message")]
+    NoSuchOffer,
+    #[error("the offer was made to another driver; answer with the id of your own offer")]
+    NotYourOffer,
+    #[error("the offer expired before it was answered")]
+    OfferExpired,
+    #[error("the offer was declined before")]
+    OfferDeclined,
+    #[error("the offer is no longer valid: {0}")]
+    OfferGone(&'static str),
+    #[error("this driver already has an active order; it must be completed first")]
+    DriverBusy,
+    #[error("the order belongs to another driver")]
+    NotYourOrder,
+    #[error("no order of this id")]
+    NoSuchOrder,
+    #[error("no driver of this id; add it with: dispatchq driver import")]
+    NoSuchDriver,
+    #[error("this event id was used with another payment status; use a new id for a new event")]
+    PaymentEventReused,
+    #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
+    Illegal { from: Status, to: Status },
+    #[error("nothing was paid for this order, so there is nothing to refund")]
+    NothingPaid,
+    #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
+    LifetimeOver,
+    #[error("this order's driver is the partner's to choose; cancel the order, or ask the partner")]
+    ServedByPartner,
+}
+
+impl Refusal {
+    /// The stable word programs match on.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OrderFinished(_) => "ORDER_FINISHED",
+            Self::WrongState { .. } => "WRONG_STATE",
+            Self::AlreadyAssigned => "ALREADY_ASSIGNED",
+            Self::ReservationInProgress => "RESERVATION_IN_PROGRESS",
+            Self::NoSuchOffer => "OFFER_NOT_FOUND",
+            Self::NotYourOffer => "NOT_YOUR_OFFER",
+            Self::OfferExpired => "OFFER_EXPIRED",
+            Self::OfferDeclined => "OFFER_DECLINED",
+            Self::OfferGone(_) => "OFFER_GONE",
+            Self::DriverBusy => "DRIVER_BUSY",
+            Self::NotYourOrder => "NOT_YOUR_ORDER",
+            Self::NoSuchOrder => "ORDER_NOT_FOUND",
+            Self::NoSuchDriver => "DRIVER_NOT_FOUND",
+            Self::PaymentEventReused => "PAYMENT_EVENT_REUSED",
+            Self::Illegal { .. } => "ILLEGAL_TRANSITION",
+            Self::NothingPaid => "NOTHING_PAID",
+            Self::LifetimeOver => "LIFETIME_OVER",
+            Self::ServedByPartner => "SERVED_BY_PARTNER",
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Orders: the row, its states, and every decision on it, as values.
+//!
+//! * [`status`]: the states an order can be in.
+//! * [`state`]: which state may follow which; drawn in docs/STATES.md.
+//! * [`payment`]: what the producer says of the money.
+//! * [`order`]: the row, and the snapshot every decision is made on.
+//! * [`booking`]: what was asked of a partner.
+//! * [`timers`]: the jobs an order must have, derived from its row.
+//! * [`trip`]: trips that do not go on.
+//! * [`change`]: what a decision wants done, as a value.
+//! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
+//! * [`reason`]: the words of the history. [`view`]: an order as JSON.
+
+pub mod actions;
+pub mod booking;
+pub mod change;
+#[expect(clippy::module_inception, reason = "the row is one of the things an order is made of")]
+pub mod order;
+pub mod payment;
+pub mod reason;
+pub mod state;
+pub mod status;
+pub mod timers;
+pub mod trip;
+pub mod view;
+
+pub use booking::{Booking, BookingState};
+pub use change::{Change, Decision, Refusal, Settlement};
+pub use order::{Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage, Snapshot};
+pub use payment::PaymentStatus;
+pub use reason::Reason;
+pub use status::Status;

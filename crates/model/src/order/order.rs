@@ -1,0 +1,292 @@
+//! An order's row, and the snapshot every decision is made on.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{Booking, Change, PaymentStatus, Status};
+
+/// A row of `orders`. Times are Postgres time in whole milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct Order {
+    #[sqlx(try_from = "String")]
+    pub id: OrderId,
+    pub service_type: String,
+    pub area_id: Option<String>,
+    pub customer_id: Option<String>,
+    /// The producer it belongs to; `None`: none, staff alone see it.
+    pub owner: Option<String>,
+    pub pickup_lat: f64,
+    pub pickup_lng: f64,
+    pub amount_minor: Option<i64>,
+    pub currency: Option<String>,
+    #[sqlx(try_from = "String")]
+    pub payment_status: PaymentStatus,
+    pub status: Status,
+    /// Who finds the driver; `None` for the own fleet.
+    pub partner: Option<String>,
+    /// The partner's job id of the running attempt.
+    pub job_id: Option<String>,
+    /// A partner's driver is `{partner}:{its id}`.
+    pub driver_id: Option<String>,
+    /// Own drivers who had the order and have it no more: they are not asked for it again.
+    pub former_drivers: Vec<String>,
+    /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
+    pub attempt_no: i32,
+    /// Restarts of the search: a driver whose offer lapsed is asked again in the next round.
+    pub round: i32,
+    /// End of the running attempt; `None` when none runs.
+    pub attempt_deadline: Option<DateTime<Utc>>,
+    /// When the next attempt is to start; `None` while one runs or none is wanted.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// Times the partner was asked about the running attempt's booking.
+    pub poll_no: i32,
+    /// When the partner is asked again; `None` when nothing is asked.
+    pub next_poll_at: Option<DateTime<Utc>>,
+    pub lifetime_deadline: DateTime<Utc>,
+    pub lifetime_waived: bool,
+    /// With a driver: when the next step of the trip is overdue. `None` once support was told, or when none is configured.
+    pub trip_deadline: Option<DateTime<Utc>>,
+    pub held_for_review: bool,
+    pub held_reason: Option<String>,
+    /// Raised by every change; a change names the version it was decided on.
+    pub version: i64,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    pub closed_at: Option<DateTime<Utc>>,
+}
+
+impl Order {
+    /// An unpaid order of the own fleet, right after its creation, with half an hour to live.
+    pub fn created(id: OrderId, service_type: &str, (lat, lng): (f64, f64), now: DateTime<Utc>) -> Self {
+        Self {
+            id,
+            service_type: service_type.to_owned(),
+            area_id: None,
+            customer_id: None,
+            owner: None,
+            pickup_lat: lat,
+            pickup_lng: lng,
+            amount_minor: None,
+            currency: None,
+            payment_status: PaymentStatus::Unpaid,
+            status: Status::Dispatching,
+            partner: None,
+            job_id: None,
+            driver_id: None,
+            former_drivers: Vec::new(),
+            attempt_no: 0,
+            round: 1,
+            attempt_deadline: None,
+            next_attempt_at: Some(now),
+            poll_no: 0,
+            next_poll_at: None,
+            lifetime_deadline: now + TimeDelta::minutes(30),
+            lifetime_waived: false,
+            trip_deadline: None,
+            held_for_review: false,
+            held_reason: None,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            closed_at: None,
+        }
+    }
+
+    pub fn attempt(&self) -> u32 {
+        self.attempt_no.unsigned_abs()
+    }
+
+    /// A driver is still wanted and the lifetime is over: whatever else was to happen, the order ends now.
+    pub fn is_past_lifetime(&self, now: DateTime<Utc>) -> bool {
+        self.status.is_searching() && !self.lifetime_waived && !self.held_for_review && now >= self.lifetime_deadline
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum OfferState {
+    /// Waits for the driver's answer.
+    Offered,
+    Accepted,
+    Declined,
+    /// The attempt's deadline passed without an answer.
+    Expired,
+    /// Another offer of the same order was accepted.
+    Superseded,
+    /// Taken back: the order left, or the driver cannot answer.
+    Withdrawn,
+}
+
+impl OfferState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Offered => "offered",
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+            Self::Expired => "expired",
+            Self::Superseded => "superseded",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// A row of `offers`, as far as decisions need it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct Offer {
+    pub id: Uuid,
+    pub attempt_no: i32,
+    pub round: i32,
+    pub driver_id: String,
+    pub state: OfferState,
+    pub offered_at: DateTime<Utc>,
+    pub expires_at: DateTime<Utc>,
+}
+
+/// An outbox row that still waits for its delivery.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PendingMessage {
+    pub id: i64,
+    pub next_attempt_at: DateTime<Utc>,
+}
+
+/// An alert that escalates, or reminds, unless a person acknowledges it first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct PendingAlert {
+    pub id: i64,
+    pub kind: String,
+    pub next_escalation_at: DateTime<Utc>,
+}
+
+/// A partner's callback that waits to be acted on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PendingCallback {
+    pub id: i64,
+    pub received_at: DateTime<Utc>,
+}
+
+/// What the producer once said of the money.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PaymentEvent {
+    pub event_id: String,
+    pub payment_status: PaymentStatus,
+}
+
+/// An order with all that hangs on it, and the time of reading: everything a decision may look at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    pub order: Order,
+    /// Those that are live or accepted, those of the running attempt, and the one that is being answered.
+    pub offers: Vec<Offer>,
+    pub bookings: Vec<Booking>,
+    pub messages: Vec<PendingMessage>,
+    pub alerts: Vec<PendingAlert>,
+    pub callbacks: Vec<PendingCallback>,
+    pub payments: Vec<PaymentEvent>,
+    /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
+    pub now: DateTime<Utc>,
+}
+
+impl Snapshot {
+    /// Returns the order as this change leaves it, at the time of reading. What Postgres alone knows is not in it: offers that the
+    /// change makes, ids of messages and alerts, and callbacks that match a booking.
+    #[must_use]
+    pub fn apply(&self, change: &Change) -> Self {
+        let mut after = self.clone();
+        after.order = Order { version: change.version + 1, updated_at: change.at, ..change.order.clone() };
+        for end in &change.offers {
+            if let Some(offer) = after.offers.iter_mut().find(|o| o.id == end.offer.id) {
+                offer.state = end.to;
+            }
+        }
+        for changed in &change.bookings {
+            match after.bookings.iter_mut().find(|b| b.attempt_no == changed.attempt_no) {
+                Some(booking) => booking.clone_from(changed),
+                None => after.bookings.push(changed.clone()),
+            }
+        }
+        after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
+        let event = change.payment_event.clone();
+        after.payments.extend(event.map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }));
+        after
+    }
+
+    /// An order on which nothing hangs yet.
+    pub fn bare(order: Order, now: DateTime<Utc>) -> Self {
+        Self {
+            order,
+            offers: Vec::new(),
+            bookings: Vec::new(),
+            messages: Vec::new(),
+            alerts: Vec::new(),
+            callbacks: Vec::new(),
+            payments: Vec::new(),
+            now,
+        }
+    }
+
+    /// The offers that still wait for an answer.
+    pub fn live_offers(&self) -> impl Iterator<Item = &Offer> {
+        self.offers.iter().filter(|o| o.state == OfferState::Offered)
+    }
+
+    /// The first of them.
+    pub fn live_offer(&self) -> Option<&Offer> {
+        self.live_offers().next()
+    }
+
+    /// Attempt `attempt_no`'s booking.
+    pub fn booking(&self, attempt_no: i32) -> Option<&Booking> {
+        self.bookings.iter().find(|b| b.attempt_no == attempt_no)
+    }
+
+    /// The running attempt's booking, while it stands.
+    pub fn live_booking(&self) -> Option<&Booking> {
+        self.booking(self.order.attempt_no).filter(|b| b.state.is_live())
+    }
+}
+
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixture {
+    //! An order as it stands right after creation, for unit tests of pure decisions.
+
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    pub fn snapshot() -> Snapshot {
+        let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
+        let mut order = Order::created("ORD-1".parse().unwrap(), "RIDE", (-6.2088, 106.8456), now);
+        (order.amount_minor, order.currency) = (Some(150_000), Some("IDR".to_owned()));
+        Snapshot::bare(order, now)
+    }
+
+    /// The same order, served by the partner `bbd`.
+    pub fn at_partner() -> Snapshot {
+        let mut s = snapshot();
+        s.order.partner = Some("bbd".to_owned());
+        s.order.status = Status::PendingJobId;
+        s
+    }
+
+    /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.
+    pub fn offered() -> Snapshot {
+        let mut s = snapshot();
+        let deadline = s.now + TimeDelta::seconds(120);
+        s.order.attempt_no = 1;
+        s.order.next_attempt_at = None;
+        s.order.attempt_deadline = Some(deadline);
+        s.offers.push(Offer {
+            id: Uuid::from_u128(1),
+            attempt_no: 1,
+            round: 1,
+            driver_id: "D1".to_owned(),
+            state: OfferState::Offered,
+            offered_at: s.now,
+            expires_at: deadline,
+        });
+        s
+    }
+}

@@ -1,0 +1,101 @@
+//! Which state may follow which. One table, drawn in docs/STATES.md; a test holds the two together.
+//!
+//! `orders::store` refuses every other transition, and `check history` reads old histories by the same table.
+
+use super::Status::{self, *};
+
+/// Every legal transition. `None` is the order's creation.
+pub const TRANSITIONS: [(Option<Status>, Status); 31] = [
+    (None, PendingJobId),
+    (None, Dispatching),
+    (Some(PendingJobId), Assigned),
+    (Some(PendingJobId), Compensating),
+    (Some(PendingJobId), CancelledByUser),
+    (Some(Assigned), DriverAssigned),
+    (Some(Assigned), PendingJobId),
+    (Some(Assigned), Compensating),
+    (Some(Assigned), CancelledByUser),
+    (Some(Dispatching), DriverAssigned),
+    (Some(Dispatching), Pending),
+    (Some(Dispatching), Compensating),
+    (Some(Dispatching), CancelledByUser),
+    (Some(Pending), Dispatching),
+    (Some(Pending), DriverAssigned),
+    (Some(Pending), Compensating),
+    (Some(Pending), CancelledByUser),
+    (Some(DriverAssigned), PickedUp),
+    (Some(DriverAssigned), Dispatching),
+    (Some(DriverAssigned), PendingJobId),
+    (Some(DriverAssigned), CancelledByUser),
+    (Some(DriverAssigned), CancelledByDriver),
+    (Some(PickedUp), Completed),
+    (Some(PickedUp), CancelledByUser),
+    (Some(Compensating), CancelledBySystem),
+    (Some(Compensating), CancelledBySystemAfterPayment),
+    (Some(CancelledBySystem), CancelledBySystemAfterPayment),
+    (Some(CancelledBySystemAfterPayment), RefundPending),
+    (Some(CancelledByUser), RefundPending),
+    (Some(CancelledByDriver), RefundPending),
+    (Some(RefundPending), Refunded),
+];
+
+/// May an order go from `from` to `to`? Staying where it is is no transition and always allowed.
+pub fn allowed(from: Option<Status>, to: Status) -> bool {
+    from == Some(to) || TRANSITIONS.contains(&(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_status_is_reached_and_none_twice_by_the_same_way() {
+        let reached: HashSet<_> = TRANSITIONS.iter().map(|(_, to)| *to).collect();
+        assert_eq!(reached.len(), Status::ALL.len());
+        assert_eq!(TRANSITIONS.iter().collect::<HashSet<_>>().len(), TRANSITIONS.len());
+    }
+
+    #[test]
+    fn a_closed_order_never_dispatches_again() {
+        for (from, to) in TRANSITIONS {
+            if from.is_some_and(Status::is_closed) {
+                assert!(to.is_closed(), "{from:?} -> {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_open_status_leads_to_a_closed_one() {
+        for start in Status::ALL {
+            let mut seen = HashSet::from([start]);
+            loop {
+                let next: Vec<_> = TRANSITIONS
+                    .iter()
+                    .filter(|(f, t)| f.is_some_and(|f| seen.contains(&f)) && !seen.contains(t))
+                    .collect();
+                if next.is_empty() {
+                    break;
+                }
+                seen.extend(next.into_iter().map(|(_, t)| *t));
+            }
+            assert!(seen.iter().any(|s| s.is_closed()), "{start} never ends");
+        }
+    }
+
+    #[test]
+    fn the_drawing_shows_exactly_this_table() {
+        let drawn: HashSet<(Option<Status>, Status)> = include_str!("../../../../docs/STATES.md")
+            .lines()
+            .filter_map(|line| line.trim().split_once("-->"))
+            .filter_map(|(from, to)| {
+                let to = to.split(':').next()?.trim();
+                let from = from.trim();
+                (to != "[*]").then(|| ((from != "[*]").then(|| from.parse().unwrap()), to.parse().unwrap()))
+            })
+            .collect();
+        let table: HashSet<_> = TRANSITIONS.into_iter().collect();
+        assert_eq!(drawn.symmetric_difference(&table).collect::<Vec<_>>(), Vec::<&(Option<Status>, Status)>::new());
+    }
+}

@@ -1,0 +1,69 @@
+//! Trips that do not go on: a driver who vanished after accepting, or with the passenger aboard. Pure.
+//!
+//! An order with a driver has a deadline for its next step. It is far longer than a trip takes, so it needs no timer in Redis
+//! while the trip goes well: the job is derived once the deadline has passed, and the reconciler puts it in. Support is told,
+//! once for each step, and decides; the driver may still go on.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Change, Reason, Snapshot, Status};
+use crate::{actor::Actor, fleet::policy::DispatchPolicy, messages};
+
+/// When the next step of an order that has just entered `status` is overdue. `None`: it may take for ever.
+pub fn deadline(policy: &DispatchPolicy, status: Status, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let within = match status {
+        Status::DriverAssigned => policy.pickup_within,
+        Status::PickedUp => policy.completion_within,
+        _ => return None,
+    };
+    if within.is_zero() { None } else { now.checked_add_signed(TimeDelta::from_std(within).ok()?) }
+}
+
+/// Tells support that the trip's next step is overdue.
+pub fn report_stale(s: &Snapshot) -> Change {
+    let step = if s.order.status == Status::PickedUp { "completed" } else { "picked up" };
+    let driver = s.order.driver_id.as_deref().unwrap_or("the driver");
+    let why = format!("not {step} in time by {driver}");
+    let mut change = Change::of(s, Actor::SYSTEM);
+    change.order.trip_deadline = None;
+    change.note(Reason::TripStale, Some(why.clone()));
+    change.tell(messages::stale_trip(&change.order, &why, s.now));
+    change
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        fleet::policy,
+        order::{order::fixture, timers},
+    };
+
+    #[test]
+    fn each_step_has_its_own_deadline_and_zero_means_none() {
+        let now = fixture::snapshot().now;
+        let mut policy = policy::fixture();
+        let hours = |policy: &DispatchPolicy, status| deadline(policy, status, now).map(|at| (at - now).num_hours());
+        assert_eq!(hours(&policy, Status::DriverAssigned), Some(12));
+        assert_eq!(hours(&policy, Status::PickedUp), Some(6));
+        assert_eq!(hours(&policy, Status::Dispatching), None);
+        policy.pickup_within = Duration::ZERO;
+        assert_eq!(hours(&policy, Status::DriverAssigned), None);
+    }
+
+    #[test]
+    fn a_stale_trip_is_told_once() {
+        let mut s = fixture::snapshot();
+        s.order.status = Status::DriverAssigned;
+        s.order.next_attempt_at = None;
+        s.order.trip_deadline = Some(s.now);
+        let ids = |s: &Snapshot| timers::derived(s).iter().map(|t| t.id().to_string()).collect::<Vec<_>>();
+        assert_eq!(ids(&s), ["trip:ORD-1"]);
+        let change = report_stale(&s);
+        assert_eq!(change.messages[0].kind, messages::STALE_TRIP);
+        s.order = change.order;
+        assert_eq!(ids(&s), Vec::<String>::new());
+    }
+}

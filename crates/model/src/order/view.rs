@@ -1,0 +1,110 @@
+//! An order as JSON: what a searching customer wants to know is in it.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use serde::Serialize;
+
+use crate::order::{Order, PaymentStatus, Snapshot, Status, timers::until};
+
+#[derive(Debug, Serialize)]
+pub struct OrderView {
+    pub order_id: OrderId,
+    pub status: Status,
+    pub service_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub area_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_id: Option<String>,
+    pub payment_status: PaymentStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amount_minor: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+    /// Who finds the driver; absent for the own fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partner: Option<String>,
+    /// The partner's job id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    pub driver_id: Option<String>,
+    /// Offers or bookings made so far.
+    pub attempt_no: i32,
+    pub held_for_review: bool,
+    /// What happens next by itself, if anything.
+    pub next: Option<Next>,
+    pub created_at: DateTime<Utc>,
+    pub lifetime_deadline: DateTime<Utc>,
+    /// Seconds left to find a driver; absent when none is searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime_left_sec: Option<u64>,
+    pub closed_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Next {
+    pub action: &'static str,
+    pub at: DateTime<Utc>,
+    pub in_sec: u64,
+}
+
+impl From<&Snapshot> for OrderView {
+    fn from(s: &Snapshot) -> Self {
+        let Order { id, status, .. } = &s.order;
+        let o = s.order.clone();
+        let searching = status.is_searching() && !o.lifetime_waived;
+        Self {
+            order_id: id.clone(),
+            status: *status,
+            next: next(&o, s.now),
+            lifetime_left_sec: searching.then(|| until(o.lifetime_deadline, s.now).as_secs()),
+            service_type: o.service_type,
+            area_id: o.area_id,
+            customer_id: o.customer_id,
+            payment_status: o.payment_status,
+            amount_minor: o.amount_minor,
+            currency: o.currency,
+            partner: o.partner,
+            job_id: o.job_id,
+            driver_id: o.driver_id,
+            attempt_no: o.attempt_no,
+            held_for_review: o.held_for_review,
+            created_at: o.created_at,
+            lifetime_deadline: o.lifetime_deadline,
+            closed_at: o.closed_at,
+        }
+    }
+}
+
+impl OrderView {
+    /// Leaves out whom the order is for, what it costs and who has it now, unless that is this driver.
+    pub fn as_seen_by(self, driver: &str) -> Self {
+        if self.driver_id.as_deref() == Some(driver) {
+            return self;
+        }
+        let (customer_id, amount_minor, currency) = (None, None, None);
+        Self { customer_id, amount_minor, currency, partner: None, job_id: None, driver_id: None, ..self }
+    }
+}
+
+fn next(order: &Order, now: DateTime<Utc>) -> Option<Next> {
+    if order.held_for_review {
+        return None;
+    }
+    let (action, at) = match order.status {
+        Status::Dispatching => match (order.attempt_deadline, order.next_attempt_at) {
+            (Some(at), _) => ("OFFER_TIMEOUT", at),
+            (None, Some(at)) => ("NEXT_ATTEMPT", at),
+            (None, None) => return None,
+        },
+        Status::PendingJobId => match (order.next_attempt_at, order.next_poll_at) {
+            (Some(at), _) => ("NEXT_ATTEMPT", at),
+            (None, Some(at)) => ("JOB_ID_POLL", at),
+            (None, None) => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
+        },
+        Status::Assigned => ("ATTEMPT_TIMEOUT", order.attempt_deadline?),
+        Status::Pending if !order.lifetime_waived => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
+        Status::Compensating => ("COMPENSATION", order.updated_at),
+        _ => return None,
+    };
+    Some(Next { action, at, in_sec: until(at, now).as_secs() })
+}

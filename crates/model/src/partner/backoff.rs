@@ -1,0 +1,78 @@
+//! When the partner is asked again. Pure: the caller brings the randomness.
+//!
+//! Source: the job id retrieval design: 5 s for the callback, then 2 s doubled up to 60 s, each with 30 % jitter.
+
+use std::time::Duration;
+
+use job_contract::RetryPolicy;
+use jobs::OrderId;
+use sha2::{Digest, Sha256};
+
+use super::PollConfig;
+
+/// Pause after the `polls`-th poll (from 1); `random` lies in 0..1.
+pub fn pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
+    policy(config).backoff(polls.unsigned_abs(), random)
+}
+
+/// Pause after a failed request, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
+/// the job does not count as lost.
+pub fn retry(config: &PollConfig, tries: i32, random: f64) -> Duration {
+    RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..policy(config) }.backoff(tries.unsigned_abs(), random)
+}
+
+fn policy(config: &PollConfig) -> RetryPolicy {
+    RetryPolicy {
+        max_tries: u32::MAX,
+        initial: config.initial,
+        multiplier: config.multiplier,
+        max: config.max,
+        jitter: config.jitter,
+    }
+}
+
+/// Is this order among the `percent` whose job id is asked for? Stable: raising the share only adds orders.
+pub fn is_polled(order: &OrderId, percent: u8) -> bool {
+    let hash = Sha256::digest(order.as_str());
+    u16::from_be_bytes([hash[0], hash[1]]) % 100 < u16::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_those_of_the_design() {
+        let config = PollConfig { jitter: 0.0, ..PollConfig::default() };
+        let pauses: Vec<_> = (1..=7).map(|n| pause(&config, n, 0.5).as_secs()).collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn an_order_is_polled_about_34_times_at_worst() {
+        let config = PollConfig { jitter: 0.0, ..PollConfig::default() };
+        let mut asked_at = config.first;
+        let mut polls = 0;
+        while asked_at < config.budget {
+            polls += 1;
+            asked_at += pause(&config, polls, 0.5);
+        }
+        assert_eq!(polls, 34);
+    }
+
+    #[test]
+    fn jitter_is_30_percent_both_ways() {
+        let config = PollConfig::default();
+        assert_eq!(pause(&config, 2, 0.0), Duration::from_millis(2800));
+        assert!(pause(&config, 2, 0.999) < Duration::from_millis(5200));
+    }
+
+    #[test]
+    fn the_share_of_polled_orders_is_stable_and_grows_with_the_percentage() {
+        let orders: Vec<OrderId> = (0..10_000).map(|n| format!("ORD-{n}").parse().unwrap()).collect();
+        let polled = |percent| orders.iter().filter(|o| is_polled(o, percent)).collect::<Vec<_>>();
+        assert_eq!((polled(0).len(), polled(100).len()), (0, 10_000));
+        assert!((900..1100).contains(&polled(10).len()), "{}", polled(10).len());
+        assert!(polled(10).iter().all(|o| is_polled(o, 50)));
+    }
+}

@@ -1,0 +1,141 @@
+//! What a partner says of a booking, be it in a callback or in an answer, in one form.
+
+use serde::Deserialize;
+
+use super::answer::{JobStatus, PartnerStatus};
+use crate::order::Reason;
+
+/// How we came to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    Callback,
+    /// We asked.
+    Poll,
+}
+
+impl Via {
+    /// How the history says that the job id came this way.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::Callback => Reason::JobIdViaCallback,
+            Self::Poll => Reason::JobIdViaProactive,
+        }
+    }
+}
+
+/// How far the booking is, as the partner says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing beyond what else the observation holds.
+    Searching,
+    /// The partner found no driver, or gave the booking back.
+    NoDriver,
+    DriverAssigned,
+    DriverCancelled,
+    PickedUp,
+    Completed,
+    /// The booking is cancelled at the partner.
+    Cancelled,
+}
+
+/// What a partner says of attempt `attempt_no`'s booking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    pub via: Via,
+    pub attempt_no: i32,
+    pub booking_id: Option<String>,
+    pub job_id: Option<String>,
+    /// The partner's own id of the driver.
+    pub driver_id: Option<String>,
+    pub phase: Phase,
+}
+
+impl Observation {
+    pub fn of_answer(attempt_no: i32, status: JobStatus) -> Self {
+        Self {
+            via: Via::Poll,
+            attempt_no,
+            booking_id: Some(status.booking_id),
+            job_id: status.job_id,
+            driver_id: status.driver_id,
+            phase: match status.status {
+                PartnerStatus::Searching | PartnerStatus::Unknown => Phase::Searching,
+                PartnerStatus::DriverAssigned => Phase::DriverAssigned,
+                PartnerStatus::PickedUp => Phase::PickedUp,
+                PartnerStatus::Completed => Phase::Completed,
+                PartnerStatus::Cancelled => Phase::Cancelled,
+                PartnerStatus::NoDriver => Phase::NoDriver,
+            },
+        }
+    }
+
+    pub fn of_callback(attempt_no: i32, body: CallbackBody) -> Self {
+        Self {
+            via: Via::Callback,
+            attempt_no,
+            booking_id: Some(body.booking_id),
+            job_id: body.job_id,
+            driver_id: body.driver_id,
+            phase: body.kind.phase(),
+        }
+    }
+}
+
+/// A callback's body, as docs/PARTNER.md describes it. Fields we do not know are the partner's business.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CallbackBody {
+    pub event_id: String,
+    #[serde(rename = "type")]
+    pub kind: CallbackKind,
+    pub booking_id: String,
+    /// `{order}:{attempt}`, as we gave it when booking.
+    pub reference: Option<String>,
+    pub job_id: Option<String>,
+    pub driver_id: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallbackKind {
+    JobIdAssigned,
+    DriverAssigned,
+    NoDriver,
+    DriverCancelled,
+    PickedUp,
+    Completed,
+    BookingCancelled,
+    /// A word this version does not know: kept, and of no effect beyond the ids it carries.
+    #[serde(other)]
+    Unknown,
+}
+
+impl CallbackKind {
+    fn phase(self) -> Phase {
+        match self {
+            Self::JobIdAssigned | Self::Unknown => Phase::Searching,
+            Self::DriverAssigned => Phase::DriverAssigned,
+            Self::NoDriver => Phase::NoDriver,
+            Self::DriverCancelled => Phase::DriverCancelled,
+            Self::PickedUp => Phase::PickedUp,
+            Self::Completed => Phase::Completed,
+            Self::BookingCancelled => Phase::Cancelled,
+        }
+    }
+}
+
+impl CallbackBody {
+    /// What does not fit where we keep it, if anything.
+    pub fn problem(&self) -> Option<&'static str> {
+        let fits = |id: &str| (1..=128).contains(&id.len()) && crate::plain_text::is_plain(id);
+        let optional = |id: &Option<String>| id.as_deref().is_none_or(fits);
+        if !fits(&self.event_id) {
+            Some("event_id must have 1 to 128 printable characters")
+        } else if !fits(&self.booking_id) {
+            Some("booking_id must have 1 to 128 printable characters")
+        } else if !optional(&self.job_id) || !optional(&self.driver_id) || !optional(&self.reference) {
+            Some("job_id, driver_id and reference must have 1 to 128 printable characters where given")
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the partner tells us: one POST for each event, signed as Standard Webhooks, repeated until it is taken.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
+
+use super::{
+    core::Core,
+    fate::{self, Event, Travel},
+    ledger::Booking,
+    timers::Due,
+};
+
+/// As Standard Webhooks asks.
+const MIN_KEY_BYTES: usize = 24;
+/// A callback that is not taken is given up after this many tries.
+const TRIES: u32 = 6;
+/// Before the second try, in the order's time; doubled before each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// A receiver slower than this has not received. Real time.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// Callbacks on their way at once.
+pub(super) const CONCURRENCY: usize = 64;
+/// Callbacks that may wait for their turn; with a receiver that slow, others are given up at once.
+const MOST_WAITING: usize = 100_000;
+/// Signs forgeries.
+const FORGERS_KEY: &[u8] = b"not the secret of any partner";
+
+/// One callback, ready to be sent.
+#[derive(Debug, Clone)]
+pub(super) struct Callback {
+    event_id: String,
+    body: String,
+    kind: Kind,
+    tries: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Genuine {
+        /// Sent again so long after it arrived.
+        doubled: Option<Duration>,
+        /// Sent so long after it arrived.
+        foreign: Option<(Duration, Box<Callback>)>,
+    },
+    Doubled,
+    /// Signed, but about nothing that is.
+    Wrong,
+    Forged,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    event_id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    booking_id: &'a str,
+    reference: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver_id: Option<&'a str>,
+    occurred_at: &'a str,
+}
+
+impl Body<'_> {
+    fn callback(&self, kind: Kind) -> Option<Callback> {
+        let body = serde_json::to_string(self).ok()?;
+        Some(Callback { event_id: self.event_id.to_owned(), body, kind, tries: 0 })
+    }
+}
+
+/// The callbacks that one event leads to, in the order they are sent in.
+pub(super) fn about(
+    seed: u64,
+    booking_id: &str,
+    booking: &Booking,
+    event: Event,
+    travel: &Travel,
+    at: DateTime<Utc>,
+) -> Vec<Callback> {
+    let reference = booking.reference.as_str();
+    let body = Body {
+        event_id: &travel.event_id,
+        kind: event.name(),
+        booking_id,
+        reference,
+        job_id: booking.job_id(),
+        driver_id: booking.driver_id(),
+        occurred_at: &at.to_rfc3339_opts(SecondsFormat::Millis, true),
+    };
+    let mut callbacks = Vec::new();
+    if travel.forged {
+        let job_id = fate::job_id_of(seed, &format!("forged {reference}"));
+        callbacks.extend(Body { job_id: Some(&job_id), ..body }.callback(Kind::Forged));
+    }
+    if travel.unknown_booking {
+        let reference = format!("NO-SUCH-ORDER-{}:1", &travel.event_id);
+        let booking_id = super::api::booking_id(fate::booking_number(seed, &reference));
+        let event_id = format!("{}-unknown", travel.event_id);
+        let wrong = Body { event_id: &event_id, booking_id: &booking_id, reference: &reference, ..body };
+        callbacks.extend(wrong.callback(Kind::Wrong));
+    }
+    if travel.sent {
+        let foreign = travel.foreign_job_id.and_then(|later| {
+            let job_id = fate::job_id_of(seed, &next_reference(reference));
+            let event_id = format!("{}-foreign", travel.event_id);
+            let wrong = Body { event_id: &event_id, job_id: Some(&job_id), ..body };
+            Some((later, Box::new(wrong.callback(Kind::Wrong)?)))
+        });
+        callbacks.extend(body.callback(Kind::Genuine { doubled: travel.doubled, foreign }));
+    }
+    callbacks
+}
+
+/// The reference of the order's next booking, which is to get the job id this one is told about.
+fn next_reference(reference: &str) -> String {
+    let next = reference.rsplit_once(':').and_then(|(order, n)| Some((order, n.parse::<u32>().ok()?.checked_add(1)?)));
+    next.map_or_else(|| format!("{reference}:2"), |(order, n)| format!("{order}:{n}"))
+}
+
+/// Sends callbacks one after the other, when their turn comes.
+pub(super) fn send(core: &Arc<Core>, callbacks: Vec<Callback>) {
+    if core.callbacks.len() >= MOST_WAITING {
+        core.state().counters.callbacks_given_up += callbacks.len() as u64;
+        return;
+    }
+    let core = core.clone();
+    core.callbacks.clone().spawn(async move {
+        let deliveries = async {
+            let Ok(_turn) = core.callback_turns.acquire().await else { return };
+            for callback in callbacks {
+                deliver(&core, callback).await;
+            }
+        };
+        core.stop.run_until_cancelled(deliveries).await;
+    });
+}
+
+async fn deliver(core: &Core, mut callback: Callback) {
+    let Some(url) = core.knobs().callback_url.clone() else { return };
+    callback.tries += 1;
+    let taken = match post(core, &url, &callback).await {
+        Ok(status) => status.is_success(),
+        Err(error) => {
+            tracing::debug!(error = %error.without_url(), "A callback was not taken.");
+            false
+        }
+    };
+    let counters = &mut core.state().counters;
+    match (&callback.kind, taken) {
+        (Kind::Genuine { doubled, foreign }, true) => {
+            counters.callbacks_sent += 1;
+            if let Some(later) = doubled {
+                core.after(*later, Due::Send(vec![Callback { kind: Kind::Doubled, ..callback.clone() }]));
+            }
+            if let Some((later, foreign)) = foreign {
+                core.after(*later, Due::Send(vec![*foreign.clone()]));
+            }
+        }
+        (Kind::Genuine { .. }, false) => {
+            counters.callbacks_refused += 1;
+            if callback.tries < TRIES {
+                core.after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), Due::Send(vec![callback]));
+            } else {
+                counters.callbacks_given_up += 1;
+            }
+        }
+        (Kind::Doubled, _) => counters.callbacks_doubled += 1,
+        (Kind::Wrong | Kind::Forged, taken) => {
+            counters.callbacks_wrong += 1;
+            counters.callbacks_wrong_taken += u64::from(taken);
+        }
+    }
+}
+
+async fn post(core: &Core, url: &str, callback: &Callback) -> Result<reqwest::StatusCode, reqwest::Error> {
+    let timestamp = Utc::now().timestamp();
+    let signer = if matches!(callback.kind, Kind::Forged) { &core.forger } else { &core.signer };
+    let signature = signer.sign(&callback.event_id, timestamp, callback.body.as_bytes()).unwrap_or_default();
+    let answer = core
+        .client
+        .post(url)
+        .header("content-type", "application/json")
+        .header(HEADER_WEBHOOK_ID, &callback.event_id)
+        .header(HEADER_WEBHOOK_TIMESTAMP, timestamp)
+        .header(HEADER_WEBHOOK_SIGNATURE, signature)
+        .body(callback.body.clone())
+        .send()
+        .await?;
+    let status = answer.status();
+    // Read to its end, the connection can be used again.
+    answer.bytes().await?;
+    Ok(status)
+}
+
+/// The signer of genuine callbacks, from a secret such as `whsec_...`; and that of forged ones.
+pub(super) fn signers(secret: &str) -> anyhow::Result<(Webhook, Webhook)> {
+    let text = secret.trim();
+    let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
+    let key = key.filter(|key| key.len() >= MIN_KEY_BYTES).with_context(|| {
+        format!(
+            "the callback secret must be base64 of at least {MIN_KEY_BYTES} bytes, as in \
+             whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+        )
+    });
+    let key = key.context("make one with `openssl rand -base64 24`")?;
+    Ok((Webhook::from_bytes(key)?, Webhook::from_bytes(FORGERS_KEY.to_vec())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_job_id_belongs_to_the_next_booking() {
+        assert_eq!(next_reference("ORD-1:1"), "ORD-1:2");
+        assert_eq!(next_reference("ORD-1:4294967295"), "ORD-1:4294967295:2");
+        assert_eq!(next_reference("odd"), "odd:2");
+    }
+}

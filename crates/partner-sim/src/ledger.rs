@@ -1,0 +1,340 @@
+//! The partner's bookings. Pure: it is told the time.
+//!
+//! A booking's number follows from its reference, so one map finds it by either. What cannot change any more is
+//! forgotten when the owner says so; counters elsewhere stay.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::{Duration, Instant},
+};
+
+use super::fate::{Event, Fate};
+
+/// Records held at once. More than that are open only if no call ends them.
+const MOST_RECORDS: usize = 500_000;
+
+/// What can be asked about a booking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Book,
+    Poll,
+    Cancel,
+}
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Book => "book",
+            Self::Poll => "poll",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Searching,
+    DriverAssigned,
+    PickedUp,
+    Completed,
+    Cancelled,
+    NoDriver,
+}
+
+impl Status {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Searching => "searching",
+            Self::DriverAssigned => "driver_assigned",
+            Self::PickedUp => "picked_up",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::NoDriver => "no_driver",
+        }
+    }
+
+    fn is_over(self) -> bool {
+        matches!(self, Self::Completed | Self::Cancelled | Self::NoDriver)
+    }
+
+    /// What an event makes of a booking.
+    fn after(self, event: Event) -> Self {
+        match event {
+            Event::JobIdAssigned => self,
+            Event::DriverAssigned => Self::DriverAssigned,
+            Event::NoDriver => Self::NoDriver,
+            Event::PickedUp => Self::PickedUp,
+            Event::Completed => Self::Completed,
+            Event::DriverCancelled | Event::BookingCancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// One booking, as its owner may see it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Booking {
+    pub(super) reference: String,
+    /// Tells whether a repeated request is the same.
+    pub(super) fingerprint: u64,
+    pub(super) booked_at: Instant,
+    pub(super) status: Status,
+    pub(super) has_job_id: bool,
+    pub(super) has_driver: bool,
+    pub(super) over_since: Option<Instant>,
+    pub(super) fate: Fate,
+    /// How many of the fate's steps are done.
+    done: usize,
+}
+
+impl Booking {
+    pub(super) fn job_id(&self) -> Option<&str> {
+        self.has_job_id.then_some(self.fate.job_id.as_str())
+    }
+
+    pub(super) fn driver_id(&self) -> Option<&str> {
+        self.has_driver.then_some(self.fate.driver_id.as_str())
+    }
+
+    /// When the next step comes, after the booking.
+    pub(super) fn next_step(&self) -> Option<Duration> {
+        let (at, _) = self.fate.steps.get(self.done)?;
+        (!self.status.is_over()).then_some(*at)
+    }
+
+    fn take(&mut self, event: Event, now: Instant) {
+        self.status = self.status.after(event);
+        if self.status.is_over() {
+            self.over_since = Some(now);
+        }
+        self.has_job_id |= event == Event::JobIdAssigned;
+        self.has_driver |= event == Event::DriverAssigned;
+    }
+}
+
+/// What was asked about one reference, and the booking if one was made.
+#[derive(Debug, Default)]
+struct Record {
+    asked: [u32; 3],
+    booking: Option<Booking>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    records: HashMap<u64, Record>,
+    open: BTreeSet<u64>,
+}
+
+/// There is no room for another booking.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Booked {
+    New,
+    Again,
+    /// The key was used with another body.
+    Differs,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    Now,
+    Already,
+    /// A passenger is or was aboard.
+    TripInProgress,
+    Unknown,
+}
+
+impl Ledger {
+    /// Counts a wish to book. How many times that was, and whether it is the first about this reference.
+    pub(super) fn ask_to_book(&mut self, number: u64) -> Result<(u32, bool), Full> {
+        let known = self.records.contains_key(&number);
+        if !known && self.records.len() >= MOST_RECORDS {
+            return Err(Full);
+        }
+        let record = self.records.entry(number).or_default();
+        Ok((record.count(Operation::Book), !known))
+    }
+
+    /// Counts another question. The reference, and how many times that was; nothing if there is no such booking.
+    pub(super) fn ask(&mut self, number: u64, operation: Operation) -> Option<(String, u32)> {
+        let record = self.records.get_mut(&number)?;
+        let reference = record.booking.as_ref()?.reference.clone();
+        Some((reference, record.count(operation)))
+    }
+
+    /// Books, or says why not. `fate` is asked for a new booking only.
+    pub(super) fn book(
+        &mut self,
+        number: u64,
+        reference: &str,
+        fingerprint: u64,
+        now: Instant,
+        fate: impl FnOnce() -> Fate,
+    ) -> Booked {
+        let record = self.records.entry(number).or_default();
+        if let Some(booking) = &record.booking {
+            return if booking.fingerprint == fingerprint { Booked::Again } else { Booked::Differs };
+        }
+        record.booking = Some(Booking {
+            reference: reference.to_owned(),
+            fingerprint,
+            booked_at: now,
+            status: Status::Searching,
+            has_job_id: false,
+            has_driver: false,
+            over_since: None,
+            fate: fate(),
+            done: 0,
+        });
+        self.open.insert(number);
+        Booked::New
+    }
+
+    pub(super) fn booking(&self, number: u64) -> Option<&Booking> {
+        self.records.get(&number)?.booking.as_ref()
+    }
+
+    pub(super) fn cancel(&mut self, number: u64, now: Instant) -> Cancelled {
+        let Some(booking) = self.records.get_mut(&number).and_then(|record| record.booking.as_mut()) else {
+            return Cancelled::Unknown;
+        };
+        match booking.status {
+            Status::Cancelled => Cancelled::Already,
+            Status::PickedUp | Status::Completed => Cancelled::TripInProgress,
+            Status::Searching | Status::DriverAssigned | Status::NoDriver => {
+                booking.take(Event::BookingCancelled, now);
+                self.open.remove(&number);
+                Cancelled::Now
+            }
+        }
+    }
+
+    /// Does the next step of a booking, unless it ended meanwhile.
+    pub(super) fn step(&mut self, number: u64, now: Instant) -> Option<Event> {
+        let booking = self.records.get_mut(&number)?.booking.as_mut()?;
+        booking.next_step()?;
+        let (_, event) = *booking.fate.steps.get(booking.done)?;
+        booking.done += 1;
+        booking.take(event, now);
+        if booking.status.is_over() {
+            self.open.remove(&number);
+        }
+        Some(event)
+    }
+
+    /// Forgets what is over for so long, or never came to be.
+    pub(super) fn forget(&mut self, number: u64, now: Instant, keep: Duration) {
+        let over = |since: Instant| now.saturating_duration_since(since) >= keep;
+        if self.records.get(&number).is_some_and(|r| r.booking.as_ref().is_none_or(|b| b.over_since.is_some_and(over)))
+        {
+            self.records.remove(&number);
+        }
+    }
+
+    /// Numbers of bookings that are neither completed, cancelled, nor left without a driver.
+    pub(super) fn open(&self) -> &BTreeSet<u64> {
+        &self.open
+    }
+
+    /// Records held: open bookings, and those not forgotten yet.
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+}
+
+impl Record {
+    fn count(&mut self, operation: Operation) -> u32 {
+        let asked = &mut self.asked[operation as usize];
+        *asked = asked.saturating_add(1);
+        *asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{knobs::Knobs, values::Rate};
+
+    fn ledger(knobs: &Knobs) -> Ledger {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.ask_to_book(7), Ok((1, true)));
+        assert_eq!(ledger.book(7, "O:1", 1, Instant::now(), || Fate::draw(1, "O:1", knobs)), Booked::New);
+        ledger
+    }
+
+    fn lucky() -> Knobs {
+        Knobs { driver_rate: Rate::ALWAYS, driver_cancel_rate: Rate::NEVER, ..Knobs::default() }
+    }
+
+    fn status(ledger: &Ledger) -> Status {
+        ledger.booking(7).unwrap().status
+    }
+
+    #[test]
+    fn booking_twice_is_booking_once() {
+        let mut ledger = ledger(&lucky());
+        let fate = || panic!("a booking has one fate");
+        assert_eq!(ledger.book(7, "O:1", 1, Instant::now(), fate), Booked::Again);
+        assert_eq!(ledger.book(7, "O:1", 2, Instant::now(), fate), Booked::Differs);
+        assert_eq!(ledger.ask_to_book(7), Ok((2, false)));
+        assert_eq!(ledger.open().len(), 1);
+    }
+
+    #[test]
+    fn a_booking_takes_its_course_and_then_stands_still() {
+        let mut ledger = ledger(&lucky());
+        let mut seen = Vec::new();
+        while let Some(event) = ledger.step(7, Instant::now()) {
+            seen.push((event, status(&ledger)));
+        }
+        let wanted = [
+            (Event::JobIdAssigned, Status::Searching),
+            (Event::DriverAssigned, Status::DriverAssigned),
+            (Event::PickedUp, Status::PickedUp),
+            (Event::Completed, Status::Completed),
+        ];
+        assert_eq!(seen, wanted);
+        assert!(ledger.open().is_empty());
+        assert_eq!(ledger.cancel(7, Instant::now()), Cancelled::TripInProgress);
+    }
+
+    #[test]
+    fn a_cancelled_booking_has_no_further_steps() {
+        let mut ledger = ledger(&lucky());
+        ledger.step(7, Instant::now());
+        assert_eq!(
+            [ledger.cancel(7, Instant::now()), ledger.cancel(7, Instant::now())],
+            [Cancelled::Now, Cancelled::Already]
+        );
+        assert_eq!((ledger.step(7, Instant::now()), status(&ledger)), (None, Status::Cancelled));
+        assert_eq!(ledger.cancel(8, Instant::now()), Cancelled::Unknown);
+    }
+
+    #[test]
+    fn with_a_passenger_aboard_it_is_too_late_to_cancel() {
+        let mut ledger = ledger(&lucky());
+        for _ in 0..2 {
+            ledger.step(7, Instant::now());
+        }
+        assert_eq!(status(&ledger), Status::DriverAssigned);
+        ledger.step(7, Instant::now());
+        assert_eq!(ledger.cancel(7, Instant::now()), Cancelled::TripInProgress);
+    }
+
+    #[test]
+    fn only_what_is_over_for_long_enough_is_forgotten() {
+        let (mut ledger, now, keep) = (ledger(&lucky()), Instant::now(), Duration::from_secs(60));
+        ledger.forget(7, now + 9 * keep, keep);
+        assert_eq!(ledger.len(), 1, "it is open");
+        ledger.cancel(7, now);
+        ledger.forget(7, now + keep / 2, keep);
+        assert_eq!(ledger.len(), 1, "it may still be asked about");
+        ledger.forget(7, now + keep, keep);
+        assert_eq!(ledger.len(), 0);
+        // A wish that never became a booking.
+        assert_eq!(ledger.ask_to_book(8), Ok((1, true)));
+        ledger.forget(8, now, keep);
+        assert_eq!((ledger.len(), ledger.ask(8, Operation::Poll)), (0, None));
+    }
+}

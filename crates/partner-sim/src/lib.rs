@@ -1,0 +1,36 @@
+//! A taxi partner to dispatch to, with all its faults, as an HTTP server. docs/PARTNER.md is its contract.
+//!
+//! * [`options`], [`knobs`], `values`: what can be set, and how it is written.
+//! * `fate`: what happens to a booking, and how its callbacks travel. Pure.
+//! * `faults`: what goes wrong with requests. Pure.
+//! * `ledger`, [`counters`]: the bookings, and what was seen so far. Pure.
+//! * `timers`: everything that happens later, in one queue.
+//! * `core`: the above, working together behind one lock that is never held across an await.
+//! * `callbacks`: what the partner tells us, signed and repeated.
+//! * `api`: what a partner answers. `control`: what only a simulation answers.
+//! * [`chance`]: what simulations leave to chance.
+//! * `lines`: connections that can be refused and cut.
+//! * [`server`]: starting and ending it.
+//!
+//! All choices follow from the seed and a booking's reference, never from the order in which requests arrive.
+
+mod api;
+mod callbacks;
+pub mod chance;
+mod control;
+mod core;
+pub mod counters;
+mod fate;
+mod faults;
+pub mod knobs;
+mod ledger;
+mod lines;
+pub mod options;
+pub mod server;
+mod timers;
+pub mod values;
+
+pub use control::Report;
+pub use knobs::{Knobs, OutageKind};
+pub use options::Options;
+pub use server::PartnerSim;

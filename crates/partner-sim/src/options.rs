@@ -1,0 +1,92 @@
+//! What is decided when the simulator starts.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use clap::{Args, FromArgMatches};
+
+use super::{knobs::Knobs, values::duration};
+
+#[derive(Clone, Args)]
+pub struct Options {
+    /// Listen here; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub bind: SocketAddr,
+    /// Serve /_sim here, which an outage leaves alone; loopback only
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub control: SocketAddr,
+    /// The key requests must bear
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "PARTNER_SIM_API_KEY",
+        hide_env_values = true,
+        default_value = "partner-sim-key"
+    )]
+    pub api_key: String,
+    /// Signs callbacks
+    #[arg(
+        long,
+        value_name = "WHSEC",
+        env = "PARTNER_SIM_CALLBACK_SECRET",
+        hide_env_values = true,
+        default_value = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y"
+    )]
+    pub callback_secret: String,
+    /// Decides what happens to each booking: the same seed and reference, the same fate
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// How much faster than life; divides the order's durations, never the machine's
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+    /// How long bookings that are over can still be asked about, in the order's time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    pub keep_finished: Duration,
+    #[command(flatten)]
+    pub knobs: Knobs,
+}
+
+impl Default for Options {
+    /// As on an empty command line, but for the environment.
+    fn default() -> Self {
+        let command = Self::augment_args(clap::Command::new("options")).mut_args(|arg| arg.env(None::<&str>));
+        Self::from_arg_matches(&command.get_matches_from(["options"]))
+            .expect("every option has a default that parses; a test holds this")
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("bind", &self.bind)
+            .field("seed", &self.seed)
+            .field("speed", &self.speed)
+            .field("knobs", &self.knobs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Slower than a tenth, a timer could outlast what the timers can hold (two years).
+pub fn speed(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|x| (0.1..=1e6).contains(x))
+        .ok_or_else(|| "expected a number from 0.1 to 1000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_parse() {
+        let options = Options::default();
+        assert_eq!((options.seed, options.speed), (1, 1.0));
+        assert_eq!(options.knobs, Knobs::default());
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let options = Options { api_key: "hunter2".to_owned(), ..Options::default() };
+        assert!(!format!("{options:?}").contains("hunter2"));
+    }
+}

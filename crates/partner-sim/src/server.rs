@@ -1,0 +1,114 @@
+//! Starting and ending a simulated partner.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use axum::{Router, http::StatusCode};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    api,
+    control::{self, Report},
+    core::Core,
+    knobs::Knobs,
+    lines::{Caller, Lines},
+    options::Options,
+    timers::timers,
+};
+
+/// A partner that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct PartnerSim {
+    address: SocketAddr,
+    control: SocketAddr,
+    core: Arc<Core>,
+    /// Aborted when dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl PartnerSim {
+    pub async fn start(options: &Options) -> anyhow::Result<Self> {
+        // Callbacks may go to an https address. Choosing twice is fine.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        anyhow::ensure!(options.control.ip().is_loopback(), "--control must be a loopback address such as 127.0.0.1:0");
+        let stop = CancellationToken::new();
+        let (add, pending) = timers();
+        let core = Arc::new(Core::new(options, add, stop.clone())?);
+        let (refuse, refused) = watch::channel(core.refuses());
+        let (never_refuse, never_refused) = watch::channel(false);
+        let bind = |address, refused| {
+            Lines::bind(address, refused, stop.clone())
+                .with_context(|| format!("cannot listen on {address}: is the port taken?"))
+        };
+        let lines = bind(options.bind, refused)?;
+        let control_lines = bind(options.control, never_refused)?;
+        let (address, control) = (lines.address(), control_lines.address());
+
+        let mut tasks = JoinSet::new();
+        let watched = core.clone();
+        tasks.spawn(async move {
+            let _never_refuse = never_refuse;
+            watched.watch_outages(&refuse).await;
+        });
+        // The timers hold no strong count, or they would wait for themselves.
+        let timed = Arc::downgrade(&core);
+        tasks.spawn(pending.run(move |due| {
+            if let Some(core) = timed.upgrade() {
+                core.handle(due);
+            }
+        }));
+        tasks.spawn(serve(lines, api::routes(&core).merge(control::routes(&core))));
+        tasks.spawn(serve(control_lines, control::routes(&core)));
+        Ok(Self { address, control, core, _tasks: tasks })
+    }
+
+    /// The base of the partner's API.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The base of `/_sim`, which outages leave alone.
+    pub fn control_url(&self) -> String {
+        format!("http://{}", self.control)
+    }
+
+    pub fn report(&self) -> Report {
+        control::report(&self.core)
+    }
+
+    /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
+    /// was one. For who moves time by hand; the delays should be longer than the test.
+    pub fn step(&self, booking_id: &str) -> bool {
+        api::booking_number(booking_id).is_some_and(|number| self.core.do_step(number))
+    }
+
+    /// Changes knobs for everything that is decided from now on.
+    pub fn change(&self, change: impl FnOnce(&mut Knobs)) -> anyhow::Result<()> {
+        let changed = self.core.change_knobs(|knobs| {
+            let mut knobs = knobs.clone();
+            change(&mut knobs);
+            knobs.check()?;
+            Ok(knobs)
+        });
+        changed.map_err(anyhow::Error::msg)
+    }
+}
+
+impl Drop for PartnerSim {
+    fn drop(&mut self) {
+        // Cuts all connections, and callbacks on their way.
+        self.core.stop.cancel();
+    }
+}
+
+async fn serve(lines: Lines, router: Router) {
+    let router = router
+        .fallback(|| async { api::error(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
+        .method_not_allowed_fallback(|| async {
+            api::error(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
+        });
+    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<Caller>()).await {
+        tracing::error!(%error, "The simulated partner stopped serving.");
+    }
+}

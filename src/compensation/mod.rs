@@ -1,7 +1,0 @@
-//! What it means for the money that the system ended an order.
-//!
-//! * [`decide`]: final status and alert, by the payment. Pure.
-//! * [`compensate`]: the job.
-
-pub mod compensate;
-pub mod decide;
