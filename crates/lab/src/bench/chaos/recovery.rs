@@ -24,11 +24,14 @@ pub(super) struct Recovery {
     /// From then on p99 stayed below the goal in every window.
     pub(super) lateness_s: Option<f64>,
     pub(super) timers_s: Option<f64>,
-    /// Why they were not: some timers that were missing in the last two looks, or why nobody could look.
+    /// Why they were not: some timers that were missing in the last two looks, or why a look failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) without_timers: Option<String>,
     /// The greatest p99 of all windows that begin after the goal's time.
     pub(super) worst_p99_ms: Option<f64>,
+    /// Where that misses the goal: p99 in milliseconds of each window, one a second.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) windows_ms: Vec<Option<f64>>,
 }
 
 /// Looks for timers that are missing until none is, or until a moment. Returns how long it took, or why they are not back.
@@ -67,23 +70,31 @@ pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> 
     Err(why)
 }
 
-/// When lateness was well again, judged over all windows between a fault's end and the next fault.
-pub(super) fn judge_lateness(watch: &Watch, end: Instant, next: Instant) -> (Option<f64>, Option<f64>) {
-    let mut well_from = None;
-    let mut worst: Option<f64> = None;
-    let mut begin = end;
-    while begin + WINDOW <= next {
-        let p99 = watch.p99_ms(begin, begin + WINDOW);
-        match p99 {
-            Some(p99) if p99 < GOAL_P99_MS => well_from = well_from.or(Some((begin - end).as_secs_f64())),
-            _ => well_from = None,
-        }
-        if begin >= end + GOAL {
-            worst = worst.max_by(p99);
-        }
-        begin += STEP;
+/// Lateness between a fault's end and the next fault.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Lateness {
+    /// p99 in milliseconds of each window, one a second; `None`: no job began in it.
+    pub(super) windows_ms: Vec<Option<f64>>,
+}
+
+impl Lateness {
+    pub(super) fn of(watch: &Watch, end: Instant, next: Instant) -> Self {
+        let begins = (0..).map(|n| end + STEP * n).take_while(|begin| *begin + WINDOW <= next);
+        Self { windows_ms: begins.map(|begin| watch.p99_ms(begin, begin + WINDOW)).collect() }
     }
-    (well_from, worst)
+
+    /// Seconds until every window was well.
+    pub(super) fn well_from_s(&self) -> Option<f64> {
+        let ill = |p99: &Option<f64>| p99.is_none_or(|p99| p99 >= GOAL_P99_MS);
+        let well_from = self.windows_ms.iter().rposition(ill).map_or(0, |last| last + 1);
+        (well_from < self.windows_ms.len()).then(|| STEP.as_secs_f64() * well_from as f64)
+    }
+
+    /// The greatest p99 of all windows that begin after the goal's time.
+    pub(super) fn worst_p99_ms(&self) -> Option<f64> {
+        let late = usize::try_from(GOAL.as_secs() / STEP.as_secs()).unwrap_or_default();
+        self.windows_ms.iter().skip(late).copied().fold(None, Option::max_by)
+    }
 }
 
 /// The greater of two figures, if there is one.
@@ -101,14 +112,30 @@ impl MaxBy for Option<f64> {
 }
 
 impl Recovery {
+    pub(super) fn new(lateness: &Lateness, timers: Result<f64, String>) -> Self {
+        let timers_s = timers.as_ref().ok().copied();
+        let worst_p99_ms = lateness.worst_p99_ms();
+        let missed = worst_p99_ms.is_some_and(|p99| p99 >= GOAL_P99_MS);
+        Self {
+            lateness_s: lateness.well_from_s(),
+            timers_s,
+            without_timers: timers.err(),
+            worst_p99_ms,
+            windows_ms: if missed { lateness.windows_ms.clone() } else { Vec::new() },
+        }
+    }
+
     /// The worse of two.
     pub(super) fn worse(self, other: Self) -> Self {
+        let windows_ms =
+            if other.worst_p99_ms > self.worst_p99_ms { other.windows_ms.clone() } else { self.windows_ms.clone() };
         let later = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.max(b));
         Self {
             lateness_s: later(self.lateness_s, other.lateness_s),
             timers_s: later(self.timers_s, other.timers_s),
             without_timers: self.without_timers.or(other.without_timers),
             worst_p99_ms: self.worst_p99_ms.max_by(other.worst_p99_ms),
+            windows_ms,
         }
     }
 
@@ -134,6 +161,18 @@ impl Recovery {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lateness_is_well_from_the_last_window_that_was_not() {
+        let of = |windows_ms: &[f64]| Lateness { windows_ms: windows_ms.iter().copied().map(Some).collect() };
+        assert_eq!(of(&[5.0, 200.0, 9.0, 8.0]).well_from_s(), Some(2.0));
+        assert_eq!(of(&[5.0, 9.0, 100.0]).well_from_s(), None);
+        assert_eq!(of(&[]).well_from_s(), None);
+        let mut late = of(&[900.0; 10]);
+        assert_eq!(late.worst_p99_ms(), None, "the goal begins ten seconds after the fault's end");
+        late.windows_ms.extend([Some(3.0), None, Some(7.0)]);
+        assert_eq!((late.worst_p99_ms(), late.well_from_s()), (Some(7.0), Some(12.0)));
+    }
 
     #[test]
     fn the_worse_of_two_is_unknown_where_one_is() {

@@ -23,7 +23,7 @@ use super::{
     options::Options,
     producers::{self, BROADCAST},
     receivers::{ALERTS, OFFERS, Receivers},
-    recovery::{self, Recovery},
+    recovery::{self, Lateness, Recovery},
     report::{OfFault, Report},
     schedule::{self, Planned},
     stage::Stage,
@@ -187,9 +187,7 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
         recovery_of.push((planned.fault, end, next, timers));
     }
     for (fault, end, next, timers) in recovery_of {
-        let (lateness_s, worst_p99_ms) = recovery::judge_lateness(&stage.watch, end, next);
-        let timers_s = timers.as_ref().ok().copied();
-        let recovery = Recovery { lateness_s, timers_s, without_timers: timers.err(), worst_p99_ms };
+        let recovery = Recovery::new(&Lateness::of(&stage.watch, end, next), timers);
         match faults.entry(fault) {
             Entry::Occupied(mut of) => of.get_mut().add(recovery),
             Entry::Vacant(of) => {
