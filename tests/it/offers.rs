@@ -12,7 +12,7 @@ use dispatch::{
     },
 };
 
-use crate::support::{Receiver, TestApp, by, eventually, id, ids, secs};
+use crate::support::{Receiver, TestApp, by, eventually, id, ids, lasting_transaction, secs};
 
 /// Three at once.
 fn broadcast(config: &mut Config) {
@@ -133,7 +133,7 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     t.order("ORD-1").await;
     t.order("ORD-2").await;
     let jobs = t.take().await;
-    let mut other = t.app.db.begin().await.unwrap();
+    let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
     let release = async {
         // Both have made their offers and go on to their messages: neither waits for the other.

@@ -24,7 +24,7 @@ use workers::Store;
 
 use servers::Proxy;
 
-use crate::support::{Api, TestApp, by, eventually, id, millis, secs};
+use crate::support::{Api, TestApp, by, eventually, id, lasting_transaction, millis, secs};
 
 const DRIVERS: usize = 30;
 
@@ -395,7 +395,7 @@ async fn an_accept_under_way_and_its_repeat_after_the_time_are_told_the_same() {
     };
     let waiting =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    let mut elsewhere = t.app.db.begin().await.unwrap();
+    let mut elsewhere = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *elsewhere).await.unwrap();
     let first = accept();
     eventually("the first waits to be written", secs(20), || async { t.count(waiting).await == 1 }).await;

@@ -55,7 +55,9 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
     let options = options.application_name("dispatchq").options([
         ("statement_timeout", statement_ms.as_str()),
         ("lock_timeout", "5000"),
-        ("idle_in_transaction_session_timeout", "30000"),
+        // Between two statements of a transaction we wait for nothing else. A process that stands still there, or whose
+        // connection was swallowed, keeps no lock for longer than other processes wait for one.
+        ("idle_in_transaction_session_timeout", "5000"),
         // Our statements are short: compiling one costs more than it ever saves.
         ("jit", "off"),
         // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such

@@ -5,7 +5,7 @@ use serde_json::Value;
 use workers::NewJob;
 
 use super::{bury_due, dead_ids, job};
-use crate::support::{Fleet, Printed, hire, secs};
+use crate::support::{Fleet, Printed, hire, lasting_transaction, secs};
 
 /// More than two pages of the engine.
 const MANY: usize = 1_200;
@@ -140,7 +140,7 @@ async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
     assert_eq!(held, MANY as u64);
     let requeued = "SELECT count(*) FROM order_events WHERE reason = 'REQUEUED_BY_HAND'";
     // It comes to an order that it cannot get, and is killed there at the latest.
-    let mut lock = fleet.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders WHERE id = 'ORD-600' FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut killed = fleet.spawn("requeue", &["dead", "requeue", "--all", "--yes"]);
     fleet.reach(50, requeued, secs(30)).await;

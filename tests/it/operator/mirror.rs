@@ -12,7 +12,7 @@ use dispatch::{
 use workers::NewJob;
 
 use super::{anna, bury_due, dead, dead_ids, job};
-use crate::support::{TestApp, secs};
+use crate::support::{TestApp, lasting_transaction, secs};
 
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 
@@ -198,7 +198,7 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     t.run_due().await;
     strays(&t, "a", 1, "broken").await;
     t.advance(secs(4)).await;
-    let mut blocker = t.app.db.begin().await.unwrap();
+    let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let hanging = tokio::spawn(async move { mirror::once(&app).await });

@@ -9,14 +9,14 @@ use super::{assert_all_well, orders};
 use servers::Proxy;
 use workers::store::JobState;
 
-use crate::support::{Child, Crowd, Fleet, eventually, hire, millis, redis_command, secs};
+use crate::support::{Child, Crowd, Fleet, eventually, hire, lasting_transaction, millis, redis_command, secs};
 
 /// Jobs of this queue that one worker has in hand at most.
 const CONCURRENCY: u64 = 24;
 
 /// No process can change an order until this is dropped: handlers wait in the middle of their work.
 async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
-    let mut lock = fleet.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
     lock
 }

@@ -4,7 +4,7 @@ use dispatch::people::api_keys::{self, Role};
 use serde_json::json;
 
 use super::{assert_all_well, orders};
-use crate::support::{Crowd, Fleet, eventually, hire, secs};
+use crate::support::{Crowd, Fleet, eventually, hire, lasting_transaction, secs};
 
 const MID_FLIGHT: &str = "SELECT count(*) FROM order_events WHERE reason = 'ATTEMPT_STARTED'";
 
@@ -96,7 +96,7 @@ async fn an_order_of_another_service_starts_at_once() {
     let _worker = fleet.worker("w1");
     fleet.reach(1, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(20)).await;
     let store = workers::Store::connect(&fleet.redis.url()).await.unwrap();
-    let mut theirs = fleet.app.db.begin().await.unwrap();
+    let mut theirs = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&mut *theirs).await.unwrap();
     theirs.commit().await.unwrap();
     let first = jobs::Dispatch { order: "ORD-1".parse().unwrap(), attempt: 1 };

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use dispatch::recovery::{reconciler, repair};
 
-use crate::support::{Receiver, TestApp, eventually, secs};
+use crate::support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 
 /// Orders in every state that has timers, and a message that is to be sent again.
 async fn busy(t: &TestApp, receiver: &Receiver) {
@@ -59,7 +59,7 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     t.redis::<()>(&["FLUSHALL"]).await;
 
     // The rebuild gets as far as the orders, and has to wait for the messages.
-    let mut blocker = t.app.db.begin().await.unwrap();
+    let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let rebuild = tokio::spawn(async move { reconciler::once(&app).await });
@@ -96,7 +96,7 @@ async fn a_restarted_redis_is_compared_in_full() {
 async fn of_two_reconcilers_one_works() {
     let t = TestApp::start().await;
     t.order("ORD-1").await;
-    let mut blocker = t.app.db.begin().await.unwrap();
+    let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let first = tokio::spawn(async move { reconciler::once(&app).await });

@@ -173,6 +173,11 @@ pub(crate) async fn migrated_postgres() -> Postgres {
     Postgres::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, migrate).await.unwrap()
 }
 
+/// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.
+pub(crate) async fn lasting_transaction(postgres: &Postgres) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
+}
+
 async fn set_database_clock(db: &PgPool, now_ms: u64) {
     let function = format!(
         "CREATE OR REPLACE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE

@@ -26,7 +26,7 @@ use std::time::Duration;
 use dispatch::people::actor::Actor;
 
 pub(crate) use api::{Answer, Api};
-pub(crate) use app::{TestApp, redis_command};
+pub(crate) use app::{TestApp, lasting_transaction, redis_command};
 pub(crate) use counting::Counting;
 pub(crate) use crowd::{Crowd, hire};
 pub(crate) use drive::{Ran, ids};

@@ -1,14 +1,14 @@
 //! One replica at a time: a Postgres advisory lock, held for one run only. The replica that holds it shows that it lives;
-//! one that freezes or is cut off loses it within half a minute, by Postgres' own timeout.
+//! one that freezes or is cut off loses it within five seconds, by Postgres' own timeout.
 
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
 
 /// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
-const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(5);
-/// A sign of life that is not answered by then is none, and the lock is taken for lost.
-const SIGN_OF_LIFE_TIMEOUT: Duration = Duration::from_secs(10);
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
+/// A sign of life that is not answered by then is none, and the lock is taken for lost: before Postgres gives it to another.
+const SIGN_OF_LIFE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Does the work if no other replica is at it. `None`: another is.
 ///

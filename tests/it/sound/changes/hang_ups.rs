@@ -17,7 +17,7 @@ use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Mutex, task::JoinSet};
 
-use crate::support::{Api, TestApp, eventually, millis, secs};
+use crate::support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y";
 
@@ -105,7 +105,7 @@ async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_ke
     let api = Api::start(&t.app).await;
     let key = t.key(Role::Producer).await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
-    let mut lock = t.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
 
     let mut client = TcpStream::connect(address(&api)).await.unwrap();

@@ -8,7 +8,7 @@ use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::behind;
-use crate::support::{Api, TestApp, eventually, secs};
+use crate::support::{Api, TestApp, eventually, lasting_transaction, secs};
 
 const LOOPS: [&str; 4] = ["mirror of dead letters", "offer board", "reconciler", "rules"];
 
@@ -19,7 +19,7 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     let proxy = Proxy::start(t.postgres.port()).await.unwrap();
     // Longer than Postgres lets a statement wait for a lock.
     let app = behind(&t, &proxy, Loops::with_limit(secs(7))).await;
-    let mut lock = t.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::raw_sql("LOCK TABLE orders, offers, dead_letter_mirror, admission_revision IN ACCESS EXCLUSIVE MODE")
         .execute(&mut *lock)
         .await
@@ -70,4 +70,15 @@ async fn s01_readiness_takes_no_connection_of_requests_and_asks_once_for_all() {
         assert_eq!(status.unwrap(), 200);
     }
     assert!(t.app.upkeep.size() <= 1, "{} connections for one question", t.app.upkeep.size());
+}
+
+/// The process of a transaction stands still, or its connection was swallowed: what it has locked is free again soon.
+#[tokio::test]
+async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    let mut stands_still = t.app.db.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *stands_still).await.unwrap();
+    eventually("the order can be changed", secs(20), async || t.cancel("ORD-1").await.is_ok()).await;
+    assert!(stands_still.commit().await.is_err());
 }

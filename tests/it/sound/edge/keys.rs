@@ -7,7 +7,7 @@ use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::support::{Api, TestApp, eventually, millis, secs};
+use crate::support::{Api, TestApp, eventually, lasting_transaction, millis, secs};
 
 const AN_ORDER: &str = "/api/v1/orders/ORD-1";
 
@@ -25,7 +25,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
 
     // Look-ups hang; 300 wrong keys come.
-    let mut lock = t.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let mut wrong = JoinSet::new();
     for _ in 0..300 {
@@ -116,7 +116,7 @@ async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
     let (db, keys) = (&t.app.db, &t.app.keys);
     assert!(keys.find(db, &key).await.unwrap().is_some());
     // Postgres hangs for this question, so it does not say whether the key was revoked.
-    let mut lock = t.app.db.begin().await.unwrap();
+    let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let ends = async {
         while keys.find(db, &key).await.is_ok() {

@@ -8,7 +8,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use crate::support::{Fleet, TestApp, by, id};
+use crate::support::{Fleet, TestApp, by, id, lasting_transaction};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
@@ -144,7 +144,7 @@ async fn f06_a_timeline_locks_the_days_its_order_lived_on() {
     t.advance(DAY * 100).await;
     // More often than it takes Postgres to think of a plan for all values.
     for _ in 0..8 {
-        let mut tx = t.app.db.begin().await.unwrap();
+        let mut tx = lasting_transaction(&t.postgres).await;
         let events = query::timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
         assert_eq!(events.len(), 2);
         let locks: i64 = sqlx::query_scalar(AssertSqlSafe(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dispatch::{app::App, orders::Status, reservation};
 
-use crate::support::{TestApp, by, eventually, id, millis, secs};
+use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis, secs};
 
 #[tokio::test]
 async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_being_withdrawn() {
@@ -16,7 +16,7 @@ async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_bei
     let (first, second) = (t.live_offer("ORD-1").await, t.live_offer("ORD-2").await);
 
     // The other order cannot be changed meanwhile.
-    let mut other = t.app.db.begin().await.unwrap();
+    let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
     let app = Arc::new(App { patience: millis(1), ..t.app.clone() });
     reservation::accept(&app, &id("ORD-1"), "D1", first.id, &by("driver:D1")).await.unwrap();

@@ -12,7 +12,7 @@ use standardwebhooks::Webhook;
 use tokio::task::JoinSet;
 use workers::{Leased, NewJob, Outcome};
 
-use crate::support::{Fleet, Receiver, TestApp, eventually, id, secs};
+use crate::support::{Fleet, Receiver, TestApp, eventually, id, lasting_transaction, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
@@ -240,7 +240,7 @@ async fn f10_of_two_channels_that_fail_at_the_same_moment_the_later_withdraws_th
     eventually("both were asked", secs(10), || async { a.received().len() + b.received().len() == 2 }).await;
 
     // Neither can write until both have had their answer, and have read what can be read.
-    let mut other = t.app.db.begin().await.unwrap();
+    let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
     a.release();
     b.release();
