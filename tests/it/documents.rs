@@ -66,3 +66,67 @@ fn links_between_pages_lead_to_files() {
     }
     assert!(found > 50, "only {found} links were found");
 }
+
+/// The page of all settings, made of the comments of config.toml.
+fn configuration_page(config: &str) -> String {
+    let mut page = String::new();
+    let mut section: Option<String> = None;
+    let mut in_table = false;
+    let blocks = config.split("\n\n").map(|block| block.lines().collect::<Vec<_>>());
+    for block in blocks {
+        let mut comment: Vec<&str> = Vec::new();
+        for line in block {
+            if let Some(text) = line.strip_prefix('#') {
+                comment.push(text.strip_prefix(' ').unwrap_or(text));
+                continue;
+            }
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                page.push_str(&format!("\n## [{name}]\n\n"));
+                if !comment.is_empty() {
+                    page.push_str(&format!("{}\n\n", comment.join("\n")));
+                }
+                (section, in_table) = (Some(name.to_owned()), false);
+            } else if let Some((key, value)) = line.split_once(" = ") {
+                if !in_table {
+                    page.push_str("| setting | default | meaning |\n|---|---|---|\n");
+                    in_table = true;
+                }
+                let name = section.as_deref().unwrap_or_default();
+                let meaning = if comment.is_empty() { "as the line above".to_owned() } else { comment.join(" ") };
+                let meaning = meaning.replace('|', "\\|");
+                page.push_str(&format!(
+                    "| `{name}.{key}` | `{value}` | {meaning} |\n",
+                    value = value.replace('|', "\\|")
+                ));
+            }
+            comment.clear();
+        }
+        // What stands by itself: the head of the file, and examples.
+        if !comment.is_empty() {
+            let text = comment.join("\n");
+            if section.is_none() {
+                page.push_str(&format!("{text}\n"));
+            } else {
+                let fence = format!("\nMore, with examples as comments:\n\n```toml\n# {}\n```\n", comment.join("\n# "));
+                page.push_str(&fence.replace("\n# \n", "\n#\n"));
+            }
+            in_table = false;
+        }
+    }
+    format!(
+        "# Configuration\n\nMade of the comments of [config.toml](../config.toml) by `UPDATE_PAGES=1 cargo nextest run --locked \
+         the_configuration_page`; change them there.\n\n{}\n",
+        page.trim()
+    )
+}
+
+#[test]
+fn the_configuration_page_is_that_of_config_toml() {
+    let made = configuration_page(&read("config.toml"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIGURATION.md");
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        fs::write(&path, &made).unwrap();
+    }
+    assert!(made.matches("\n| `").count() > 60, "does this test still read config.toml?");
+    assert_eq!(fs::read_to_string(&path).unwrap_or_default(), made, "run this test with UPDATE_PAGES=1");
+}
