@@ -14,7 +14,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
     error::ApiError,
@@ -44,10 +44,14 @@ pub(super) async fn run_to_end(State(requests): State<Requests>, mut request: Re
             give_up(ApiError::NoAnswer, late)
         })
     };
-    if is_read {
-        return in_time.await;
-    }
-    match requests.running.spawn(in_time).await {
+    let running = requests.running.spawn(in_time);
+    let ended = if is_read {
+        // Nothing is left to finish: dropped with its client.
+        AbortOnDropHandle::new(running).await
+    } else {
+        running.await
+    };
+    match ended {
         Ok(answer) => answer,
         Err(error) => {
             tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");

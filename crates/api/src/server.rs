@@ -85,7 +85,7 @@ pub async fn serve(
     tracing::debug!(%address, "Listening.");
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(config.keep_alive);
-    let connections = Connections::new(most(&config)?);
+    let connections = Connections::new(connection_limits(&config)?);
     let running = TaskTracker::new();
     // Connections and requests are waited for alike.
     let requests = Requests { running: running.clone(), deadline: DEADLINE };
@@ -98,9 +98,9 @@ pub async fn serve(
         let io = TokioIo::new(WriteDeadline::new(stream, config.write));
         let service = {
             let (router, connection) = (router.clone(), connection.clone());
-            service_fn(move |request| answer(router.clone(), connection.clone(), peer, request))
+            service_fn(move |request| answer_request(router.clone(), connection.clone(), peer, request))
         };
-        running.spawn(attend(http.serve_connection(io, service), connection, config.first_head));
+        running.spawn(serve_connection(http.serve_connection(io, service), connection, config.first_head));
     }
     drop(listener);
     running.close();
@@ -111,7 +111,7 @@ pub async fn serve(
 }
 
 /// How many connections there may be; never more than leave room for files and other connections of the process.
-fn most(config: &HttpConfig) -> anyhow::Result<Most> {
+fn connection_limits(config: &HttpConfig) -> anyhow::Result<Most> {
     let (open_files, _) = Resource::NOFILE.get().context("cannot ask for the limit of open files")?;
     let room = usize::try_from(open_files).unwrap_or(usize::MAX);
     let room = room.saturating_sub(OTHER_FILES).max(room / 2).max(1);
@@ -132,7 +132,7 @@ pub fn raise_open_files() {
 }
 
 /// Sees a connection through: until it ends, has to go, or has been silent for too long from its beginning.
-async fn attend<C>(serving: C, connection: Arc<Connection>, first_head: Duration)
+async fn serve_connection<C>(serving: C, connection: Arc<Connection>, first_head: Duration)
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
@@ -165,7 +165,7 @@ where
 }
 
 /// Answers one request; its connection is at work until the answer's body is taken.
-async fn answer(
+async fn answer_request(
     mut router: Router,
     connection: Arc<Connection>,
     peer: SocketAddr,
@@ -340,13 +340,16 @@ mod tests {
     async fn f01_a_handler_that_panics_is_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route("/", post(async || -> () { panic!("as this test wants it") }));
+        let panics = async || -> () { panic!("as this test wants it") };
+        let router = Router::new().route("/", get(panics).post(panics));
         tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
-        let said = rest(&mut stream).await;
-        assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{said}");
-        assert!(said.contains("x-request-id: "), "{said}");
+        for method in ["GET", "POST"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").as_bytes()).await.unwrap();
+            let said = rest(&mut stream).await;
+            assert!(said.starts_with("HTTP/1.1 500") && said.contains("INTERNAL"), "{method}: {said}");
+            assert!(said.contains("x-request-id: "), "{method}: {said}");
+        }
     }
 
     #[tokio::test]
