@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
+use tokio::time::Instant;
 
 /// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(1);
-/// A sign of life that is not answered by then is none, and the lock is taken for lost: before Postgres gives it to another.
-const SIGN_OF_LIFE_TIMEOUT: Duration = Duration::from_secs(3);
+/// The lock is taken for lost when so much time has passed since the last sign of life that was answered was sent: Postgres
+/// has not yet given it to another.
+const LOST_AFTER: Duration = Duration::from_secs(4);
 
 /// Does the work if no other replica is at it. `None`: another is.
 ///
@@ -20,6 +22,7 @@ pub async fn exclusively<T>(
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<Option<T>> {
     let mut held = upkeep.begin().await?;
+    let asked = Instant::now();
     let mine: bool = sqlx::query_scalar(
         "-- try lock
          SELECT pg_try_advisory_xact_lock($1)",
@@ -32,19 +35,23 @@ pub async fn exclusively<T>(
     }
     // The work is done on other connections. A replica that lost the lock must not go on: another may be at it.
     let done = tokio::select! {
+        // A process that stood still learns first that it has lost the lock.
+        biased;
+        lost = until_lost(&mut held, asked) => return Err(anyhow::Error::new(lost).context("the lock was lost")),
         done = work => done?,
-        lost = until_lost(&mut held) => return Err(anyhow::Error::new(lost).context("the lock was lost")),
     };
     held.rollback().await?;
     Ok(Some(done))
 }
 
-async fn until_lost(held: &mut PgConnection) -> sqlx::Error {
+/// Returns when the lock is lost; `answered` is when the last statement that was answered was sent.
+async fn until_lost(held: &mut PgConnection, mut answered: Instant) -> sqlx::Error {
     loop {
-        tokio::time::sleep(SIGN_OF_LIFE_EVERY).await;
+        tokio::time::sleep_until(answered + SIGN_OF_LIFE_EVERY).await;
+        let sent = Instant::now();
         let sign = sqlx::query("SELECT 1").execute(&mut *held);
-        match tokio::time::timeout(SIGN_OF_LIFE_TIMEOUT, sign).await {
-            Ok(Ok(_)) => {}
+        match tokio::time::timeout_at(answered + LOST_AFTER, sign).await {
+            Ok(Ok(_)) => answered = sent,
             Ok(Err(lost)) => return lost,
             Err(_) => return sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
         }
