@@ -29,7 +29,9 @@ pub(super) struct Recovery {
     pub(super) without_timers: Option<String>,
     /// The greatest p99 of all windows that begin after the goal's time.
     pub(super) worst_p99_ms: Option<f64>,
-    /// Where that misses the goal: p99 in milliseconds of each window, one a second.
+    /// Windows that begin after the goal's time in which no job began, although orders were created.
+    pub(super) windows_without_jobs: usize,
+    /// Where the goal is missed: p99 in milliseconds of each window, one a second.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) windows_ms: Vec<Option<f64>>,
 }
@@ -90,10 +92,20 @@ impl Lateness {
         (well_from < self.windows_ms.len()).then(|| STEP.as_secs_f64() * well_from as f64)
     }
 
-    /// The greatest p99 of all windows that begin after the goal's time.
-    pub(super) fn worst_p99_ms(&self) -> Option<f64> {
+    /// The windows that begin after the goal's time.
+    fn judged(&self) -> impl Iterator<Item = Option<f64>> {
         let late = usize::try_from(GOAL.as_secs() / STEP.as_secs()).unwrap_or_default();
-        self.windows_ms.iter().skip(late).copied().fold(None, Option::max_by)
+        self.windows_ms.iter().skip(late).copied()
+    }
+
+    /// The greatest p99 of them.
+    pub(super) fn worst_p99_ms(&self) -> Option<f64> {
+        self.judged().fold(None, Option::max_by)
+    }
+
+    /// Returns in how many of them no job began.
+    pub(super) fn without_jobs(&self) -> usize {
+        self.judged().filter(Option::is_none).count()
     }
 }
 
@@ -115,12 +127,14 @@ impl Recovery {
     pub(super) fn new(lateness: &Lateness, timers: Result<f64, String>) -> Self {
         let timers_s = timers.as_ref().ok().copied();
         let worst_p99_ms = lateness.worst_p99_ms();
-        let missed = worst_p99_ms.is_some_and(|p99| p99 >= GOAL_P99_MS);
+        let windows_without_jobs = lateness.without_jobs();
+        let missed = windows_without_jobs > 0 || worst_p99_ms.is_some_and(|p99| p99 >= GOAL_P99_MS);
         Self {
             lateness_s: lateness.well_from_s(),
             timers_s,
             without_timers: timers.err(),
             worst_p99_ms,
+            windows_without_jobs,
             windows_ms: if missed { lateness.windows_ms.clone() } else { Vec::new() },
         }
     }
@@ -135,6 +149,7 @@ impl Recovery {
             timers_s: later(self.timers_s, other.timers_s),
             without_timers: self.without_timers.or(other.without_timers),
             worst_p99_ms: self.worst_p99_ms.max_by(other.worst_p99_ms),
+            windows_without_jobs: self.windows_without_jobs.max(other.windows_without_jobs),
             windows_ms,
         }
     }
@@ -150,6 +165,13 @@ impl Recovery {
                 let why = self.without_timers.as_deref().unwrap_or("no look");
                 missed.push(format!("timers were not back before the next fault: {why}"));
             }
+        }
+        if self.windows_without_jobs > 0 {
+            missed.push(format!(
+                "no job began in {} windows of {} s from {goal} s after its end on",
+                self.windows_without_jobs,
+                WINDOW.as_secs()
+            ));
         }
         if let Some(p99) = self.worst_p99_ms.filter(|p99| *p99 >= GOAL_P99_MS) {
             missed.push(format!("lateness p99 was {p99:.0} ms in a window from {goal} s after its end on"));
@@ -172,6 +194,8 @@ mod tests {
         assert_eq!(late.worst_p99_ms(), None, "the goal begins ten seconds after the fault's end");
         late.windows_ms.extend([Some(3.0), None, Some(7.0)]);
         assert_eq!((late.worst_p99_ms(), late.well_from_s()), (Some(7.0), Some(12.0)));
+        assert_eq!(late.without_jobs(), 1);
+        assert!(!Recovery::new(&late, Ok(1.0)).misses().is_empty(), "a standstill is no recovery");
     }
 
     #[test]
