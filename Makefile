@@ -27,6 +27,7 @@ test: setup ## Run every test, on private Redis and Postgres servers
 lint: ## Check formatting and lints
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p dispatchq --no-default-features --lib --bins -- -D warnings
 
 deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none unused
 	@scripts/setup --checks
