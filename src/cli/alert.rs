@@ -61,15 +61,15 @@ impl Command {
                 if json {
                     output::json(&list)?;
                 } else {
-                    output::table(&HEADINGS, list.into_iter().map(row), "No such alerts.");
+                    output::table(&HEADINGS, list.into_iter().map(as_row), "No such alerts.");
                 }
             }
             Self::Ack { id, order, note, consent } => {
                 if let Some(order) = &order {
-                    let open = open(&app, order).await?;
+                    let open = open_alerts(&app, order).await?;
                     ensure!(!open.is_empty(), "no such alert; see: dispatchq alert list");
                     if consent.dry_run {
-                        output::table(&HEADINGS, open.into_iter().map(row), "No such alerts.");
+                        output::table(&HEADINGS, open.into_iter().map(as_row), "No such alerts.");
                         return Ok(ExitCode::SUCCESS);
                     }
                     if !consent.obtain(&format!("acknowledge {} alerts of {order}?", open.len()))? {
@@ -100,12 +100,12 @@ impl Command {
 }
 
 /// The open alerts of an order.
-async fn open(app: &App, order: &OrderId) -> Result<Vec<Alert>, sqlx::Error> {
+async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<Alert>, sqlx::Error> {
     let filter = Filter { open: true, order: Some(order.clone()), limit: u32::MAX, ..Filter::default() };
     alerts::list(&app.db, &filter).await
 }
 
-fn row(alert: Alert) -> [String; 7] {
+fn as_row(alert: Alert) -> [String; 7] {
     let acked = alert.acked_at.map(|at| {
         let (by, note) = (alert.acked_by.unwrap_or_default(), alert.ack_note.unwrap_or_default());
         format!("{} by {by}: {note}", time(at))

@@ -129,10 +129,10 @@ impl Command {
                 let role = Role::from(role);
                 ensure!((role == Role::Driver) == driver.is_some(), "--driver goes with --role driver");
                 let new = NewKey { name: &name, role, driver_id: driver.as_deref(), expires_in };
-                show(key_admin::create(&db, &new).await?, json)?;
+                show_key(key_admin::create(&db, &new).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, json } => {
-                show(key_admin::rotate(&db, &name, overlap, expires_in).await?, json)?;
+                show_key(key_admin::rotate(&db, &name, overlap, expires_in).await?, json)?;
             }
             Self::List { role, driver, name, unused_for, all, json } => {
                 let filter = Filter { role: role.map(Role::from), driver, name, all, unused_for };
@@ -169,7 +169,7 @@ impl Revoke {
     }
 }
 
-fn show((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
+fn show_key((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
     }

@@ -199,8 +199,8 @@ impl Command {
                 table::remove(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
-            Self::Report { area, hours, json } => report(&app, area.as_deref(), hours, json).await?,
-            Self::Changes { area, limit, json } => changes(&app, area.as_deref(), limit, json).await?,
+            Self::Report { area, hours, json } => print_report(&app, area.as_deref(), hours, json).await?,
+            Self::Changes { area, limit, json } => print_changes(&app, area.as_deref(), limit, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -329,7 +329,7 @@ async fn import_file(
     Ok(())
 }
 
-async fn report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
+async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
     let stretches = report::stretches(app, area, hours).await?;
     if json {
         return output::json(&stretches);
@@ -351,7 +351,7 @@ async fn report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow
     Ok(())
 }
 
-async fn changes(app: &App, area: Option<&str>, limit: u32, json: bool) -> anyhow::Result<()> {
+async fn print_changes(app: &App, area: Option<&str>, limit: u32, json: bool) -> anyhow::Result<()> {
     let changes = table::changes(&app.db, area, None, limit).await?;
     if json {
         return output::json(&changes);

@@ -42,10 +42,10 @@ const CLOCK_TOLERANCE_MS: i64 = 1000;
 
 impl Args {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let mut findings = vec![finding("configuration", Verdict::Ok, "valid".to_owned())];
+        let mut findings = vec![new_finding("configuration", Verdict::Ok, "valid".to_owned())];
         findings.extend(transport::warnings(&config));
-        findings.extend(postgres(&config).await);
-        findings.extend(redis(&config).await);
+        findings.extend(check_postgres(&config).await);
+        findings.extend(check_redis(&config).await);
         let failed = findings.iter().any(|f| f.verdict == Verdict::Fail || (self.strict && f.verdict == Verdict::Warn));
         if self.json {
             output::json(&findings)?;
@@ -63,25 +63,25 @@ impl Args {
     }
 }
 
-fn finding(what: &'static str, verdict: Verdict, detail: String) -> Finding {
+fn new_finding(what: &'static str, verdict: Verdict, detail: String) -> Finding {
     Finding { what, verdict, detail }
 }
 
-async fn postgres(config: &Config) -> Vec<Finding> {
+async fn check_postgres(config: &Config) -> Vec<Finding> {
     let pool = match db::connect(&config.database).await {
         Ok(pool) => pool,
-        Err(e) => return vec![finding("postgres", Verdict::Fail, format!("{e:#}"))],
+        Err(e) => return vec![new_finding("postgres", Verdict::Fail, format!("{e:#}"))],
     };
-    let mut found = vec![finding("postgres", Verdict::Ok, without_password(&config.database.url))];
+    let mut found = vec![new_finding("postgres", Verdict::Ok, without_password(&config.database.url))];
     found.push(match db::schema(&pool).await {
-        Ok(Schema::Current) => finding("schema", Verdict::Ok, "up to date".to_owned()),
+        Ok(Schema::Current) => new_finding("schema", Verdict::Ok, "up to date".to_owned()),
         Ok(Schema::Behind(n)) => {
-            finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
+            new_finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
         }
         Ok(Schema::Ahead(v)) => {
-            finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
+            new_finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
         }
-        Err(e) => finding("schema", Verdict::Fail, e.to_string()),
+        Err(e) => new_finding("schema", Verdict::Fail, e.to_string()),
     });
     if found.iter().any(|f| f.verdict == Verdict::Fail) {
         return found;
@@ -92,24 +92,24 @@ async fn postgres(config: &Config) -> Vec<Finding> {
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch fit")]
         let ms = chrono::Utc::now().timestamp_millis() - theirs as i64;
         found.push(if ms.abs() > CLOCK_TOLERANCE_MS {
-            finding(
+            new_finding(
                 "clock",
                 Verdict::Warn,
                 format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"),
             )
         } else {
-            finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
+            new_finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
         });
     }
     if let Ok(days) = history_days::count_ahead(&pool).await
         && days < history_days::FEWEST_DAYS_AHEAD
     {
         let detail = format!("{days} days are ready; after them no order can change: dispatchq migrate --partitions");
-        found.push(finding("history", Verdict::Fail, detail));
+        found.push(new_finding("history", Verdict::Fail, detail));
     } else if config.database.maintenance_url.is_empty() {
         let detail =
             "workers add no days of it without database.maintenance_url; run dispatchq migrate --partitions daily";
-        found.push(finding("history", Verdict::Warn, detail.to_owned()));
+        found.push(new_finding("history", Verdict::Warn, detail.to_owned()));
     }
     let staff: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL")
@@ -118,12 +118,12 @@ async fn postgres(config: &Config) -> Vec<Finding> {
     if matches!(staff, Ok(0)) {
         let detail =
             "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
-        found.push(finding("dispatchers", Verdict::Warn, detail.to_owned()));
+        found.push(new_finding("dispatchers", Verdict::Warn, detail.to_owned()));
     }
     let held: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
     if let Ok(n @ 1..) = held {
-        found.push(finding(
+        found.push(new_finding(
             "review",
             Verdict::Warn,
             format!("{n} orders wait for a person: dispatchq order list --held"),
@@ -135,44 +135,44 @@ async fn postgres(config: &Config) -> Vec<Finding> {
             .await;
     if let Ok(n @ 1..) = late {
         let detail = format!("{n} were not acknowledged in time: dispatchq alert list --open");
-        found.push(finding("alerts", Verdict::Warn, detail));
+        found.push(new_finding("alerts", Verdict::Warn, detail));
     }
     let dead: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&pool).await;
     if let Ok(n @ 1..) = dead {
         let detail = format!("{n} could not be delivered: dispatchq outbox list --state dead");
-        found.push(finding("messages", Verdict::Warn, detail));
+        found.push(new_finding("messages", Verdict::Warn, detail));
     }
     found
 }
 
-async fn reach(config: &Config) -> anyhow::Result<Store> {
+async fn connect_redis(config: &Config) -> anyhow::Result<Store> {
     let store = Store::with_config(config.redis.of_store()?)?;
     store.ping().await?;
     Ok(store)
 }
 
-async fn redis(config: &Config) -> Vec<Finding> {
-    let store = match reach(config).await {
+async fn check_redis(config: &Config) -> Vec<Finding> {
+    let store = match connect_redis(config).await {
         Ok(store) => store,
-        Err(e) => return vec![finding("redis", Verdict::Fail, format!("{e:#}"))],
+        Err(e) => return vec![new_finding("redis", Verdict::Fail, format!("{e:#}"))],
     };
-    let mut found = vec![finding("redis", Verdict::Ok, without_password(&config.redis.url))];
+    let mut found = vec![new_finding("redis", Verdict::Ok, without_password(&config.redis.url))];
     found.push(match store.epoch().await {
-        Ok(Some(_)) => finding("timers", Verdict::Ok, "in place".to_owned()),
-        Ok(None) => finding(
+        Ok(Some(_)) => new_finding("timers", Verdict::Ok, "in place".to_owned()),
+        Ok(None) => new_finding(
             "timers",
             Verdict::Warn,
             "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned(),
         ),
-        Err(e) => finding("timers", Verdict::Fail, e.to_string()),
+        Err(e) => new_finding("timers", Verdict::Fail, e.to_string()),
     });
     match store.workers().await {
         Ok(workers) if workers.is_empty() => {
-            found.push(finding("workers", Verdict::Warn, "none is running; start one: dispatchq work".to_owned()));
+            found.push(new_finding("workers", Verdict::Warn, "none is running; start one: dispatchq work".to_owned()));
         }
-        Ok(workers) => found.push(finding("workers", Verdict::Ok, format!("{} running", workers.len()))),
-        Err(e) => found.push(finding("workers", Verdict::Fail, e.to_string())),
+        Ok(workers) => found.push(new_finding("workers", Verdict::Ok, format!("{} running", workers.len()))),
+        Err(e) => found.push(new_finding("workers", Verdict::Fail, e.to_string())),
     }
     let mut info = redis::cmd("INFO");
     info.arg("memory").arg("persistence");
@@ -184,12 +184,12 @@ async fn redis(config: &Config) -> Vec<Finding> {
         for paused in stats.iter().filter(|s| s.paused) {
             let detail =
                 format!("{} is paused; let it run again: dispatchq queue resume {}", paused.queue, paused.queue);
-            found.push(finding("queues", Verdict::Warn, detail));
+            found.push(new_finding("queues", Verdict::Warn, detail));
         }
         let dead: u64 = stats.iter().map(|s| s.dead).sum();
         if dead > 0 {
             let detail = format!("{dead} dead; look: dispatchq job list QUEUE --state dead");
-            found.push(finding("jobs", Verdict::Warn, detail));
+            found.push(new_finding("jobs", Verdict::Warn, detail));
         }
     }
     found

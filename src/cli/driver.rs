@@ -15,7 +15,7 @@ use dispatch::{
     app::App,
     config::Config,
     db,
-    fleet::nearby,
+    fleet::driver_index,
     people::drivers::{self, NewDriver, Removal},
 };
 
@@ -46,7 +46,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         if let Self::Import { file } = self {
-            return import(&App::connect(config).await?, &file).await;
+            return import_drivers(&App::connect(config).await?, &file).await;
         }
         let db = db::connect(&config.database).await?;
         db::check_schema(&db).await?;
@@ -100,10 +100,10 @@ impl Command {
     }
 }
 
-async fn import(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
+async fn import_drivers(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
     let new = import::lines(file, NewDriver::problem)?;
     let count = drivers::import(&app.db, &new).await?;
-    nearby::distrust(app).await;
+    driver_index::invalidate(app).await;
     println!("{count} drivers imported.");
     Ok(ExitCode::SUCCESS)
 }

@@ -78,7 +78,7 @@ pub(super) enum Command {
         #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
         delay: Option<Duration>,
         /// At this time, by the clock of Postgres
-        #[arg(long, value_name = "RFC3339", value_parser = rfc3339, group = "when")]
+        #[arg(long, value_name = "RFC3339", value_parser = parse_time, group = "when")]
         at: Option<DateTime<Utc>>,
         #[arg(long)]
         json: bool,
@@ -90,7 +90,7 @@ pub(super) fn job_id(text: &str) -> Result<JobId, InvalidJobId> {
     JobId::parse(text)
 }
 
-fn rfc3339(text: &str) -> Result<DateTime<Utc>, String> {
+fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
     let at = DateTime::parse_from_rfc3339(text).map_err(|e| format!("{e}; write 2030-01-01T08:00:00Z"))?;
     Ok(at.to_utc())
 }
@@ -161,24 +161,24 @@ impl Command {
             }
             Self::Cancel { id, json } => {
                 return match job::cancel(&app, &id).await? {
-                    Ok(()) => done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
-                    Err(refused) => refuse(&id, &refused, json),
+                    Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
+                    Err(refused) => print_refusal(&id, &refused, json),
                 };
             }
-            Self::RunNow { id, json } => return reschedule(&app, &id, When::In(Duration::ZERO), json).await,
+            Self::RunNow { id, json } => return reschedule_job(&app, &id, When::In(Duration::ZERO), json).await,
             Self::Reschedule { id, delay, at, json } => {
                 let when = at.map_or(When::In(delay.unwrap_or_default()), When::At);
-                return reschedule(&app, &id, when, json).await;
+                return reschedule_job(&app, &id, when, json).await;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn reschedule(app: &App, id: &JobId, when: When, json: bool) -> anyhow::Result<ExitCode> {
+async fn reschedule_job(app: &App, id: &JobId, when: When, json: bool) -> anyhow::Result<ExitCode> {
     let moved = match job::reschedule(app, id, when).await? {
         Ok(moved) => moved,
-        Err(refused) => return refuse(id, &refused, json),
+        Err(refused) => return print_refusal(id, &refused, json),
     };
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
     if json {
@@ -197,7 +197,7 @@ async fn reschedule(app: &App, id: &JobId, when: When, json: bool) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Result<ExitCode> {
+fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         output::json(&json!({ "id": id.as_str(), "result": result }))?;
     } else {
@@ -207,7 +207,7 @@ fn done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Result<Exit
 }
 
 /// The job stays as it is: programs read why on stdout, people on stderr.
-fn refuse(id: &JobId, refused: &Refused, json: bool) -> anyhow::Result<ExitCode> {
+fn print_refusal(id: &JobId, refused: &Refused, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         output::json(&json!({ "id": id.as_str(), "result": refused.code(), "message": refused.to_string() }))?;
     } else {

@@ -101,32 +101,32 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, only, limit, json } => {
-                let rows = redeliver::list(&app.db, &filter(state, only, None, limit)).await?;
-                if json { output::json(&rows)? } else { table(rows) }
+                let rows = redeliver::list(&app.db, &make_filter(state, only, None, limit)).await?;
+                if json { output::json(&rows)? } else { print_table(rows) }
             }
-            Self::Show { id, json } => show(&app, id, json).await?,
+            Self::Show { id, json } => print_message(&app, id, json).await?,
             Self::Replay { ids, only, all: _, limit, consent } => {
                 let ids = (!ids.is_empty()).then_some(ids);
-                let dead = filter(Some(State::Dead), only, ids, PAGE);
-                replay(&app, dead, limit.unwrap_or(u32::MAX), &consent).await?;
+                let dead = make_filter(Some(State::Dead), only, ids, PAGE);
+                replay_messages(&app, dead, limit.unwrap_or(u32::MAX), &consent).await?;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn filter(state: Option<State>, only: Only, ids: Option<Vec<i64>>, limit: u32) -> Filter {
+fn make_filter(state: Option<State>, only: Only, ids: Option<Vec<i64>>, limit: u32) -> Filter {
     let state = state.map(|s| s.as_str().to_owned());
     Filter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
 }
 
 /// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
 /// the page that is next, so this comes to an end.
-async fn replay(app: &App, mut dead: Filter, most: u32, consent: &Consent) -> anyhow::Result<()> {
+async fn replay_messages(app: &App, mut dead: Filter, most: u32, consent: &Consent) -> anyhow::Result<()> {
     let selected = redeliver::count(&app.db, &dead).await?.min(i64::from(most));
     if consent.dry_run {
         dead.limit = MOST_SHOWN.min(most);
-        table(redeliver::list(&app.db, &dead).await?);
+        print_table(redeliver::list(&app.db, &dead).await?);
         println!("{selected} messages would be sent again; the newest {MOST_SHOWN} at most are shown.");
         return Ok(());
     }
@@ -153,7 +153,7 @@ async fn replay(app: &App, mut dead: Filter, most: u32, consent: &Consent) -> an
     Ok(())
 }
 
-fn table(rows: Vec<Row>) {
+fn print_table(rows: Vec<Row>) {
     let headings = ["ID", "ORDER", "KIND", "CHANNEL", "STATE", "TRIES", "CREATED", "DELIVERED", "ERROR"];
     let rows = rows.into_iter().map(|m| {
         [
@@ -171,7 +171,7 @@ fn table(rows: Vec<Row>) {
     output::table(&headings, rows, "No such messages.");
 }
 
-async fn show(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
+async fn print_message(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
     let filter = Filter { ids: Some(vec![id]), limit: 1, ..Filter::default() };
     let row = redeliver::list(&app.db, &filter).await?.pop();
     let row = row.with_context(|| format!("no message {id}; see: dispatchq outbox list"))?;
@@ -180,7 +180,7 @@ async fn show(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
         return output::json(&serde_json::json!({ "message": row, "log": log }));
     }
     println!("{:<12} {}\n{:<12} {}", "message", row.id, "receiver's id", row.message_id);
-    table(vec![row]);
+    print_table(vec![row]);
     println!();
     let lines = log.into_iter().map(|e| [time(e.at), e.what, or_dash(e.actor), or_dash(e.error)]);
     output::table(&["AT", "WHAT", "ACTOR", "ERROR"], lines, "Never tried.");

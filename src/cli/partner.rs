@@ -68,10 +68,10 @@ async fn list(app: &App, as_json: bool) -> anyhow::Result<()> {
         let breaker = partner.breaker(&app.store).await?;
         let percent = settings::run_time_percent(&app.db, &partner.name).await?;
         let waiting = settings::waiting(&app.db, &partner.name).await?;
-        let calls = calls(&breaker);
+        let calls = call_state(&breaker);
         values.push(json!({
             "partner": partner.name,
-            "url": host(partner),
+            "url": host_of(partner),
             "calls": calls,
             "open_for_ms": u64::try_from(breaker.open_for.as_millis()).unwrap_or(u64::MAX),
             "failures_in_a_row": breaker.failures,
@@ -83,7 +83,7 @@ async fn list(app: &App, as_json: bool) -> anyhow::Result<()> {
         }));
         rows.push([
             partner.name.to_string(),
-            host(partner),
+            host_of(partner),
             if breaker.is_open() {
                 format!("{calls} for {:.0} s", breaker.open_for.as_secs_f64().ceil())
             } else {
@@ -108,7 +108,7 @@ async fn list(app: &App, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Whether the partner is called.
-fn calls(breaker: &workers::store::BreakerState) -> &'static str {
+fn call_state(breaker: &workers::store::BreakerState) -> &'static str {
     if breaker.is_open() {
         "stopped"
     } else if breaker.is_half_open() {
@@ -118,6 +118,6 @@ fn calls(breaker: &workers::store::BreakerState) -> &'static str {
     }
 }
 
-fn host(partner: &Partner) -> String {
+fn host_of(partner: &Partner) -> String {
     dispatch::config::without_password(&partner.config.url)
 }

@@ -26,9 +26,9 @@ impl Args {
         if self.json {
             let started = json!({ "url": url, "control_url": control, "callback_url": callback_url,
                                   "api_key": api_key, "callback_secret": callback_secret });
-            print(&started.to_string());
+            print_line(&started.to_string());
         } else {
-            print(&format!(
+            print_line(&format!(
                 "Partner    {url}\nKey        {api_key}\nCallbacks  {}\nSecret     {callback_secret}\nControl    {control}/_sim/state\n\
                  \nCtrl-C ends it.",
                 callback_url.unwrap_or("none (--callback-url)"),
@@ -37,16 +37,16 @@ impl Args {
         stop.cancelled().await;
         let report = partner.report();
         if self.json {
-            print(&serde_json::to_string(&report)?);
+            print_line(&serde_json::to_string(&report)?);
         } else {
-            print(&format!("\n{}{:<24}{:>12}", report.counters, "bookings open", report.open_bookings));
+            print_line(&format!("\n{}{:<24}{:>12}", report.counters, "bookings open", report.open_bookings));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// At once, also into a pipe; a reader who left is no failure.
-fn print(text: &str) {
+fn print_line(text: &str) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -91,7 +91,7 @@ impl Command {
                 });
                 output::table(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No one was erased.");
             }
-            Self::Replay { file, dry_run, yes } => return replay(&app, file, dry_run, yes).await,
+            Self::Replay { file, dry_run, yes } => return replay_erasures(&app, file, dry_run, yes).await,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -116,7 +116,7 @@ impl Erase {
             }
             return Ok(if known.in_use.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
+        ask_to_confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
         let erasure = Erasure::new(subject, id, &self.reason, &operator(), store::now(&app.db).await?);
         match privacy::erase(app, &erasure).await? {
             Erased::Done { orders } if self.json => output::json(&json!({ "erased": orders }))?,
@@ -130,7 +130,7 @@ impl Erase {
     }
 }
 
-async fn replay(app: &App, file: Option<PathBuf>, dry_run: bool, yes: bool) -> anyhow::Result<ExitCode> {
+async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: bool) -> anyhow::Result<ExitCode> {
     let erasures: Vec<Erasure> = match file {
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -140,7 +140,7 @@ async fn replay(app: &App, file: Option<PathBuf>, dry_run: bool, yes: bool) -> a
         None => privacy::list(app).await?,
     };
     if !dry_run {
-        confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
+        ask_to_confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
     }
     let mut left = 0;
     for erasure in &erasures {
@@ -171,7 +171,7 @@ fn in_use(orders: &[String]) {
 }
 
 /// Asks a person; without one, `--yes` must have been said.
-fn confirm(yes: bool, what: &str) -> anyhow::Result<()> {
+fn ask_to_confirm(yes: bool, what: &str) -> anyhow::Result<()> {
     if yes {
         return Ok(());
     }

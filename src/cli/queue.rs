@@ -31,13 +31,13 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { json: true } => output::json(&app.store.stats(&jobs::queues::ALL).await?)?,
-            Self::List { json: false } => table(app.store.stats(&jobs::queues::ALL).await?),
+            Self::List { json: false } => print_table(app.store.stats(&jobs::queues::ALL).await?),
             Self::Stats { json } => {
                 let (stats, lateness) = (app.store.stats(&jobs::queues::ALL).await?, app.store.lateness().await?);
                 if json {
                     output::json(&json!({ "queues": stats, "lateness": lateness }))?;
                 } else {
-                    table(stats);
+                    print_table(stats);
                     println!(
                         "\nLateness since the start of the last hour: p50 {} ms, p99 {} ms, max {} ms ({} jobs).",
                         lateness.p50_ms, lateness.p99_ms, lateness.max_ms, lateness.count
@@ -49,13 +49,13 @@ impl Command {
                 let was_running = pauses::pause(&app, &queue, &operator()).await?;
                 println!(
                     "{queue} is {}. Let it run again: dispatchq queue resume {queue}",
-                    state(was_running, "paused")
+                    state_text(was_running, "paused")
                 );
             }
             Self::Resume { queue } => {
                 known(&queue)?;
                 let was_paused = pauses::resume(&app, &queue).await?;
-                println!("{queue} is {}.", state(was_paused, "running"));
+                println!("{queue} is {}.", state_text(was_paused, "running"));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -68,11 +68,11 @@ pub(super) fn known(queue: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn state(changed: bool, word: &str) -> String {
+fn state_text(changed: bool, word: &str) -> String {
     if changed { format!("{word} now") } else { format!("{word} already") }
 }
 
-fn table(stats: Vec<QueueStats>) {
+fn print_table(stats: Vec<QueueStats>) {
     let rows = stats.into_iter().map(|s| {
         [
             s.queue,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use super::signals;
-use dispatch::{app::App, catalogue, db, telemetry};
+use dispatch::{app::App, db, metrics_list, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -45,7 +45,7 @@ pub(super) async fn admin(
     }
     let listener = api::server::bind(address, setting).await?;
     let metrics = telemetry::init_metrics()?;
-    catalogue::begin(&app.config);
+    metrics_list::begin(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
     let router = api::admin(app.clone(), metrics);
     Ok(Some(tokio::spawn(api::server::serve(listener, router, app.config.http.clone(), stop.clone()))))

@@ -1,7 +1,7 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
 use dispatch::{
-    fleet::{nearby, ranking::Pickup},
+    fleet::{driver_index, ranking::Pickup},
     people::api_keys::Role,
 };
 use reqwest::Method;
@@ -18,7 +18,7 @@ fn pickup(radius_m: f64) -> Pickup {
 }
 
 async fn near(t: &TestApp, most: usize) -> Vec<String> {
-    nearby::drivers(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
+    driver_index::search(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
 }
 
 #[tokio::test]
@@ -162,8 +162,8 @@ async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
     let indexed = async || -> i64 { t.redis(&["EXISTS", "dispatchq:drivers"]).await };
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 0));
 
-    assert!(nearby::refresh(&t.app).await.unwrap());
-    assert!(!nearby::refresh(&t.app).await.unwrap(), "it is trusted for a while");
+    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
+    assert!(!driver_index::rebuild_if_missing(&t.app).await.unwrap(), "it is trusted for a while");
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "middle".into(), "far".into()], 1));
     // It is Redis who answers now: a position it does not know of changes nothing.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'middle'").await;
@@ -171,7 +171,7 @@ async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
 
     let _: () = t.redis(&["FLUSHALL"]).await;
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 0));
-    assert!(nearby::refresh(&t.app).await.unwrap());
+    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
     assert_eq!((near(&t, 10).await, indexed().await), (vec!["near".into(), "far".into()], 1));
 }
 
@@ -179,7 +179,7 @@ async fn the_index_says_who_is_near_and_a_flush_is_made_good() {
 async fn an_order_goes_to_where_its_drivers_really_are() {
     let t = TestApp::start().await;
     t.drivers(&[("gone", 50.0), ("near", 100.0)]).await;
-    nearby::refresh(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
     // The index does not know yet; Postgres does.
     t.sql("UPDATE drivers SET lat = lat + 1 WHERE id = 'gone'").await;
     t.order("ORD-1").await;
@@ -191,7 +191,7 @@ async fn an_order_goes_to_where_its_drivers_really_are() {
 #[tokio::test]
 async fn a_driver_the_index_has_not_heard_of_is_found_when_nobody_else_is() {
     let t = TestApp::start().await;
-    nearby::refresh(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
     t.drivers(&[("new", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
@@ -203,17 +203,17 @@ async fn a_driver_the_index_has_not_heard_of_is_found_when_nobody_else_is() {
 async fn near_a_pole_postgres_is_searched() {
     let t = TestApp::start().await;
     t.sql("INSERT INTO drivers (id, service_types, lat, lng) VALUES ('fram', '{RIDE}', 89.0, 10.0)").await;
-    nearby::refresh(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
     let pole = Pickup { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
-    assert_eq!(nearby::drivers(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
-    let fram = nearby::Place {
+    assert_eq!(driver_index::search(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
+    let fram = driver_index::Place {
         id: "fram".to_owned(),
         service_types: vec!["RIDE".to_owned()],
         lat: 89.0,
         lng: 11.0,
         available: true,
     };
-    nearby::note(&t.app, &fram).await;
+    driver_index::upsert(&t.app, &fram).await;
     let indexed: i64 = t.redis(&["ZCARD", "dispatchq:drivers:RIDE"]).await;
     assert_eq!(indexed, 0, "Redis places nothing so near to a pole");
 }
@@ -223,7 +223,7 @@ async fn two_who_build_the_index_at_once_build_one() {
     let t = TestApp::start().await;
     let drivers: Vec<(String, f64)> = (0..2_500).map(|n| (format!("D{n}"), f64::from(n))).collect();
     t.drivers(&drivers.iter().map(|(id, m)| (id.as_str(), *m)).collect::<Vec<_>>()).await;
-    let built = tokio::join!(nearby::refresh(&t.app), nearby::refresh(&t.app));
+    let built = tokio::join!(driver_index::rebuild_if_missing(&t.app), driver_index::rebuild_if_missing(&t.app));
     assert!(built.0.unwrap() | built.1.unwrap());
     let indexed: i64 = t.redis(&["ZCARD", "dispatchq:drivers:RIDE"]).await;
     assert_eq!(indexed, 2_500);

@@ -20,6 +20,9 @@
 //! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
+// Futures of requests are nested deeper than the default allows.
+#![recursion_limit = "256"]
+
 mod admission;
 mod at_least_once;
 mod checker;

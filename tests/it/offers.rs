@@ -7,8 +7,9 @@ use dispatch::{
     notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
     orders::{
         OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
-        Refusal, Snapshot, Status, act, actions,
+        Refusal, Snapshot, Status, actions,
         store::{ChangeError, Changed},
+        update,
     },
 };
 
@@ -339,7 +340,7 @@ async fn thirty_who_decline_or_cannot_be_reached_at_once_are_all_heard() {
                 0 => actions::decline(s, &offer.driver_id, offer.id, None),
                 _ => actions::withdraw_offer(s, offer.id, "test"),
             };
-            act::answer(&app, &id("ORD-1"), offer.id, decide).await.map(drop)
+            update::update_for_offer(&app, &id("ORD-1"), offer.id, decide).await.map(drop)
         });
     }
     let failed: Vec<_> = answers.join_all().await.into_iter().filter_map(Result::err).collect();
@@ -390,6 +391,6 @@ async fn an_answer_to_an_old_offer_says_what_became_of_it() {
     let accepted = t.accept("ORD-1", "D1", first.id).await;
     assert!(matches!(accepted, Err(ChangeError::Refused(Refusal::OfferExpired))), "{accepted:?}");
     let decide = |s: &Snapshot| actions::decline(s, "D1", first.id, None);
-    let declined = act::answer(&t.app, &id("ORD-1"), first.id, decide).await;
+    let declined = update::update_for_offer(&t.app, &id("ORD-1"), first.id, decide).await;
     assert!(matches!(declined, Err(ChangeError::Refused(Refusal::OfferExpired))), "{declined:?}");
 }

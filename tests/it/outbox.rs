@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use dispatch::{
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, OFFER},
-    orders::{act::act, actions},
+    orders::{actions, update::update_order},
     people::api_keys::Role,
 };
 use serde_json::json;
@@ -93,7 +93,7 @@ async fn an_offer_that_was_taken_back_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
     offer_unsent(&t).await;
-    act(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    update_order(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), 0);
     let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dispatch::{
-    orders::{Status, act::act, actions},
+    orders::{Status, actions, update::update_order},
     periodic::{
         cleanup::{self, Mode},
         schedule::{Schedule, Task},
@@ -96,7 +96,9 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.advance(DAY * 50).await;
     cleanup::run(&t.app, Mode::Remove).await.unwrap();
     assert_eq!(t.count(changes_of_areas).await, 0);
-    act(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    update_order(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None))
+        .await
+        .unwrap();
     // An order whose customer is still to be told is not removed.
     t.sql("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").await;
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL")

@@ -7,10 +7,9 @@ use dispatch::{
     config::DispatchOverrides,
     fleet::policy::Exhausted,
     orders::{
-        Decision, Offer, Refusal, Snapshot, Status,
-        act::act,
-        actions,
+        Decision, Offer, Refusal, Snapshot, Status, actions,
         store::{self, ApplyError, ChangeError, Changed},
+        update::update_order,
     },
     people::actor::Actor,
     recovery::reconciler,
@@ -217,12 +216,12 @@ async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
         Deed::Accept(offer) => {
             reservation::accept(app, order, &offer.driver_id, offer.id, &Actor::driver(&offer.driver_id)).await
         }
-        Deed::Decline(o) => act(app, order, |s| actions::decline(s, &o.driver_id, o.id, None)).await,
-        Deed::Withdraw(offer) => act(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
-        Deed::Cancel => act(app, order, |s| actions::cancel(s, &by("producer:test"), None)).await,
-        Deed::DriverCancel(driver) => act(app, order, |s| actions::driver_cancel(s, &driver, None)).await,
-        Deed::Release => act(app, order, |s| actions::release(s, &by("operator:test"), None)).await,
-        Deed::PickUp(driver) => act(app, order, |s| actions::pickup(s, &driver)).await,
+        Deed::Decline(o) => update_order(app, order, |s| actions::decline(s, &o.driver_id, o.id, None)).await,
+        Deed::Withdraw(offer) => update_order(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
+        Deed::Cancel => update_order(app, order, |s| actions::cancel(s, &by("producer:test"), None)).await,
+        Deed::DriverCancel(driver) => update_order(app, order, |s| actions::driver_cancel(s, &driver, None)).await,
+        Deed::Release => update_order(app, order, |s| actions::release(s, &by("operator:test"), None)).await,
+        Deed::PickUp(driver) => update_order(app, order, |s| actions::pickup(s, &driver)).await,
         Deed::DieAtTheGate(driver) => {
             let mut lock = redis::cmd("SET");
             lock.arg(format!("trip_lock:{order}")).arg(driver).arg("NX").arg("PX").arg(30);

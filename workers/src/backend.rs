@@ -53,7 +53,9 @@ impl Backend for QueueBackend {
     fn poll_next(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Option<Result<Self::Task, Self::Error>>> {
         loop {
             match ready!(self.jobs.poll_recv(cx)) {
-                Some(work) if self.supervisor.hand.start(work.ticket) => return Poll::Ready(Some(Ok(Task::new(work)))),
+                Some(work) if self.supervisor.in_flight.start(work.ticket) => {
+                    return Poll::Ready(Some(Ok(Task::new(work))));
+                }
                 // Handed back by a drain.
                 Some(_) => {}
                 // A closed channel does not end a worker; `stop` does, and wakes it.
@@ -206,7 +208,7 @@ pub(crate) fn start_worker(
     let registry = Arc::new(supervisor.registry.clone());
     let worker = WorkerBuilder::new(context.clone())
         .backend(backend)
-        .parallelize(executor(handlers.clone()))
+        .parallelize(spawning_executor(handlers.clone()))
         .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn std::any::Any + Send>) -> Panicked))
         .build(move |work: Work| {
             let registry = registry.clone();
@@ -227,7 +229,7 @@ pub(crate) fn start_worker(
 
 type Spawned<T> = Pin<Box<dyn Future<Output = Result<T, BoxDynError>> + Send>>;
 
-fn executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
+fn spawning_executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

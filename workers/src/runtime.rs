@@ -23,7 +23,7 @@ use crate::{
     job::JobId,
     registry::Registry,
     store::{LatenessCounts, Store, WorkerInfo},
-    supervisor::{Counts, Hand, Metrics, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
+    supervisor::{Counts, InFlight, Metrics, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
 };
 
 /// What an aborted handler may take until its next await, and a stopped worker until its end.
@@ -163,7 +163,7 @@ struct Run {
 impl Run {
     fn start(runtime: Runtime, stop: &CancellationToken) -> Self {
         let grace = runtime.grace;
-        let supervisor = Arc::new(supervisor(runtime));
+        let supervisor = Arc::new(make_supervisor(runtime));
         let handlers = Handlers::default();
         let (results, finished) = mpsc::unbounded_channel();
         let (unreadable, unread) = mpsc::unbounded_channel();
@@ -171,7 +171,7 @@ impl Run {
 
         let mut channels = Vec::new();
         let mut workers = Vec::new();
-        for (queue, _) in supervisor.hand.permits() {
+        for (queue, _) in supervisor.in_flight.permits() {
             let (channel, jobs) = mpsc::unbounded_channel::<Work>();
             channels.push(channel);
             workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
@@ -203,10 +203,16 @@ impl Run {
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
         let _ = self.taker.await;
-        lease::release(&supervisor, supervisor.hand.take_waiting()).await;
-        info!(in_hand = supervisor.hand.len(), "The worker drains: it takes no more jobs and finishes those that run.");
-        if tokio::time::timeout(self.grace, supervisor.hand.emptied()).await.is_err() {
-            warn!(jobs = supervisor.hand.len(), "The grace period is over; running jobs are aborted and handed back.");
+        lease::release(&supervisor, supervisor.in_flight.take_waiting()).await;
+        info!(
+            in_hand = supervisor.in_flight.len(),
+            "The worker drains: it takes no more jobs and finishes those that run."
+        );
+        if tokio::time::timeout(self.grace, supervisor.in_flight.emptied()).await.is_err() {
+            warn!(
+                jobs = supervisor.in_flight.len(),
+                "The grace period is over; running jobs are aborted and handed back."
+            );
         }
 
         self.handlers.abort.cancel();
@@ -222,12 +228,12 @@ impl Run {
         }
         self.flush.cancel();
         let _ = self.settler.await;
-        lease::release(&supervisor, supervisor.hand.take_all()).await;
+        lease::release(&supervisor, supervisor.in_flight.take_all()).await;
         self.stop_keeper.cancel();
         let _ = self.keeper.await;
         lease::beat(&supervisor, false).await;
 
-        let summary = summary(&supervisor.counts);
+        let summary = summarize_run(&supervisor.counts);
         info!(
             settled = summary.settled,
             refused = summary.refused,
@@ -238,7 +244,7 @@ impl Run {
     }
 }
 
-fn supervisor(runtime: Runtime) -> Supervisor {
+fn make_supervisor(runtime: Runtime) -> Supervisor {
     let boot = format!("{:016x}", rand::random::<u64>());
     let host = host_name();
     let pid = std::process::id();
@@ -252,7 +258,7 @@ fn supervisor(runtime: Runtime) -> Supervisor {
     };
     Supervisor {
         metrics: Metrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
-        hand: Hand::new(&runtime.queues),
+        in_flight: InFlight::new(&runtime.queues),
         store: runtime.store,
         registry: runtime.registry,
         gate: runtime.gate,
@@ -269,7 +275,7 @@ fn supervisor(runtime: Runtime) -> Supervisor {
     }
 }
 
-fn summary(counts: &Counts) -> RunSummary {
+fn summarize_run(counts: &Counts) -> RunSummary {
     let read = |counter: &AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     RunSummary { settled: read(&counts.settled), refused: read(&counts.refused), released: read(&counts.released) }
 }

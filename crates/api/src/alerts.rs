@@ -23,7 +23,7 @@ const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
 
 pub fn routes() -> Router<App> {
-    Router::new().route("/", get(list)).route("/{id}/ack", post(acknowledge))
+    Router::new().route("/", get(list)).route("/{id}/ack", post(acknowledge_alert))
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,7 +72,7 @@ struct Acknowledgement {
 }
 
 /// The alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
-async fn acknowledge(
+async fn acknowledge_alert(
     State(app): State<App>,
     caller: Caller,
     id: Result<Path<i64>, PathRejection>,

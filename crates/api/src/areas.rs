@@ -49,28 +49,28 @@ pub fn routes() -> Router<App> {
     Router::new()
         .route("/areas", get(list).put(import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
         .route("/areas/status", get(status))
-        .route("/areas/{area_id}", get(show).delete(remove))
+        .route("/areas/{area_id}", get(show_area).delete(remove_area))
         .route("/areas/{area_id}/threshold", put(set_threshold))
         .route("/areas/{area_id}/override", post(set_override))
-        .route("/areas/{area_id}/changes", get(changes))
-        .route("/flag", get(flag).put(set_flag))
+        .route("/areas/{area_id}/changes", get(list_changes))
+        .route("/flag", get(show_flag).put(set_flag))
 }
 
 async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
     let version = table::areas_version(&app.db).await?;
-    Ok((etag(version), Json(json!({ "areas": table::areas(&app.db).await? }))).into_response())
+    Ok((etag_header(version), Json(json!({ "areas": table::areas(&app.db).await? }))).into_response())
 }
 
-async fn show(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
+async fn show_area(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
     let found = table::areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
     let limits = table::limits(&app.db, Some(&area)).await?;
     let status: Vec<_> = report::status(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
     let overridden = table::override_version(&app.db, &area).await?;
     let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
-    Ok((etag(found.version), Json(body)).into_response())
+    Ok((etag_header(found.version), Json(body)).into_response())
 }
 
 /// How every area stands, now.
@@ -88,7 +88,7 @@ struct Page {
 }
 
 /// `{"changes": [...], "next": id}`: newest first, with hashes in the place of geometries; `next` is null on the last page.
-async fn changes(
+async fn list_changes(
     State(app): State<App>,
     caller: Caller,
     AreaPath(area): AreaPath,
@@ -115,7 +115,7 @@ async fn import_areas(
 ) -> Result<Json<Value>, ApiError> {
     // Before the body is read, for it is large.
     caller.must_be(&WRITERS)?;
-    let expected = expected(&headers)?;
+    let expected = expected_version(&headers)?;
     let bytes = Bytes::from_request(request, &()).await.map_err(|e: BytesRejection| match e.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(MAX_IMPORT_BYTES),
         _ => ApiError::Malformed(e.body_text()),
@@ -132,7 +132,7 @@ async fn import_areas(
     Ok(Json(json!({ "imported": imported })))
 }
 
-async fn remove(
+async fn remove_area(
     State(app): State<App>,
     caller: Caller,
     AreaPath(area): AreaPath,
@@ -140,7 +140,7 @@ async fn remove(
 ) -> Result<Json<Value>, ApiError> {
     caller.must_be(&WRITERS)?;
     let author = Author { actor: &caller.actor(), reason: None };
-    table::remove(&app.db, &area, expected(&headers)?, author).await?;
+    table::remove(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(json!({ "removed": area })))
 }
 
@@ -157,8 +157,8 @@ async fn set_threshold(
     }
     let reason = text("reason", change.reason.clone())?;
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
-    let row = table::set_limits(&app.db, &area, &change, expected(&headers)?, author).await?;
-    Ok((etag(row.version), Json(json!(row))).into_response())
+    let row = table::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    Ok((etag_header(row.version), Json(json!(row))).into_response())
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -195,18 +195,18 @@ async fn set_override(
         Wanted::Auto => None,
     };
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
-    let version = table::set_override(&app.db, &area, forced, expected(&headers)?, author).await?;
+    let version = table::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
     let status = forced.map_or("AUTO", |(status, _)| status.as_str());
     let body = json!({
         "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at, "version": version
     });
-    Ok((etag(version), Json(body)).into_response())
+    Ok((etag_header(version), Json(body)).into_response())
 }
 
-async fn flag(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
+async fn show_flag(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
     caller.must_be(&READERS)?;
     let flag = table::flag(&app.db).await?;
-    Ok((etag(flag.version), Json(json!(flag))).into_response())
+    Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }
 
 #[derive(Debug, Deserialize)]
@@ -217,14 +217,14 @@ struct FlagRequest {
     enabled_areas: Vec<String>,
     #[serde(default)]
     enabled_channels: Vec<String>,
-    #[serde(default = "everybody")]
+    #[serde(default = "default_percentage")]
     percentage: i32,
     #[serde(default)]
     shadow_mode: bool,
     reason: Option<String>,
 }
 
-fn everybody() -> i32 {
+fn default_percentage() -> i32 {
     100
 }
 
@@ -235,7 +235,7 @@ async fn set_flag(
     Body(request): Body<FlagRequest>,
 ) -> Result<Response, ApiError> {
     caller.must_be(&WRITERS)?;
-    let expected = expected(&headers)?;
+    let expected = expected_version(&headers)?;
     let flag = Flag {
         enabled: request.enabled,
         enabled_areas: request.enabled_areas,
@@ -247,15 +247,15 @@ async fn set_flag(
     let reason = text("reason", request.reason)?;
     let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
     let flag = table::set_flag(&app.db, &flag, expected, author).await?;
-    Ok((etag(flag.version), Json(json!(flag))).into_response())
+    Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }
 
-fn etag(version: i64) -> [(HeaderName, String); 1] {
+fn etag_header(version: i64) -> [(HeaderName, String); 1] {
     [(ETAG, format!("\"{version}\""))]
 }
 
 /// The version a request insists on.
-fn expected(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
+fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let version = value.to_str().ok().and_then(|text| text.trim().trim_matches('"').parse().ok());
     version.map(Some).ok_or_else(|| ApiError::Invalid("If-Match must be a version, such as \"3\"".to_owned()))

@@ -74,7 +74,7 @@ pub(super) async fn printable_url(request: Request, next: Next) -> Response {
     let uri = request.uri();
     let has_nul = |text: &str| text.contains("%00");
     if has_nul(uri.path()) || uri.query().is_some_and(has_nul) {
-        return nul().into_response();
+        return nul_refused().into_response();
     }
     next.run(request).await
 }
@@ -85,7 +85,7 @@ pub(super) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
     let mut rest = json;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {
         if rest[at + 1..].starts_with(NUL) {
-            return Err(nul());
+            return Err(nul_refused());
         }
         // A backslash and what it escapes: of two backslashes the second escapes nothing.
         rest = rest.get(at + 2..).unwrap_or_default();
@@ -93,7 +93,7 @@ pub(super) fn without_nul(json: &[u8]) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn nul() -> ApiError {
+fn nul_refused() -> ApiError {
     ApiError::Invalid("the request must not contain the character U+0000".to_owned())
 }
 

@@ -24,10 +24,10 @@ use dispatch::{
 };
 
 pub fn routes() -> Router<App> {
-    Router::new().route("/{partner}", post(receive))
+    Router::new().route("/{partner}", post(receive_callback))
 }
 
-async fn receive(
+async fn receive_callback(
     State(app): State<App>,
     Path(name): Path<String>,
     headers: HeaderMap,

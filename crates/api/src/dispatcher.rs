@@ -25,7 +25,7 @@ use dispatch::{
 };
 
 pub fn routes() -> Router<App> {
-    Router::new().route("/availability-check", post(availability))
+    Router::new().route("/availability-check", post(check_availability))
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +39,7 @@ struct Question {
     loyalty_level: Option<String>,
 }
 
-async fn availability(
+async fn check_availability(
     State(app): State<App>,
     caller: Caller,
     headers: HeaderMap,

@@ -18,7 +18,7 @@ use super::{
 };
 use dispatch::{
     app::App,
-    fleet::nearby::{self, Place},
+    fleet::driver_index::{self, Place},
     people::{
         api_keys::Role,
         drivers::{self, Driver},
@@ -31,10 +31,10 @@ const LONGEST_WAIT_SEC: u64 = 50;
 
 pub fn routes() -> Router<App> {
     Router::new()
-        .route("/{id}", get(show))
-        .route("/{id}/location", put(locate))
+        .route("/{id}", get(show_driver))
+        .route("/{id}/location", put(set_location))
         .route("/{id}/availability", put(set_available))
-        .route("/{id}/offers", get(offers))
+        .route("/{id}/offers", get(wait_for_offers))
 }
 
 /// A driver's key sees its own driver only; staff see all.
@@ -45,7 +45,11 @@ fn may_see(caller: &Caller, id: &str) -> Result<(), ApiError> {
     }
 }
 
-async fn show(State(app): State<App>, caller: Caller, DriverPath(id): DriverPath) -> Result<Json<Driver>, ApiError> {
+async fn show_driver(
+    State(app): State<App>,
+    caller: Caller,
+    DriverPath(id): DriverPath,
+) -> Result<Json<Driver>, ApiError> {
     may_see(&caller, &id)?;
     drivers::find(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
@@ -57,7 +61,7 @@ struct Location {
     longitude: f64,
 }
 
-async fn locate(
+async fn set_location(
     State(app): State<App>,
     caller: Caller,
     DriverPath(id): DriverPath,
@@ -68,7 +72,7 @@ async fn locate(
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
     }
     let place = drivers::move_to(&app.db, &id, latitude, longitude).await?;
-    noted(&app, place).await
+    answer_with_place(&app, place).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -85,13 +89,13 @@ async fn set_available(
 ) -> Result<Json<Value>, ApiError> {
     let id = caller.driver(Some(&id))?;
     let place = drivers::set_available(&app.db, &id, available).await?;
-    noted(&app, place).await
+    answer_with_place(&app, place).await
 }
 
 /// Postgres has it; the index is told.
-async fn noted(app: &App, place: Option<Place>) -> Result<Json<Value>, ApiError> {
+async fn answer_with_place(app: &App, place: Option<Place>) -> Result<Json<Value>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
-    nearby::note(app, &place).await;
+    driver_index::upsert(app, &place).await;
     Ok(Json(json!({
         "driver_id": place.id,
         "latitude": place.lat,
@@ -112,7 +116,7 @@ struct Wait {
 
 /// What the driver is being asked. With `wait_sec` the answer comes as soon as that is something else than what is known:
 /// a new offer, or one that is gone; and after that time in any case.
-async fn offers(
+async fn wait_for_offers(
     State(app): State<App>,
     caller: Caller,
     DriverPath(id): DriverPath,

@@ -75,7 +75,7 @@ pub async fn once(
         let (status, body) = work(Work { id: Uuid::now_v7(), resumed: false }).await?;
         return Ok((status, Json(body)).into_response());
     };
-    let (claim, claimed) = match claim(db, caller, key, request).await? {
+    let (claim, claimed) = match claim_key(db, caller, key, request).await? {
         Claimed::Mine(claim, work) => (claim, work),
         Claimed::Answered((status, body)) => {
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
@@ -123,7 +123,7 @@ impl Drop for ClaimGuard {
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
+async fn claim_key(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
     let hash = hash(request);
     let new_id = Uuid::now_v7();
     let claimed: Option<(Uuid, DateTime<Utc>)> = sqlx::query_as(

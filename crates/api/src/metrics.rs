@@ -28,7 +28,7 @@ use dispatch::{
 };
 
 /// Prometheus waits 10 s by default; a server that hangs must not hide what this process knows.
-const PATIENCE: Duration = Duration::from_secs(3);
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A slower answer says too little of a clock.
 const CLOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Workers say every 2 s that they live.
@@ -46,14 +46,14 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
     tokio::join!(
-        queues(&app),
-        workers(&app),
-        breakers(&app),
-        clocks(&app),
+        set_queue_gauges(&app),
+        set_worker_gauges(&app),
+        set_breaker_gauges(&app),
+        set_clock_gauges(&app),
         open_orders(&app),
-        refunds(&app),
-        outbox(&app),
-        alerts(&app),
+        set_refund_gauges(&app),
+        set_outbox_gauges(&app),
+        set_alert_gauges(&app),
         history_days(&app)
     );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
@@ -61,14 +61,14 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
 
 /// What a server answers soon.
 async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
-    tokio::time::timeout(PATIENCE, answer).await.ok()?.ok()
+    tokio::time::timeout(SCRAPE_TIMEOUT, answer).await.ok()?.ok()
 }
 
-async fn queues(app: &App) {
+async fn set_queue_gauges(app: &App) {
     let stats = in_time(app.store.stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
-        let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(number(value));
+        let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));
         set("dispatchq_queue_depth", s.map(|s| s.due + s.scheduled));
         set("dispatchq_queue_due", s.map(|s| s.due));
         set("dispatchq_queue_suspects", s.map(|s| s.suspects));
@@ -81,7 +81,7 @@ async fn queues(app: &App) {
 }
 
 /// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
-async fn clocks(app: &App) {
+async fn set_clock_gauges(app: &App) {
     let both = async { tokio::join!(app.store.now_ms(), store::now(&app.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
@@ -92,13 +92,13 @@ async fn clocks(app: &App) {
     gauge!("dispatchq_redis_clock_ahead_seconds").set(ahead);
 }
 
-async fn workers(app: &App) {
+async fn set_worker_gauges(app: &App) {
     let seen = in_time(app.store.workers()).await;
     let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
-    gauge!("dispatchq_workers").set(number(live));
+    gauge!("dispatchq_workers").set(as_gauge(live));
 }
 
-async fn breakers(app: &App) {
+async fn set_breaker_gauges(app: &App) {
     let look = async {
         let mut held_back = Vec::new();
         for partner in app.partners.iter() {
@@ -110,7 +110,7 @@ async fn breakers(app: &App) {
     let held_back = in_time(look).await.unwrap_or_default();
     for (n, partner) in app.partners.iter().enumerate() {
         gauge!("dispatchq_partner_breaker_open", "partner" => partner.name.to_string())
-            .set(number(held_back.get(n).copied()));
+            .set(as_gauge(held_back.get(n).copied()));
     }
 }
 
@@ -138,13 +138,13 @@ impl Counted {
     }
 }
 
-fn latest() -> Option<Counted> {
+fn latest_count() -> Option<Counted> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Counts by a task of its own, which goes on when a scrape does not wait for it any longer.
-async fn census(app: &App) -> Option<Arc<Census>> {
-    if latest().is_none_or(|counted| !counted.is_fresh())
+async fn take_census(app: &App) -> Option<Arc<Census>> {
+    if latest_count().is_none_or(|counted| !counted.is_fresh())
         && let Ok(counting) = COUNTING.try_lock()
     {
         let db = app.db.clone();
@@ -156,21 +156,21 @@ async fn census(app: &App) -> Option<Arc<Census>> {
             *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.clone().map(counted);
             census
         });
-        if let Ok(counted) = tokio::time::timeout(PATIENCE, count).await {
+        if let Ok(counted) = tokio::time::timeout(SCRAPE_TIMEOUT, count).await {
             return counted.ok().flatten();
         }
     }
-    latest().filter(Counted::is_usable).map(|counted| counted.census)
+    latest_count().filter(Counted::is_usable).map(|counted| counted.census)
 }
 
 async fn open_orders(app: &App) {
-    let census = census(app).await;
-    let count = |pick: fn(&Census) -> u64| number(census.as_deref().map(pick));
+    let census = take_census(app).await;
+    let count = |pick: fn(&Census) -> u64| as_gauge(census.as_deref().map(pick));
     gauge!("dispatchq_orders_held").set(count(|c| c.held));
     gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));
     gauge!("dispatchq_job_id_retrievals_active").set(count(|c| c.retrievals));
     if let Some(census) = census {
-        areas(app, &census);
+        set_area_gauges(app, &census);
     }
 }
 
@@ -179,14 +179,14 @@ static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
 type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
-fn areas(app: &App, census: &Census) {
+fn set_area_gauges(app: &App, census: &Census) {
     let status = report::status_of(app, census, Vec::new());
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let (shown, full_once) = &mut *known;
     let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
     let rules = app.rules.get();
-    gauge!("dispatchq_areas_unreadable").set(number(Some(rules.unreadable.len() as u64)));
+    gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
         let area = area_label::of(Some(&row.area_id));
         // An area that a producer names and no dispatcher defined has no threshold.
@@ -198,7 +198,7 @@ fn areas(app: &App, census: &Census) {
     }
     for ((area, service_type), count) in waiting {
         let labels = [("area_id", area.clone()), ("service_type", service_type.clone())];
-        gauge!("dispatcher_waiting_orders_total", &labels).set(number(Some(count)));
+        gauge!("dispatcher_waiting_orders_total", &labels).set(as_gauge(Some(count)));
         shown.insert((area, service_type));
     }
     for (area, utilization) in fullest {
@@ -207,14 +207,14 @@ fn areas(app: &App, census: &Census) {
     }
 }
 
-async fn refunds(app: &App) {
+async fn set_refund_gauges(app: &App) {
     let due = in_time(census::refunds_to_begin(&app.db)).await;
-    gauge!("dispatchq_manual_refund_queue").set(number(due.map(|(count, _)| count)));
+    gauge!("dispatchq_manual_refund_queue").set(as_gauge(due.map(|(count, _)| count)));
     let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
     gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
 }
 
-async fn outbox(app: &App) {
+async fn set_outbox_gauges(app: &App) {
     let oldest = sqlx::query_scalar::<_, f64>(
         "-- oldest undelivered message
          SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(created_at)), 0)::float8
@@ -224,23 +224,23 @@ async fn outbox(app: &App) {
     gauge!("dispatchq_outbox_oldest_seconds").set(in_time(oldest).await.unwrap_or(f64::NAN));
 }
 
-async fn alerts(app: &App) {
+async fn set_alert_gauges(app: &App) {
     let open = sqlx::query_as::<_, (i64, i64)>(
         "-- count open alerts
          SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
     )
     .fetch_one(&app.db);
     let open = in_time(open).await;
-    gauge!("dispatchq_alerts_open").set(number(open.map(|(all, _)| all.cast_unsigned())));
-    gauge!("dispatchq_alerts_given_up").set(number(open.map(|(_, given_up)| given_up.cast_unsigned())));
+    gauge!("dispatchq_alerts_open").set(as_gauge(open.map(|(all, _)| all.cast_unsigned())));
+    gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
 }
 
 async fn history_days(app: &App) {
     let days = in_time(history_days::count_ahead(&app.db)).await;
-    gauge!("dispatchq_history_days_ahead").set(number(days));
+    gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]
-fn number(value: Option<u64>) -> f64 {
+fn as_gauge(value: Option<u64>) -> f64 {
     value.map_or(f64::NAN, |value| value as f64)
 }

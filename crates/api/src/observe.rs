@@ -71,7 +71,7 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
         request.extensions_mut().insert(address);
     }
     let address = ClientAddress::of(&request).0;
-    let method = method(request.method());
+    let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
     let mut answer = next.run(request).instrument(span.clone()).await;
@@ -111,7 +111,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> HeaderValue {
 }
 
 /// From a short list: anybody may invent methods.
-fn method(method: &Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

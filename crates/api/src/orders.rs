@@ -22,9 +22,9 @@ use super::{
 use dispatch::{
     app::App,
     orders::{
-        Decision, Order, PaymentStatus, Refusal, Snapshot, act, actions,
+        Decision, Order, PaymentStatus, Refusal, Snapshot, actions,
         create::{self, CreateError, NewOrder},
-        query, store,
+        query, store, update,
         view::OrderView,
     },
     people::api_keys::Role,
@@ -39,13 +39,13 @@ pub fn routes() -> Router<App> {
         .route("/", post(create_order).get(find_order))
         .route("/{id}", get(get_order))
         .route("/{id}/timeline", get(get_timeline))
-        .route("/{id}/cancel", post(cancel))
-        .route("/{id}/payment", post(pay))
-        .route("/{id}/refund", post(refund))
-        .route("/{id}/accept", post(accept))
-        .route("/{id}/decline", post(decline))
-        .route("/{id}/pickup", post(pickup))
-        .route("/{id}/complete", post(complete))
+        .route("/{id}/cancel", post(cancel_order))
+        .route("/{id}/payment", post(record_payment))
+        .route("/{id}/refund", post(change_refund))
+        .route("/{id}/accept", post(accept_offer))
+        .route("/{id}/decline", post(decline_offer))
+        .route("/{id}/pickup", post(pick_up))
+        .route("/{id}/complete", post(complete_order))
         .route("/{id}/driver-cancel", post(driver_cancel))
 }
 
@@ -127,7 +127,7 @@ struct CancelRequest {
     reason: Option<String>,
 }
 
-async fn cancel(
+async fn cancel_order(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
@@ -139,7 +139,7 @@ async fn cancel(
     let key = idempotency::key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change(&app, &caller, &id, |s| actions::cancel(s, &actor, reason.clone())).await
+        change_order(&app, &caller, &id, |s| actions::cancel(s, &actor, reason.clone())).await
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
 }
@@ -152,7 +152,7 @@ struct PaymentEvent {
     payment_status: PaymentStatus,
 }
 
-async fn pay(
+async fn record_payment(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
@@ -167,7 +167,7 @@ async fn pay(
     let key = idempotency::key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change(&app, &caller, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
+        change_order(&app, &caller, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
     };
     idempotency::once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
 }
@@ -186,7 +186,7 @@ enum RefundAction {
     Done,
 }
 
-async fn refund(
+async fn change_refund(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
@@ -196,10 +196,14 @@ async fn refund(
     let note = text("note", step.note)?;
     let actor = caller.actor();
     let changed = match step.action {
-        RefundAction::Start => change(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await,
-        RefundAction::Done => change(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await,
+        RefundAction::Start => {
+            change_order(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await
+        }
+        RefundAction::Done => {
+            change_order(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await
+        }
     };
-    respond(changed)
+    as_response(changed)
 }
 
 #[derive(Debug, Deserialize)]
@@ -211,7 +215,7 @@ struct OfferAnswer {
     reason: Option<String>,
 }
 
-async fn accept(
+async fn accept_offer(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
@@ -222,7 +226,7 @@ async fn accept(
     Ok((StatusCode::OK, Json(json(accepted.snapshot()))))
 }
 
-async fn decline(
+async fn decline_offer(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
@@ -232,7 +236,7 @@ async fn decline(
     let reason = text("reason", answer.reason)?;
     let actor = caller.actor();
     let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
-    let declined = act::answer(&app, &id, answer.offer_id, decide).await?;
+    let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
     Ok((StatusCode::OK, Json(json_for(&caller, declined.snapshot()))))
 }
 
@@ -243,24 +247,24 @@ struct DriverStep {
     driver_id: Option<String>,
 }
 
-async fn pickup(
+async fn pick_up(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &caller, &id, |s| actions::pickup(s, &driver)).await)
+    as_response(change_order(&app, &caller, &id, |s| actions::pickup(s, &driver)).await)
 }
 
-async fn complete(
+async fn complete_order(
     State(app): State<App>,
     caller: Caller,
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
-    respond(change(&app, &caller, &id, |s| actions::complete(s, &driver)).await)
+    as_response(change_order(&app, &caller, &id, |s| actions::complete(s, &driver)).await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -278,11 +282,11 @@ async fn driver_cancel(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.driver(value.driver_id.as_deref())?;
     let reason = text("reason", value.reason)?;
-    respond(change(&app, &caller, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
+    as_response(change_order(&app, &caller, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
 }
 
 /// Changes the order in the caller's name.
-async fn change(
+async fn change_order(
     app: &App,
     caller: &Caller,
     id: &OrderId,
@@ -296,11 +300,11 @@ async fn change(
             Decision::Refuse(Refusal::NoSuchOrder)
         }
     };
-    let changed = act::act(app, id, decide).await?;
+    let changed = update::update_order(app, id, decide).await?;
     Ok((StatusCode::OK, json_for(caller, changed.snapshot())))
 }
 
-fn respond(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
+fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
     answer.map(|(status, body)| (status, Json(body)))
 }
 

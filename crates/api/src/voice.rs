@@ -25,7 +25,7 @@ use dispatch::{
         channel::voice::{Event, Voice},
         outbox,
     },
-    orders::{Refusal, Snapshot, act, actions, store::ChangeError},
+    orders::{Refusal, Snapshot, actions, store::ChangeError, update},
     people::actor::Actor,
     reservation,
 };
@@ -34,7 +34,7 @@ use dispatch::{
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
 pub fn routes() -> Router<App> {
-    Router::new().route("/{channel}/status", post(status)).route("/{channel}/answer", post(answer))
+    Router::new().route("/{channel}/status", post(status)).route("/{channel}/answer", post(answer_call))
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +66,7 @@ impl Called<'_> {
     }
 }
 
-async fn called<'a>(
+async fn find_call<'a>(
     app: &'a App,
     event: Event,
     channel: &str,
@@ -79,7 +79,7 @@ async fn called<'a>(
     let voice =
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(About { message }) = about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
-    let fields = fields(bytes)?;
+    let fields = parse_form(bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !voice.verifies(event, message, &fields, signature) {
         return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
@@ -92,7 +92,7 @@ async fn called<'a>(
     Ok(Called { voice, fields, offer })
 }
 
-fn fields(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
+fn parse_form(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ApiError::Malformed("the body is not a form".to_owned()))?;
     let mut url = Url::parse("form:?").expect("a URL");
     url.set_query(Some(text));
@@ -110,7 +110,7 @@ async fn status(
     headers: HeaderMap,
     Whole(bytes): Whole,
 ) -> Result<Response, ApiError> {
-    let called = called(&app, Event::Status, &channel, about, &headers, &bytes).await?;
+    let called = find_call(&app, Event::Status, &channel, about, &headers, &bytes).await?;
     let status = called.field("CallStatus");
     let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
     if let Some(call) = ended {
@@ -125,35 +125,36 @@ async fn status(
         } else {
             &format!("the call ended as {status}")
         };
-        act::answer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why)).await?;
+        update::update_for_offer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why))
+            .await?;
     }
     Ok(Json(json!({ "status": "ok" })).into_response())
 }
 
-async fn answer(
+async fn answer_call(
     State(app): State<App>,
     Path(channel): Path<String>,
     about: Result<Query<About>, QueryRejection>,
     headers: HeaderMap,
     Whole(bytes): Whole,
 ) -> Result<Response, ApiError> {
-    let called = called(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
+    let called = find_call(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.field("Digits")) {
         (None, _) => "This call is about no offer.",
         (Some(call), "1") => {
             let by = Actor::driver(&call.driver);
             match reservation::accept(&app, &call.order, &call.driver, call.offer, &by).await {
                 Ok(_) => "The job is yours.",
-                Err(ChangeError::Refused(refusal)) => refused(&refusal),
+                Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
             }
         }
         (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
             let decide = |s: &Snapshot| actions::decline(s, &call.driver, call.offer, by_phone.clone());
-            match act::answer(&app, &call.order, call.offer, decide).await {
+            match update::update_for_offer(&app, &call.order, call.offer, decide).await {
                 Ok(_) => "You have declined.",
-                Err(ChangeError::Refused(refusal)) => refused(&refusal),
+                Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -162,7 +163,7 @@ async fn answer(
     Ok(([(CONTENT_TYPE, "text/xml")], called.voice.reply(said)).into_response())
 }
 
-fn refused(refusal: &Refusal) -> &'static str {
+fn refusal_text(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::AlreadyAssigned => "Another driver was quicker.",
         Refusal::ReservationInProgress => "Another driver is just taking this job.",

@@ -23,7 +23,7 @@ const AHEAD_MS: u64 = 2_000;
 const FAR: Duration = Duration::from_secs(24 * 3600);
 /// The producer makes one call per such time.
 const EVERY_MS: u64 = 100;
-const PATIENCE: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
@@ -87,7 +87,7 @@ pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let _ = timeout(PATIENCE, finished).await;
+    let _ = timeout(DRAIN_TIMEOUT, finished).await;
     anyhow::ensure!(count() == all, "only {} of {all} timers ran", count());
     worker.abort();
     let mut samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));

@@ -16,7 +16,7 @@ use redis::AsyncCommands;
 use servers::Redis;
 
 const DUE_AT_ONCE: u64 = 8_000;
-const PATIENCE: Duration = Duration::from_secs(10);
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_apalis_redis_never_moves_again_with_8000_jobs_due_at_once() {
@@ -38,7 +38,7 @@ async fn stock_apalis_redis_never_moves_again_with_8000_jobs_due_at_once() {
             count.fetch_add(1, Ordering::Relaxed);
             std::future::ready(())
         });
-        let ended = tokio::time::timeout(PATIENCE, worker.run()).await;
+        let ended = tokio::time::timeout(STALL_TIMEOUT, worker.run()).await;
         let performed = performed.load(Ordering::Relaxed);
         assert_eq!(performed, 0, "{}", mended(performed));
         let Ok(Err(error)) = ended else { panic!("it fails in another way now, without an error: {ended:?}") };

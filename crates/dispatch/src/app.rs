@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// See [`App::patience`].
-const PATIENCE: Duration = Duration::from_millis(50);
+const HINT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Cheap to clone.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ impl App {
             key_use: KeyUse::default(),
             limits,
             unsent: UnsentTimers::default(),
-            patience: PATIENCE,
+            patience: HINT_TIMEOUT,
         })
     }
 }

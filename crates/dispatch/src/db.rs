@@ -35,7 +35,7 @@ pub const UPKEEP_CONNECTIONS: u32 = 3;
 
 /// Connects, or says what to do.
 pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
-    let pool = pool(config)?;
+    let pool = lazy_pool(config)?;
     pool.acquire().await.with_context(|| {
         format!(
             "cannot reach Postgres at {}; is it running? check database.url or DISPATCHQ_DATABASE__URL",
@@ -46,7 +46,7 @@ pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
 }
 
 /// No statement, lock or forgotten transaction may hold a connection for ever.
-fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
+fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
     let options: PgConnectOptions = config
         .url
         .parse()
@@ -61,7 +61,7 @@ fn pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
         // Our statements are short: compiling one costs more than it ever saves.
         ("jit", "off"),
         // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such
-        // settings for our end: there every wait has a deadline of its own (see `loops` and `http::finish`).
+        // settings for our end: there every wait has a deadline of its own (see `loops` and `api::finish`).
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),

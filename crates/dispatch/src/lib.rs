@@ -17,7 +17,7 @@
 //! * [`people`]: API keys, drivers and users. [`request_limits`]: how often they may ask.
 //! * [`history`]: the invariants, checked on the audit views.
 //! * [`explain`]: why an order is as it is, and what to do.
-//! * [`catalogue`]: every metric in words.
+//! * [`metrics_list`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
 //!   metrics, HTTP requests of ours.
 //! * [`loops`]: background loops whose turns all end, and a watchdog over them.
@@ -33,7 +33,6 @@
 pub mod admission;
 pub mod app;
 pub mod areas;
-pub mod catalogue;
 pub mod compensation;
 pub mod config;
 pub mod crash;
@@ -43,6 +42,7 @@ pub mod explain;
 pub mod fleet;
 pub mod history;
 pub mod loops;
+pub mod metrics_list;
 pub mod notifications;
 pub mod operator;
 pub mod orders;

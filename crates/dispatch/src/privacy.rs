@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
-    fleet::nearby::{self, Place},
+    fleet::driver_index::{self, Place},
     people::actor::Actor,
 };
 
@@ -236,7 +236,7 @@ async fn erase_driver(app: &App, driver: &str, pseudonym: &str) -> Result<i64, s
     tx.commit().await?;
     if let Some(place) = place {
         // Not available: leaves the index in Redis.
-        nearby::note(app, &place).await;
+        driver_index::upsert(app, &place).await;
     }
     Ok(orders)
 }

@@ -36,16 +36,16 @@ impl RequestLimits {
 
     /// Counts a request of this key, or returns how long it has to wait.
     pub fn count_request(&self, key: Uuid) -> Result<(), Duration> {
-        count(self.0.keys.as_ref(), key)
+        take_token(self.0.keys.as_ref(), key)
     }
 
     /// Counts a failed authentication of this network, or returns how long it has to wait.
     pub fn count_failure(&self, network: IpAddr) -> Result<(), Duration> {
-        count(self.0.failures.as_ref(), network)
+        take_token(self.0.failures.as_ref(), network)
     }
 }
 
-fn count<K: Clone + Eq + std::hash::Hash>(
+fn take_token<K: Clone + Eq + std::hash::Hash>(
     buckets: Option<&DefaultKeyedRateLimiter<K>>,
     owner: K,
 ) -> Result<(), Duration> {

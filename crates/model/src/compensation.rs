@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
-fn why(s: &Snapshot) -> String {
+fn reason_of_end(s: &Snapshot) -> String {
     let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
     if s.bookings.last().is_some_and(is_lost) {
         return "Job ID retrieval failed: the partner does not know the booking".to_owned();
@@ -24,28 +24,28 @@ fn why(s: &Snapshot) -> String {
 }
 
 pub fn compensate(s: &Snapshot) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     match &s.order.payment_status {
         PaymentStatus::Paid | PaymentStatus::Settlement => {
-            change.enter(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
-            told(&mut change, &why(s));
+            change.transition_to(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
+            tell_customer(&mut change, &reason_of_end(s));
         }
         PaymentStatus::Pending | PaymentStatus::Unpaid => {
-            change.enter(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
-            told(&mut change, &why(s));
+            change.transition_to(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
+            tell_customer(&mut change, &reason_of_end(s));
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
             change.hold(s, why.clone());
-            change.tell(messages::unexpected_state(&change.order, &why, s.now));
+            change.notify(messages::unexpected_state(&change.order, &why, s.now));
         }
     }
     change
 }
 
-fn told(change: &mut Change, why: &str) {
+fn tell_customer(change: &mut Change, why: &str) {
     for message in messages::cancelled_by_system(&change.order, why, change.at) {
-        change.tell(message);
+        change.notify(message);
     }
 }
 

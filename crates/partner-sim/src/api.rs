@@ -24,23 +24,23 @@ use super::{
     ledger::{Booked, Booking, Cancelled, Full, Operation},
     lines::Caller,
 };
-use crate::chance::Chance;
+use crate::seeded_rng::ChoiceSeed;
 
 const MAX_BODY_BYTES: usize = 16 * 1024;
 const LONGEST_KEY: usize = 255;
 
 pub(super) fn routes(core: &Arc<Core>) -> Router {
     Router::new()
-        .route("/bookings", post(book))
-        .route("/bookings/{booking_id}/cancel", post(cancel))
+        .route("/bookings", post(make_booking))
+        .route("/bookings/{booking_id}/cancel", post(cancel_booking))
         .route("/job-status", get(job_status))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .route_layer(middleware::from_fn_with_state(core.clone(), enter))
+        .route_layer(middleware::from_fn_with_state(core.clone(), meet_faults))
         .with_state(core.clone())
 }
 
 /// What every request passes first.
-async fn enter(State(core): State<Arc<Core>>, request: Request, next: Next) -> Response {
+async fn meet_faults(State(core): State<Arc<Core>>, request: Request, next: Next) -> Response {
     let _running = core.begin();
     let key = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
     if let Err(refusal) = core.admit(key) {
@@ -96,11 +96,11 @@ impl BookingRequest {
     /// The same for the same request, however it is written.
     fn fingerprint(&self) -> u64 {
         let text = serde_json::to_string(self).unwrap_or_default();
-        Chance::new(0, &[&text]).number()
+        ChoiceSeed::new(0, &[&text]).number()
     }
 }
 
-async fn book(
+async fn make_booking(
     State(core): State<Arc<Core>>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
@@ -171,17 +171,17 @@ async fn job_status(
         return error(StatusCode::BAD_REQUEST, "MALFORMED", "ask as /job-status?booking_id=B-...");
     };
     core.state().counters.polls += 1;
-    let Some((number, fault)) = fault_about(&core, &booking_id, Operation::Poll) else { return unknown() };
-    let done = || core.state().ledger.booking(number).map_or_else(unknown, |booking| status(number, booking));
+    let Some((number, fault)) = fault_about(&core, &booking_id, Operation::Poll) else { return no_such_path() };
+    let done = || core.state().ledger.booking(number).map_or_else(no_such_path, |booking| status(number, booking));
     with_fault(&core, &caller, fault, done).await
 }
 
-async fn cancel(
+async fn cancel_booking(
     State(core): State<Arc<Core>>,
     ConnectInfo(caller): ConnectInfo<Caller>,
     Path(id): Path<String>,
 ) -> Response {
-    let Some((number, fault)) = fault_about(&core, &id, Operation::Cancel) else { return unknown() };
+    let Some((number, fault)) = fault_about(&core, &id, Operation::Cancel) else { return no_such_path() };
     let done = || {
         let cancelled = {
             let state = &mut *core.state();
@@ -194,7 +194,7 @@ async fn cancel(
             cancelled
         };
         match cancelled {
-            Cancelled::Unknown => return unknown(),
+            Cancelled::Unknown => return no_such_path(),
             Cancelled::TripInProgress => {
                 return error(StatusCode::CONFLICT, "TRIP_IN_PROGRESS", "a passenger is or was aboard");
             }
@@ -250,7 +250,7 @@ pub(super) fn status(number: u64, booking: &Booking) -> Response {
     .into_response()
 }
 
-fn unknown() -> Response {
+fn no_such_path() -> Response {
     error(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking")
 }
 

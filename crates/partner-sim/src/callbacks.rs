@@ -134,17 +134,17 @@ pub(super) fn send(core: &Arc<Core>, callbacks: Vec<Callback>) {
         let deliveries = async {
             let Ok(_turn) = core.callback_turns.acquire().await else { return };
             for callback in callbacks {
-                deliver(&core, callback).await;
+                deliver_callback(&core, callback).await;
             }
         };
         core.stop.run_until_cancelled(deliveries).await;
     });
 }
 
-async fn deliver(core: &Core, mut callback: Callback) {
+async fn deliver_callback(core: &Core, mut callback: Callback) {
     let Some(url) = core.knobs().callback_url.clone() else { return };
     callback.tries += 1;
-    let taken = match post(core, &url, &callback).await {
+    let taken = match post_callback(core, &url, &callback).await {
         Ok(status) => status.is_success(),
         Err(error) => {
             tracing::debug!(error = %error.without_url(), "A callback was not taken.");
@@ -178,7 +178,7 @@ async fn deliver(core: &Core, mut callback: Callback) {
     }
 }
 
-async fn post(core: &Core, url: &str, callback: &Callback) -> Result<reqwest::StatusCode, reqwest::Error> {
+async fn post_callback(core: &Core, url: &str, callback: &Callback) -> Result<reqwest::StatusCode, reqwest::Error> {
     let timestamp = Utc::now().timestamp();
     let signer = if matches!(callback.kind, Kind::Forged) { &core.forger } else { &core.signer };
     let signature = signer.sign(&callback.event_id, timestamp, callback.body.as_bytes()).unwrap_or_default();

@@ -26,9 +26,9 @@ const MOST_NAMED: usize = 1000;
 
 pub(super) fn routes(core: &Arc<Core>) -> Router {
     Router::new()
-        .route("/_sim/state", get(state))
-        .route("/_sim/bookings/{booking_id}", get(booking))
-        .route("/_sim/knobs", get(knobs).post(turn))
+        .route("/_sim/state", get(show_state))
+        .route("/_sim/bookings/{booking_id}", get(show_booking))
+        .route("/_sim/knobs", get(show_knobs).post(turn_knobs))
         .route_layer(middleware::from_fn(from_here_only))
         .with_state(core.clone())
 }
@@ -71,12 +71,12 @@ pub(super) fn report(core: &Core) -> Report {
     }
 }
 
-async fn state(State(core): State<Arc<Core>>) -> Json<Report> {
+async fn show_state(State(core): State<Arc<Core>>) -> Json<Report> {
     Json(report(&core))
 }
 
 /// As `job-status`, without key, limits and faults.
-async fn booking(State(core): State<Arc<Core>>, Path(id): Path<String>) -> Response {
+async fn show_booking(State(core): State<Arc<Core>>, Path(id): Path<String>) -> Response {
     let state = core.state();
     match booking_number(&id).and_then(|number| Some((number, state.ledger.booking(number)?))) {
         Some((number, booking)) => api::status(number, booking),
@@ -84,18 +84,18 @@ async fn booking(State(core): State<Arc<Core>>, Path(id): Path<String>) -> Respo
     }
 }
 
-async fn knobs(State(core): State<Arc<Core>>) -> Json<Knobs> {
+async fn show_knobs(State(core): State<Arc<Core>>) -> Json<Knobs> {
     Json((*core.knobs()).clone())
 }
 
 /// Changes the knobs named in the body; answers all of them.
-async fn turn(State(core): State<Arc<Core>>, body: Result<Json<Map<String, Value>>, JsonRejection>) -> Response {
+async fn turn_knobs(State(core): State<Arc<Core>>, body: Result<Json<Map<String, Value>>, JsonRejection>) -> Response {
     let Json(changes) = match body {
         Ok(changes) => changes,
         Err(rejection) => return api::error(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
     };
     match core.change_knobs(|knobs| knobs.merged(changes)) {
-        Ok(()) => knobs(State(core)).await.into_response(),
+        Ok(()) => show_knobs(State(core)).await.into_response(),
         Err(message) => api::error(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
     }
 }

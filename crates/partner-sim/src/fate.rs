@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::RngExt;
 
 use super::knobs::Knobs;
-use crate::chance::Chance;
+use crate::seeded_rng::ChoiceSeed;
 
 /// What a callback tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Fate {
 
 impl Fate {
     pub(super) fn draw(seed: u64, reference: &str, knobs: &Knobs) -> Self {
-        let mut rng = Chance::new(seed, &["fate", reference]).rng();
+        let mut rng = ChoiceSeed::new(seed, &["fate", reference]).rng();
         // All are drawn, whatever comes of it: turning one knob leaves the rest of a fate alone.
         let has_job_id = knobs.job_id_rate.draw(&mut rng);
         let has_driver = knobs.driver_rate.draw(&mut rng);
@@ -81,12 +81,12 @@ impl Fate {
 
 /// The number in a booking's id.
 pub(super) fn booking_number(seed: u64, reference: &str) -> u64 {
-    Chance::new(seed, &["booking", reference]).number()
+    ChoiceSeed::new(seed, &["booking", reference]).number()
 }
 
 /// The job id that the booking of this reference has or would have.
 pub(super) fn job_id_of(seed: u64, reference: &str) -> String {
-    format!("J-{:016x}", Chance::new(seed, &["job", reference]).number())
+    format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).number())
 }
 
 /// How the callback of one event travels.
@@ -107,7 +107,7 @@ pub(super) struct Travel {
 
 impl Travel {
     pub(super) fn draw(seed: u64, reference: &str, event: Event, knobs: &Knobs) -> Self {
-        let mut rng = Chance::new(seed, &["callback", reference, event.name()]).rng();
+        let mut rng = ChoiceSeed::new(seed, &["callback", reference, event.name()]).rng();
         let with_job_id = event == Event::JobIdAssigned;
         let rate = if with_job_id { knobs.job_id_callback_rate } else { knobs.callback_rate };
         let event_id = format!("E-{:016x}", rng.random::<u64>());

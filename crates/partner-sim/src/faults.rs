@@ -5,7 +5,7 @@ use std::time::Instant;
 use rand::RngExt;
 
 use super::{knobs::Knobs, ledger::Operation};
-use crate::chance::Chance;
+use crate::seeded_rng::ChoiceSeed;
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Fault {
     /// `nth` request of this kind about this reference, counted from 1: when others come does not matter.
     pub(super) fn draw(seed: u64, reference: &str, operation: Operation, nth: u32, knobs: &Knobs) -> Option<Self> {
         let mut point: f64 =
-            Chance::new(seed, &["fault", operation.name(), reference, &nth.to_string()]).rng().random();
+            ChoiceSeed::new(seed, &["fault", operation.name(), reference, &nth.to_string()]).rng().random();
         let mix = [
             (knobs.error_500_rate, Self::Error500),
             (knobs.error_503_rate, Self::Error503),

@@ -95,10 +95,10 @@ pub struct Knobs {
     #[arg(long, value_name = "P", default_value = "0", help_heading = "How requests fare")]
     pub lost_answer_rate: Rate,
     /// Requests per second of real time, above which the answer is 429 [default: no limit]
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = "How requests fare")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "How requests fare")]
     pub rate_limit: Option<f64>,
     /// Requests that may come at once within the limit [default: one second's]
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = "How requests fare")]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = "How requests fare")]
     pub rate_burst: Option<f64>,
     /// What Retry-After says in a 429
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration, help_heading = "How requests fare")]
@@ -179,7 +179,7 @@ impl Knobs {
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+fn parse_positive(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0).ok_or_else(|| "expected a number above 0".to_owned())
 }
 

@@ -8,7 +8,7 @@
 //! * `core`: the above, working together behind one lock that is never held across an await.
 //! * `callbacks`: what the partner tells us, signed and repeated.
 //! * `api`: what a partner answers. `control`: what only a simulation answers.
-//! * [`chance`]: what simulations leave to chance.
+//! * [`seeded_rng`]: what simulations leave to chance.
 //! * `lines`: connections that can be refused and cut.
 //! * [`server`]: starting and ending it.
 //!
@@ -16,7 +16,6 @@
 
 mod api;
 mod callbacks;
-pub mod chance;
 mod control;
 mod core;
 pub mod counters;
@@ -26,6 +25,7 @@ pub mod knobs;
 mod ledger;
 mod lines;
 pub mod options;
+pub mod seeded_rng;
 pub mod server;
 mod timers;
 pub mod values;

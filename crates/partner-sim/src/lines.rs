@@ -44,9 +44,9 @@ impl Lines {
         refuse: watch::Receiver<bool>,
         stop: CancellationToken,
     ) -> io::Result<Self> {
-        let socket = bound(address)?;
+        let socket = bind_socket(address)?;
         let address = socket.local_addr()?;
-        let reserved = bound(address).ok();
+        let reserved = bind_socket(address).ok();
         let listener = socket.listen(BACKLOG)?;
         let up = stop.child_token();
         Ok(Self { address, listener: Some(listener), _reserved: reserved, refuse, stop, up })
@@ -57,7 +57,7 @@ impl Lines {
     }
 }
 
-fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -81,7 +81,7 @@ impl Listener for Lines {
             }
             let listener = match &self.listener {
                 Some(listener) => listener,
-                None => match bound(self.address).and_then(|socket| socket.listen(BACKLOG)) {
+                None => match bind_socket(self.address).and_then(|socket| socket.listen(BACKLOG)) {
                     Ok(listener) => self.listener.insert(listener),
                     Err(error) => {
                         tracing::warn!(%error, "Cannot listen again; will try once more.");

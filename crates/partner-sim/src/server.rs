@@ -58,8 +58,8 @@ impl PartnerSim {
                 core.handle(due);
             }
         }));
-        tasks.spawn(serve(lines, api::routes(&core).merge(control::routes(&core))));
-        tasks.spawn(serve(control_lines, control::routes(&core)));
+        tasks.spawn(serve_lines(lines, api::routes(&core).merge(control::routes(&core))));
+        tasks.spawn(serve_lines(control_lines, control::routes(&core)));
         Ok(Self { address, control, core, _tasks: tasks })
     }
 
@@ -102,7 +102,7 @@ impl Drop for PartnerSim {
     }
 }
 
-async fn serve(lines: Lines, router: Router) {
+async fn serve_lines(lines: Lines, router: Router) {
     let router = router
         .fallback(|| async { api::error(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
         .method_not_allowed_fallback(|| async {

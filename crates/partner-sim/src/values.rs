@@ -195,10 +195,10 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::Chance;
+    use crate::seeded_rng::ChoiceSeed;
 
     fn draws(text: &str) -> Vec<Duration> {
-        let mut rng = Chance::new(1, &["spread"]).rng();
+        let mut rng = ChoiceSeed::new(1, &["spread"]).rng();
         let spread: Spread = text.parse().unwrap();
         (0..2000).map(|_| spread.draw(&mut rng)).collect()
     }

@@ -45,7 +45,7 @@ impl Password {
     }
 
     pub(crate) fn random() -> Result<Password, ServerError> {
-        let bytes: [u8; 32] = random()?;
+        let bytes: [u8; 32] = random_bytes()?;
         Ok(Password(bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'a' + half)).collect()))
     }
 
@@ -55,7 +55,7 @@ impl Password {
 
     /// Returns what Postgres stores of it: it compares a login with this and never learns the password.
     pub(crate) fn verifier(&self) -> Result<String, ServerError> {
-        let salt: [u8; 16] = random()?;
+        let salt: [u8; 16] = random_bytes()?;
         Ok(self.verifier_with(&salt))
     }
 
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Password {
     }
 }
 
-fn random<const N: usize>() -> Result<[u8; N], ServerError> {
+fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes).map_err(|_| std::io::Error::from(ErrorKind::Other));
     filled.doing(|| "ask the system for random bytes".to_owned())?;

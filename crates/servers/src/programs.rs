@@ -23,28 +23,28 @@ pub(crate) struct PostgresPrograms {
 }
 
 pub(crate) fn redis_server() -> Result<PathBuf, ServerError> {
-    find("redis-server", &path())
+    find_program("redis-server", &path())
 }
 
 pub(crate) fn postgres() -> Result<PostgresPrograms, ServerError> {
     let mut dirs = path();
-    dirs.extend(versioned());
+    dirs.extend(versioned_dirs());
     postgres_in(&dirs)
 }
 
 /// A symbolic link to `postgres` is followed so that initdb and psql come from beside it: a data directory must be made
 /// by its own version's initdb, and the psql that Debian puts in PATH is a wrapper that costs more than the query.
 fn postgres_in(dirs: &[PathBuf]) -> Result<PostgresPrograms, ServerError> {
-    let found = find("postgres", dirs)?;
+    let found = find_program("postgres", dirs)?;
     let postgres = fs::canonicalize(&found).unwrap_or(found);
     let mut dirs = dirs.to_vec();
     if let Some(dir) = postgres.parent() {
         dirs.insert(0, dir.to_owned());
     }
-    Ok(PostgresPrograms { initdb: find("initdb", &dirs)?, psql: find("psql", &dirs)?, postgres })
+    Ok(PostgresPrograms { initdb: find_program("initdb", &dirs)?, psql: find_program("psql", &dirs)?, postgres })
 }
 
-fn find(program: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, ServerError> {
+fn find_program(program: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, ServerError> {
     let executable =
         |file: &PathBuf| fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     dirs.iter().map(|dir| dir.join(program)).find(executable).ok_or(ServerError::Missing { program, cure: CURE })
@@ -54,7 +54,7 @@ fn path() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-fn versioned() -> Vec<PathBuf> {
+fn versioned_dirs() -> Vec<PathBuf> {
     VERSIONED.iter().flat_map(|(parent, prefix)| by_version(Path::new(parent), prefix)).collect()
 }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_named_with_its_cure() {
         let empty = tempfile::tempdir().unwrap();
-        let error = find("redis-server", &[empty.path().to_owned()]).unwrap_err().to_string();
+        let error = find_program("redis-server", &[empty.path().to_owned()]).unwrap_err().to_string();
         assert!(error.starts_with("redis-server is not installed: run `make setup`"), "{error}");
         let error = postgres_in(&[empty.path().to_owned()]).unwrap_err();
         assert!(matches!(error, ServerError::Missing { program: "postgres", .. }), "{error}");
@@ -96,7 +96,7 @@ mod tests {
     fn a_file_that_cannot_be_executed_is_no_program() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("redis-server"), "").unwrap();
-        assert!(find("redis-server", &[dir.path().to_owned()]).is_err());
+        assert!(find_program("redis-server", &[dir.path().to_owned()]).is_err());
     }
 
     #[test]

@@ -13,7 +13,8 @@ use tokio::{
 };
 
 /// A server learns within this time that the other end of a connection is gone, by the keepalives that dispatchq asks of
-/// Postgres: ten seconds without a packet and three probes. The client learns nothing.
+/// Postgres: ten seconds without a packet and three probes. Redis by its own settings takes longer, and loses nothing by it: it
+/// holds no lock for a connection. The client learns nothing.
 const NOTICED_AFTER: Duration = Duration::from_secs(25);
 
 /// Needs a tokio runtime, and ends with it.
@@ -55,17 +56,17 @@ impl Proxy {
                 let number = state.borrow().made;
                 let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
                 let (mut to_serve, mut to_answer) = (state.subscribe(), state.subscribe());
-                let (mut until_noticed, mut until_cut) = (state.subscribe(), state.subscribe());
+                let (mut of_server, mut of_client) = (state.subscribe(), state.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = carry(number, from_client, to_server, &mut to_serve) => {}
-                        () = noticed(number, &mut until_noticed) => {}
+                        () = carry_bytes(number, from_client, to_server, &mut to_serve) => {}
+                        () = until_noticed(number, &mut of_server) => {}
                     }
                 });
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = carry(number, from_server, to_client, &mut to_answer) => {}
-                        () = cut(number, &mut until_cut) => {}
+                        () = carry_bytes(number, from_server, to_client, &mut to_answer) => {}
+                        () = until_cut(number, &mut of_client) => {}
                     }
                 });
             }
@@ -109,7 +110,7 @@ impl Proxy {
 }
 
 /// Returns when one end has closed and the other was told.
-async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flow: &mut watch::Receiver<Flow>) {
+async fn carry_bytes(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flow: &mut watch::Receiver<Flow>) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut bytes).await;
@@ -126,12 +127,12 @@ async fn carry(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flo
 }
 
 /// Returns when this connection is cut.
-async fn cut(number: u64, flow: &mut watch::Receiver<Flow>) {
+async fn until_cut(number: u64, flow: &mut watch::Receiver<Flow>) {
     let _ = flow.wait_for(|flow| flow.cut >= number).await;
 }
 
 /// Returns when the server closes this connection: it is cut, or was lost so long ago that the server has noticed.
-async fn noticed(number: u64, flow: &mut watch::Receiver<Flow>) {
+async fn until_noticed(number: u64, flow: &mut watch::Receiver<Flow>) {
     let _ = flow.wait_for(|flow| flow.lost >= number || flow.cut >= number).await;
-    let _ = tokio::time::timeout(NOTICED_AFTER, cut(number, flow)).await;
+    let _ = tokio::time::timeout(NOTICED_AFTER, until_cut(number, flow)).await;
 }

@@ -134,11 +134,11 @@ impl Kind for Setup {
 
 /// Whether this process answers, be it a server or a sentinel.
 pub(crate) async fn is_ready(port: u16, pid: u32) -> bool {
-    matches!(tokio::time::timeout(ANSWER_WAIT, answers(port, pid)).await, Ok(Ok(true)))
+    matches!(tokio::time::timeout(ANSWER_WAIT, answers_ping(port, pid)).await, Ok(Ok(true)))
 }
 
 /// PING answers an error while the data is still being loaded, and INFO tells whose answer it is.
-async fn answers(port: u16, pid: u32) -> std::io::Result<bool> {
+async fn answers_ping(port: u16, pid: u32) -> std::io::Result<bool> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
     stream.write_all(b"INFO server\r\nPING\r\n").await?;
     let mut lines = stream.lines();

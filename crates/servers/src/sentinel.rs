@@ -42,7 +42,7 @@ impl Sentinels {
         }
         let deadline = Instant::now() + ACQUAINTED_WAIT;
         for sentinel in &sentinels {
-            while !acquainted(sentinel.port()).await.unwrap_or(false) {
+            while !knows_others(sentinel.port()).await.unwrap_or(false) {
                 if Instant::now() > deadline {
                     let (server, what, log) = (Setup::NAME, "find the others", sentinel.home.log_tail(0));
                     return Err(ServerError::Timeout { server, what, secs: ACQUAINTED_WAIT.as_secs(), log });
@@ -81,7 +81,7 @@ async fn start_one(primary_port: u16) -> Result<Server<Setup>, ServerError> {
 }
 
 /// The answer is a list of names and values, each on a line of its own with its length before it.
-async fn acquainted(port: u16) -> std::io::Result<bool> {
+async fn knows_others(port: u16) -> std::io::Result<bool> {
     let mut stream = BufReader::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?);
     stream.write_all(format!("SENTINEL MASTER {PRIMARY}\r\nPING\r\n").as_bytes()).await?;
     let mut lines = stream.lines();

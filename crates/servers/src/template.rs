@@ -49,7 +49,7 @@ impl Template {
             fs::remove_dir_all(&new).doing(|| format!("remove {}, which was left half made", new.display()))?;
         }
         make_dir(&new, None)?;
-        copy(&home.join("data"), &new.join("data"), None)?;
+        copy_tree(&home.join("data"), &new.join("data"), None)?;
         copy_file(&home.join("password"), &new.join("password"), None)?;
         fs::rename(&new, &self.dir).doing(|| format!("rename {}", new.display()))
     }
@@ -57,7 +57,7 @@ impl Template {
     /// Copies the cluster to a directory where there is none.
     pub(crate) fn copy_to(&self, home: &Path, account: Option<Account>) -> Result<(), ServerError> {
         copy_file(&self.dir.join("password"), &home.join("password"), None)?;
-        copy(&self.dir.join("data"), &home.join("data"), account)
+        copy_tree(&self.dir.join("data"), &home.join("data"), account)
     }
 
     fn remove_old(&self) {
@@ -84,14 +84,14 @@ fn copy_file(from: &Path, to: &Path, account: Option<Account>) -> Result<(), Ser
 }
 
 /// Copies a directory with all in it.
-fn copy(from: &Path, to: &Path, account: Option<Account>) -> Result<(), ServerError> {
+fn copy_tree(from: &Path, to: &Path, account: Option<Account>) -> Result<(), ServerError> {
     make_dir(to, account)?;
     let doing = || format!("read {}", from.display());
     for entry in fs::read_dir(from).doing(doing)? {
         let entry = entry.doing(doing)?;
         let target = to.join(entry.file_name());
         if entry.file_type().doing(doing)?.is_dir() {
-            copy(&entry.path(), &target, account)?;
+            copy_tree(&entry.path(), &target, account)?;
         } else {
             copy_file(&entry.path(), &target, account)?;
         }

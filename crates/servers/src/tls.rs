@@ -32,7 +32,7 @@ impl Tls {
 /// Makes certificates with `openssl` and lets the server speak TLS, too, on a port of its own. Until it is restarted.
 pub(crate) async fn serve(redis: &Redis) -> Result<Tls, ServerError> {
     let dir = redis.dir();
-    certificates(dir)?;
+    make_certificates(dir)?;
     let port = ports::free();
     let file = |name: &str| dir.join(name).display().to_string();
     let words = [
@@ -54,20 +54,23 @@ pub(crate) async fn serve(redis: &Redis) -> Result<Tls, ServerError> {
 }
 
 /// An authority, and a certificate for 127.0.0.1 signed by it.
-fn certificates(dir: &Path) -> Result<(), ServerError> {
+fn make_certificates(dir: &Path) -> Result<(), ServerError> {
     const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     let extensions = dir.join("server.ext");
     fs::write(&extensions, "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
         .doing(|| format!("write {}", extensions.display()))?;
-    openssl(dir, &format!("req -x509 {KEY} -keyout ca.key -out ca.crt -days 2 -subj /CN=dispatchq-test-authority"))?;
-    openssl(dir, &format!("req {KEY} -keyout server.key -out server.csr -subj /CN=localhost"))?;
-    openssl(
+    run_openssl(
+        dir,
+        &format!("req -x509 {KEY} -keyout ca.key -out ca.crt -days 2 -subj /CN=dispatchq-test-authority"),
+    )?;
+    run_openssl(dir, &format!("req {KEY} -keyout server.key -out server.csr -subj /CN=localhost"))?;
+    run_openssl(
         dir,
         "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile server.ext",
     )
 }
 
-fn openssl(dir: &Path, args: &str) -> Result<(), ServerError> {
+fn run_openssl(dir: &Path, args: &str) -> Result<(), ServerError> {
     let output = Command::new("openssl").args(args.split(' ')).current_dir(dir).output();
     let output = output.doing(|| "start openssl".into())?;
     if output.status.success() {

@@ -108,16 +108,17 @@ impl Which {
                 println!("No such dead jobs.");
                 return Ok(ExitCode::SUCCESS);
             }
-            let question = format!("{} {}?", deed.imperative(), jobs(ids.len() as u64));
+            let question = format!("{} {}?", deed.imperative(), count_of_jobs(ids.len() as u64));
             if !self.consent.dry_run && !ids.is_empty() && !self.consent.obtain(&question)? {
                 bail!("nothing was {}", deed.done());
             }
         }
         let by = Decider { who: operator(), why: self.consent.reason.clone() };
         let total = ids.len();
-        let bar = progress(total);
+        let bar = progress_bar(total);
         let summary =
-            bulk::each(ids, |id| decide(app.clone(), deed, self.consent.dry_run, id, by.clone()), || bar.inc(1)).await;
+            bulk::each(ids, |id| decide_one(app.clone(), deed, self.consent.dry_run, id, by.clone()), || bar.inc(1))
+                .await;
         bar.finish_and_clear();
         self.report(deed, named, total, &summary)?;
         if let Some(error) = summary.failed {
@@ -146,16 +147,20 @@ impl Which {
             }));
         }
         let were = if self.consent.dry_run { "would be " } else { "" };
-        println!("{} {were}{}.", jobs(summary.done), deed.done());
+        println!("{} {were}{}.", count_of_jobs(summary.done), deed.done());
         if !named && !summary.not_dead.is_empty() {
-            println!("{} no longer dead.", jobs(summary.not_dead.len() as u64));
+            println!("{} no longer dead.", count_of_jobs(summary.not_dead.len() as u64));
         }
         let not_dead = summary.not_dead.iter().filter(|_| named);
         let left = not_dead.map(|id| (id, format!("it is not dead; see: dispatchq job show {id}")));
         let mut left: Vec<_> = left.chain(summary.refused.iter().map(|(id, why)| (id, why.to_string()))).collect();
         left.sort();
         if !left.is_empty() {
-            println!("{} left as {}:", jobs(left.len() as u64), if left.len() == 1 { "it is" } else { "they are" });
+            println!(
+                "{} left as {}:",
+                count_of_jobs(left.len() as u64),
+                if left.len() == 1 { "it is" } else { "they are" }
+            );
         }
         for (id, why) in left.iter().take(MOST_NAMED) {
             println!("  {id}: {why}");
@@ -167,7 +172,7 @@ impl Which {
     }
 }
 
-async fn decide(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> anyhow::Result<Answer> {
+async fn decide_one(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> anyhow::Result<Answer> {
     match (deed, dry_run) {
         (Deed::Requeue, false) => decide::requeue(&app, &id, &by).await,
         (Deed::Requeue, true) => decide::preview(&app, &id).await,
@@ -176,12 +181,12 @@ async fn decide(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> 
     }
 }
 
-fn jobs(count: u64) -> String {
+fn count_of_jobs(count: u64) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }
 
 /// On stderr, and only on a terminal.
-fn progress(total: usize) -> ProgressBar {
+fn progress_bar(total: usize) -> ProgressBar {
     let visible = total > 1 && io::stderr().is_terminal();
     let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total as u64), target);

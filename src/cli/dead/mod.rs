@@ -33,7 +33,7 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Default, clap::Args)]
 struct Filter {
     /// Only those of this queue
-    #[arg(long, value_parser = queue())]
+    #[arg(long, value_parser = queue_name())]
     queue: Option<&'static str>,
     /// Only those whose error contains this text
     #[arg(long, value_name = "TEXT")]
@@ -54,7 +54,7 @@ impl Filter {
 }
 
 /// One of ours; shells complete it.
-fn queue() -> impl TypedValueParser<Value = &'static str> {
+fn queue_name() -> impl TypedValueParser<Value = &'static str> {
     let known = PossibleValuesParser::new(jobs::queues::ALL);
     known.map(|text| jobs::queues::ALL.into_iter().find(|queue| *queue == text).unwrap_or_default())
 }

@@ -49,10 +49,10 @@ async fn not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
     let Some(last) = deaths.first() else {
         bail!("{id} is not dead; see: dispatchq job show {id}, dispatchq dead list");
     };
-    bail!("{id} is not dead any more: it {}; see: dispatchq job show {id}", story(last));
+    bail!("{id} is not dead any more: it {}; see: dispatchq job show {id}", tell_story(last));
 }
 
-fn story(death: &Letter) -> String {
+fn tell_story(death: &Letter) -> String {
     let mut story = format!("died at {} ({})", time(death.died_at), death.error);
     if let (Some(how), Some(by), Some(at)) = (death.resolved_how, &death.resolved_by, death.resolved_at) {
         story += &format!(", {} by {by} at {}", how.as_str(), time(at));
@@ -79,7 +79,7 @@ fn text(explained: &Explained, now_ms: u64) -> String {
         let end = t.error.as_deref().unwrap_or("delivered");
         ("", format!("try {} at {}: {end}", t.attempt_no, time(t.at)))
     }));
-    rows.extend(explained.earlier.iter().map(|death| ("before", story(death))));
+    rows.extend(explained.earlier.iter().map(|death| ("before", tell_story(death))));
     rows.push((
         "payload",
         match &dead.envelope {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use super::{Finding, Verdict, finding};
+use super::{Finding, Verdict, new_finding};
 use dispatch::{
     config::{ChannelConfig, Config},
     notifications::{channel::email::TlsMode, routes::LOG},
@@ -15,15 +15,15 @@ use dispatch::{
 /// Returns a warning for each of them that can be seen without connecting.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
-    found.extend(postgres(&config.database.url).map(|detail| warning("encryption", detail)));
-    found.extend(redis(&config.redis.url).into_iter().map(|detail| warning("encryption", detail)));
-    partners(config, &mut found);
-    channels(config, &mut found);
+    found.extend(check_postgres(&config.database.url).map(|detail| new_warning("encryption", detail)));
+    found.extend(check_redis(&config.redis.url).into_iter().map(|detail| new_warning("encryption", detail)));
+    check_partners(config, &mut found);
+    check_channels(config, &mut found);
     routes(config, &mut found);
     for name in config.misspelt_variables() {
         let detail =
             format!("{name} is ignored; settings have two underscores between the levels: DISPATCHQ_REDIS__URL");
-        found.push(warning("environment", detail));
+        found.push(new_warning("environment", detail));
     }
     found
 }
@@ -34,20 +34,20 @@ pub(super) fn redis_policy(info: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = value("maxmemory_policy").filter(|policy| *policy != "noeviction") {
         let detail = format!("maxmemory-policy is {policy}: a full Redis drops timers; set it to noeviction");
-        found.push(warning("redis policy", detail));
+        found.push(new_warning("redis policy", detail));
     }
     if value("aof_enabled") == Some("0") {
         let detail = "appendonly is off: after a restart all timers are rebuilt from Postgres; set appendonly yes";
-        found.push(warning("redis policy", detail.to_owned()));
+        found.push(new_warning("redis policy", detail.to_owned()));
     }
     found
 }
 
-fn warning(what: &'static str, detail: String) -> Finding {
-    finding(what, Verdict::Warn, detail)
+fn new_warning(what: &'static str, detail: String) -> Finding {
+    new_finding(what, Verdict::Warn, detail)
 }
 
-fn postgres(url: &str) -> Option<String> {
+fn check_postgres(url: &str) -> Option<String> {
     let options: PgConnectOptions = url.parse().ok()?;
     let is_open = matches!(options.get_ssl_mode(), PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer);
     let is_far = options.get_socket().is_none() && !is_local(options.get_host());
@@ -56,7 +56,7 @@ fn postgres(url: &str) -> Option<String> {
     })
 }
 
-fn redis(url: &str) -> Vec<String> {
+fn check_redis(url: &str) -> Vec<String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -75,44 +75,44 @@ fn redis(url: &str) -> Vec<String> {
     found
 }
 
-fn partners(config: &Config, found: &mut Vec<Finding>) {
+fn check_partners(config: &Config, found: &mut Vec<Finding>) {
     for (name, partner) in &config.partners {
         if let Some(host) = open_web_host(&partner.url) {
             let detail = format!("partners.{name}: its key and orders travel unencrypted to {host}; use https://");
-            found.push(warning("encryption", detail));
+            found.push(new_warning("encryption", detail));
         }
         let is_signed = !partner.callback_secret.is_empty()
             || partner.callback_secret_env.is_some()
             || partner.callback_secret_file.is_some();
         if !is_signed {
             let detail = format!("partners.{name}: without callback_secret none of its callbacks is accepted");
-            found.push(warning("signatures", detail));
+            found.push(new_warning("signatures", detail));
         }
     }
 }
 
-fn channels(config: &Config, found: &mut Vec<Finding>) {
+fn check_channels(config: &Config, found: &mut Vec<Finding>) {
     for (name, channel) in &config.channels {
         // Addresses that cannot be read were refused when the configuration was loaded.
         let address = channel.web_address().ok().flatten();
         if let Some(host) = address.as_ref().and_then(|url| open_web_host(url.as_str())) {
             let detail = format!("channels.{name}: messages and tokens travel unencrypted to {host}; use https://");
-            found.push(warning("encryption", detail));
+            found.push(new_warning("encryption", detail));
         }
         match channel {
             ChannelConfig::Webhook(c) if c.secret.is_none() && c.secret_env.is_none() && c.secret_file.is_none() => {
                 let detail = format!("channels.{name}: without secret its messages are not signed");
-                found.push(warning("signatures", detail));
+                found.push(new_warning("signatures", detail));
             }
             ChannelConfig::Voice(c) => {
                 if let Some(host) = open_web_host(&c.callback_url) {
                     let detail = format!("channels.{name}: answers come back unencrypted to {host}; use https://");
-                    found.push(warning("encryption", detail));
+                    found.push(new_warning("encryption", detail));
                 }
             }
             ChannelConfig::Email(c) if c.tls == TlsMode::None && !is_local(&c.host) => {
                 let detail = format!("channels.{name}: mail leaves unencrypted to {}; set tls = \"starttls\"", c.host);
-                found.push(warning("encryption", detail));
+                found.push(new_warning("encryption", detail));
             }
             _ => {}
         }
@@ -126,7 +126,7 @@ fn routes(config: &Config, found: &mut Vec<Finding>) {
     {
         if route.iter().all(is_log) {
             let detail = format!("notifications.{name} is the log alone: no person is told; add [channels.NAME]");
-            found.push(warning("alerts", detail));
+            found.push(new_warning("alerts", detail));
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             ("redis+sentinel://a:1,b:2/main", true, true),
             ("rediss+sentinel://u:hunter2@a:1,b:2/main", false, false),
         ] {
-            let found = redis(url).join("\n");
+            let found = check_redis(url).join("\n");
             assert_eq!(found.contains("unencrypted"), open, "{url}: {found}");
             assert_eq!(found.contains("without a password"), nameless, "{url}: {found}");
             assert!(!found.contains("hunter2"), "{found}");
@@ -202,7 +202,7 @@ mod tests {
             ("postgres://u@db.internal/d?sslmode=require", false),
             ("postgres://u@db.internal/d?sslmode=verify-full", false),
         ] {
-            assert_eq!(postgres(url).is_some(), open, "{url}");
+            assert_eq!(check_postgres(url).is_some(), open, "{url}");
         }
     }
 

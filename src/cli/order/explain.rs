@@ -50,7 +50,7 @@ fn text(e: &Explanation) -> String {
     }));
 
     if let Some(latest) = &e.ranking {
-        lines.extend(ranking(latest));
+        lines.extend(ranking_lines(latest));
     }
 
     lines.push("\nTimeline".to_owned());
@@ -67,7 +67,7 @@ fn text(e: &Explanation) -> String {
 }
 
 /// Why this driver and not that one.
-fn ranking(latest: &LatestRanking) -> Vec<String> {
+fn ranking_lines(latest: &LatestRanking) -> Vec<String> {
     let mut lines = vec![format!("\nDrivers for attempt {}, looked at {}", latest.attempt_no, time(latest.at))];
     let Ranking { ranked, excluded } = &latest.candidates;
     if ranked.is_empty() && excluded.is_empty() {

@@ -12,12 +12,11 @@ use dispatch::orders::view::OrderView;
 use dispatch::{
     app::App,
     orders::{
-        Decision, Offer, PaymentStatus, Refusal, Snapshot, Status,
-        act::act,
-        actions,
+        Decision, Offer, PaymentStatus, Refusal, Snapshot, Status, actions,
         create::{self, Location, NewOrder},
         query::{self, Filter},
         store,
+        update::update_order,
     },
     people::{
         actor::{Actor, ActorRole},
@@ -143,30 +142,30 @@ impl Command {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
                 let s = store::load(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
-                show(&s, &query::offers(&app.db, &id).await?, json)?;
+                print_order(&s, &query::offers(&app.db, &id).await?, json)?;
             }
             Self::List { status, held, open, limit, json } => {
                 list(&app, &Filter { status, held, open, limit }, json).await?;
             }
-            Self::Timeline { id, json } => timeline(&app, &id, json).await?,
+            Self::Timeline { id, json } => print_timeline(&app, &id, json).await?,
             Self::Explain { id, json } => return explain::run(&app, &id, json).await,
             Self::Refund(Refund::Start { id, note }) => {
-                change(&app, &id, |s| actions::start_refund(s, &operator(), note.clone())).await?;
+                change_order(&app, &id, |s| actions::start_refund(s, &operator(), note.clone())).await?;
             }
             Self::Refund(Refund::Done { id, note }) => {
-                change(&app, &id, |s| actions::finish_refund(s, &operator(), note.clone())).await?;
+                change_order(&app, &id, |s| actions::finish_refund(s, &operator(), note.clone())).await?;
             }
             Self::Cancel { id, reason } => {
-                change(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
+                change_order(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
             }
             Self::Assign { id, driver } => {
                 ensure!(drivers::exists(&app.db, &driver).await?, Refusal::NoSuchDriver);
-                change(&app, &id, |s| actions::assign(s, &operator(), &driver)).await?;
+                change_order(&app, &id, |s| actions::assign(s, &operator(), &driver)).await?;
             }
             Self::Release { id, reason } => {
-                change(&app, &id, |s| actions::release(s, &operator(), reason.clone())).await?;
+                change_order(&app, &id, |s| actions::release(s, &operator(), reason.clone())).await?;
             }
-            Self::Redispatch { id } => change(&app, &id, |s| actions::redispatch(s, &operator())).await?,
+            Self::Redispatch { id } => change_order(&app, &id, |s| actions::redispatch(s, &operator())).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -187,12 +186,12 @@ impl Create {
             loyalty_level: self.loyalty_level,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        show(&create::create(app, id, &new, &operator()).await?, &[], self.json)
+        print_order(&create::create(app, id, &new, &operator()).await?, &[], self.json)
     }
 }
 
-async fn change(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
-    let changed = act(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
+async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
+    let changed = update_order(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
     match &changed {
         store::Changed::Yes(s) => println!("{id} is now {}.", s.order.status),
         store::Changed::No(s) => println!("{id} is {} already.", s.order.status),
@@ -222,7 +221,7 @@ async fn list(app: &App, filter: &Filter, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
+async fn print_timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
     let events = query::timeline(&app.db, id).await?;
     ensure!(!events.is_empty(), no_such_order(id));
     if json {
@@ -239,7 +238,7 @@ async fn timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
+fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
     let view = OrderView::from(s);
     if json {
         return output::json(&view);

@@ -96,7 +96,7 @@ impl Model {
             Step::Hold => {
                 let has_timers = !timers::timers(&s.order, s.now).is_empty();
                 has_timers.then(|| {
-                    let mut change = Change::of(s, by("reconciler"));
+                    let mut change = Change::new(s, by("reconciler"));
                     change.hold(s, "a timer is dead");
                     change.into()
                 })

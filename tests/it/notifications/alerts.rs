@@ -86,8 +86,8 @@ async fn a_refund_that_begins_acknowledges_its_alert() {
     let t = TestApp::start().await;
     refund_due(&t).await;
     t.act("ORD-1", |s| {
-        let mut change = Change::of(s, by("operator:test"));
-        change.enter(Status::RefundPending, Reason::ReleasedByHand, None);
+        let mut change = Change::new(s, by("operator:test"));
+        change.transition_to(Status::RefundPending, Reason::ReleasedByHand, None);
         change.into()
     })
     .await

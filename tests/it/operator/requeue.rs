@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use dispatch::{
     dead_letters::{
         decide::{Answer, discard, preview, requeue},
-        judge::{self, Refused},
+        requeue_policy::{self, Refused},
         table::{self, How, Resolution},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
@@ -263,7 +263,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    store::change(&t.app, &id("ORD-1"), |s| judge::requeue(s, &dispatch, &by("operator:anna"), None).into())
+    store::change(&t.app, &id("ORD-1"), |s| requeue_policy::requeue(s, &dispatch, &by("operator:anna"), None).into())
         .await
         .unwrap();
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use dispatch::{
     history,
-    orders::{act::act, actions, create},
+    orders::{actions, create, update::update_order},
     outbound,
     partner::{inbox, observation::CallbackBody},
     people::api_keys::{self, Role},
@@ -78,7 +78,7 @@ impl Scene {
                 if orders % 5 == 4 {
                     let cancel = |s: &_| actions::cancel(s, &by("producer:test"), None);
                     // It may have ended by itself.
-                    let _ = act(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
+                    let _ = update_order(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
                 }
                 orders += 1;
             }

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta};
 use dispatch::{
     compensation,
     config::Config,
-    dead_letters::judge::{self, Verdict},
+    dead_letters::requeue_policy::{self, Verdict},
     fleet::{decide as fleet, policy::DispatchPolicy},
     orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
     partner::{
@@ -157,14 +157,16 @@ impl Model {
             Step::Hold(n) => {
                 let derived = timers::derived(s);
                 let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
-                let mut change = Change::of(s, by("reconciler"));
-                change.hold(s, judge::hold_reason(derived[n].id()));
+                let mut change = Change::new(s, by("reconciler"));
+                change.hold(s, requeue_policy::hold_reason(derived[n].id()));
                 change.into()
             }
             Step::Requeue => {
-                let Some(dead) = judge::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else { return };
-                match judge::timer(s, &dead) {
-                    Verdict::Held => judge::requeue(s, &dead, &by("operator:x"), None).into(),
+                let Some(dead) = requeue_policy::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else {
+                    return;
+                };
+                match requeue_policy::timer(s, &dead) {
+                    Verdict::Held => requeue_policy::requeue(s, &dead, &by("operator:x"), None).into(),
                     _ => return,
                 }
             }
@@ -255,12 +257,16 @@ impl Model {
             }
             Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
                 assert_eq!(o.attempt_no, attempt);
-                decide::answered(s, &o, polls, PAUSE, rules)
+                decide::poll_answered(s, &o, polls, PAUSE, rules)
             }),
             Said::Poll(attempt, polls, answer) => self.decide(|s, rules| {
                 let old = s.booking(attempt).is_some_and(|b| b.booked_at.is_some_and(|at| now >= at + grace));
-                match if answer.is_some() && old { decide::lost(s, attempt, rules) } else { Decision::Unchanged } {
-                    Decision::Unchanged => decide::polled(s, attempt, polls, PAUSE, rules),
+                match if answer.is_some() && old {
+                    decide::booking_not_found(s, attempt, rules)
+                } else {
+                    Decision::Unchanged
+                } {
+                    Decision::Unchanged => decide::poll_without_news(s, attempt, polls, PAUSE, rules),
                     lost => lost,
                 }
             }),
@@ -270,7 +276,7 @@ impl Model {
             }
             Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancelled(s, attempt)),
             Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::not_cancelled(s, attempt, "aboard")),
-            Said::Book(attempt, None) => self.decide(|s, _| decide::not_answered(s, attempt, "no answer", PAUSE)),
+            Said::Book(attempt, None) => self.decide(|s, _| decide::booking_unanswered(s, attempt, "no answer", PAUSE)),
             Said::Cancel(attempt, None) => {
                 let error = CallError::Transient("no answer".to_owned());
                 self.decide(|s, _| decide::cancel_missed(s, attempt, &error, PAUSE));

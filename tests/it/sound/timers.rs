@@ -7,7 +7,7 @@ use std::{
 
 use dispatch::{
     app::App,
-    fleet::nearby,
+    fleet::driver_index,
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{Status, actions, store},
     recovery::{pauses, reconciler},
@@ -152,17 +152,17 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
     t.drivers(&[("D1", 100.0)]).await;
     let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
     // A driver moves before there is an index.
-    let place = nearby::Place {
+    let place = driver_index::Place {
         id: "D1".to_owned(),
         service_types: vec!["RIDE".to_owned()],
         lat: -6.2,
         lng: 106.8,
         available: true,
     };
-    nearby::note(&t.app, &place).await;
+    driver_index::upsert(&t.app, &place).await;
     assert!(ttl().await > 0);
     let _: () = t.redis(&["PERSIST", "dispatchq:drivers:RIDE"]).await;
-    assert!(nearby::refresh(&t.app).await.unwrap());
+    assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());
     assert!(ttl().await > 0);
 }
 
@@ -170,7 +170,7 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
 #[tokio::test]
 async fn s20h_every_key_in_redis_says_whose_it_is() {
     let t = offered().await;
-    nearby::refresh(&t.app).await.unwrap();
+    driver_index::rebuild_if_missing(&t.app).await.unwrap();
     t.accept_offer("ORD-1").await;
     let keys: BTreeSet<String> = t.redis(&["KEYS", "*"]).await;
     let known = ["{dq:0}:", "dispatchq:", "trip_lock:", "waiting:order:", "threshold:config:"];

@@ -29,7 +29,7 @@ const START_MS: u64 = 1_893_484_800_000;
 const DAY_MS: u64 = 24 * 3_600_000;
 
 /// Tests look for what Redis answers, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HINT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The application, its servers and its clock. Dropping it ends the servers.
 pub(crate) struct TestApp {
@@ -76,7 +76,7 @@ impl TestApp {
             store = store.with_clock(Clock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
-        let app = App { patience: PATIENCE, ..App::new(config, pool, store).unwrap() };
+        let app = App { patience: HINT_TIMEOUT, ..App::new(config, pool, store).unwrap() };
         reconciler::once(&app).await.unwrap().expect("no other process reconciles");
         Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
     }
@@ -85,7 +85,7 @@ impl TestApp {
     pub(crate) fn reconfigured(&self, configure: impl FnOnce(&mut Config)) -> App {
         let mut config = (*self.app.config).clone();
         configure(&mut config);
-        App { patience: PATIENCE, ..App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap() }
+        App { patience: HINT_TIMEOUT, ..App::new(config, self.app.db.clone(), self.app.store.clone()).unwrap() }
     }
 
     pub(crate) fn now_ms(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use dispatch::{
     app::App,
-    orders::{act::act, actions},
+    orders::{actions, update::update_order},
     people::drivers::{self, NewDriver},
 };
 use tokio_util::sync::CancellationToken;
@@ -61,8 +61,8 @@ async fn work(app: App) {
                 continue;
             }
             let _ = match offer.as_u128() % 10 {
-                0..6 => act(&app, &id(&order), |s| actions::accept(s, &driver, offer)).await,
-                6..8 => act(&app, &id(&order), |s| actions::decline(s, &driver, offer, None)).await,
+                0..6 => update_order(&app, &id(&order), |s| actions::accept(s, &driver, offer)).await,
+                6..8 => update_order(&app, &id(&order), |s| actions::decline(s, &driver, offer, None)).await,
                 _ => continue,
             };
         }
@@ -72,8 +72,8 @@ async fn work(app: App) {
                 .await
                 .unwrap_or_default();
         for (order, driver) in trips {
-            let _ = act(&app, &id(&order), |s| actions::pickup(s, &driver)).await;
-            let _ = act(&app, &id(&order), |s| actions::complete(s, &driver)).await;
+            let _ = update_order(&app, &id(&order), |s| actions::pickup(s, &driver)).await;
+            let _ = update_order(&app, &id(&order), |s| actions::complete(s, &driver)).await;
         }
         tokio::time::sleep(millis(20)).await;
     }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use dispatch::{
     orders::{
-        Decision, Offer, OfferState, Snapshot, Status,
-        act::act,
-        actions,
+        Decision, Offer, OfferState, Snapshot, Status, actions,
         create::{self, Location, NewOrder},
         query,
         store::{self, ChangeError, Changed},
+        update::update_order,
     },
     people::{
         actor::Actor,
@@ -115,7 +114,7 @@ impl TestApp {
         order: &str,
         decide: impl FnMut(&Snapshot) -> Decision,
     ) -> Result<Changed, ChangeError> {
-        act(&self.app, &id(order), decide).await
+        update_order(&self.app, &id(order), decide).await
     }
 
     pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {

@@ -199,14 +199,14 @@ impl Connection {
     /// The connection to use for the next call.
     pub(super) async fn manager(&self) -> RedisResult<ConnectionManager> {
         match &self.source {
-            Source::Server { manager, .. } => Ok(lock(manager).clone()),
+            Source::Server { manager, .. } => Ok(lock_or_recover(manager).clone()),
             Source::Sentinels(behind) => behind.manager(&self.config, &self.channel).await,
         }
     }
 
     /// Receives what is published on this channel, also at primaries to come.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
-        *lock(&self.channel) = Some(channel.clone());
+        *lock_or_recover(&self.channel) = Some(channel.clone());
         self.manager().await?.subscribe(channel).await
     }
 
@@ -219,7 +219,7 @@ impl Connection {
 
     /// The server answered, be it with an error.
     pub(super) fn answered(&self) {
-        lock(&self.heard).answer = Instant::now();
+        lock_or_recover(&self.heard).answer = Instant::now();
     }
 
     /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
@@ -227,7 +227,7 @@ impl Connection {
     pub(super) fn unanswered(&self, begun: Instant) {
         self.in_doubt();
         {
-            let mut heard = lock(&self.heard);
+            let mut heard = lock_or_recover(&self.heard);
             if heard.answer >= begun || heard.replaced >= begun {
                 return;
             }
@@ -238,9 +238,9 @@ impl Connection {
             Source::Server { client, manager } => {
                 match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
                     Ok(new) => {
-                        let old = std::mem::replace(&mut *lock(manager), new.clone());
-                        if let Some(channel) = lock(&self.channel).clone() {
-                            tokio::spawn(resubscribe(new, channel));
+                        let old = std::mem::replace(&mut *lock_or_recover(manager), new.clone());
+                        if let Some(channel) = lock_or_recover(&self.channel).clone() {
+                            tokio::spawn(subscribe_again(new, channel));
                         }
                         // A server that is only blocked still performs what it was sent.
                         tokio::spawn(async move {
@@ -251,7 +251,7 @@ impl Connection {
                     Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
                 }
             }
-            Source::Sentinels(behind) => *lock(&behind.primary) = None,
+            Source::Sentinels(behind) => *lock_or_recover(&behind.primary) = None,
         }
     }
 
@@ -265,7 +265,7 @@ impl Connection {
 
 impl BehindSentinels {
     fn known(&self) -> Option<Primary> {
-        lock(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
+        lock_or_recover(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
     }
 
     async fn manager(
@@ -283,18 +283,18 @@ impl BehindSentinels {
         }
         let client = sentinels.primary().await?;
         let address = client.get_connection_info().addr().to_string();
-        let before = lock(&self.primary).clone();
+        let before = lock_or_recover(&self.primary).clone();
         let manager = match before {
             // A restart, or a cut connection: it reconnects by itself.
             Some(primary) if primary.address == address => primary.manager,
             _ => {
                 let mut manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
-                let channel = lock(channel).clone();
+                let channel = lock_or_recover(channel).clone();
                 if let Some(channel) = channel {
                     manager.subscribe(channel).await?;
                 }
                 tracing::info!(address, "The sentinels name the primary.");
-                *lock(&self.primary) = Some(Primary { address, manager: manager.clone() });
+                *lock_or_recover(&self.primary) = Some(Primary { address, manager: manager.clone() });
                 manager
             }
         };
@@ -305,7 +305,7 @@ impl BehindSentinels {
 
 /// Subscribes on a connection that took the place of another. A take that the other one still answered would not notice that the
 /// subscription is gone; one that fails subscribes again itself, so some tries are enough.
-async fn resubscribe(mut manager: ConnectionManager, channel: String) {
+async fn subscribe_again(mut manager: ConnectionManager, channel: String) {
     for _ in 0..RESUBSCRIBE_TRIES {
         match manager.subscribe(&channel).await {
             Ok(()) => return,
@@ -315,7 +315,7 @@ async fn resubscribe(mut manager: ConnectionManager, channel: String) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock_or_recover<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -22,7 +22,7 @@ pub struct LatenessCounts {
 
 impl LatenessCounts {
     pub fn record(&mut self, lateness_ms: u64) {
-        *self.buckets.entry(bucket(lateness_ms)).or_default() += 1;
+        *self.buckets.entry(bucket_of(lateness_ms)).or_default() += 1;
         self.max_ms = self.max_ms.max(lateness_ms);
     }
 
@@ -35,7 +35,7 @@ impl LatenessCounts {
     }
 }
 
-fn bucket(lateness_ms: u64) -> u64 {
+fn bucket_of(lateness_ms: u64) -> u64 {
     let mut unit = 1;
     while lateness_ms / unit >= 100 {
         unit *= 10;
@@ -149,14 +149,14 @@ impl Store {
             }
         }
         summary.count = counts.values().sum();
-        summary.p50_ms = percentile(&counts, summary.count, 50);
-        summary.p99_ms = percentile(&counts, summary.count, 99);
+        summary.p50_ms = percentile_of(&counts, summary.count, 50);
+        summary.p99_ms = percentile_of(&counts, summary.count, 99);
         Ok(summary)
     }
 }
 
 /// The smallest bucket that at least `percent` % of all jobs do not exceed.
-fn percentile(counts: &BTreeMap<u64, u64>, total: u64, percent: u64) -> u64 {
+fn percentile_of(counts: &BTreeMap<u64, u64>, total: u64, percent: u64) -> u64 {
     let wanted = (total * percent).div_ceil(100);
     let mut seen = 0;
     for (bucket, count) in counts {
@@ -174,14 +174,14 @@ mod tests {
 
     #[test]
     fn lateness_keeps_two_significant_digits() {
-        let buckets: Vec<u64> = [0, 7, 99, 100, 109, 995, 1099, 123_456].into_iter().map(bucket).collect();
+        let buckets: Vec<u64> = [0, 7, 99, 100, 109, 995, 1099, 123_456].into_iter().map(bucket_of).collect();
         assert_eq!(buckets, [0, 7, 99, 100, 100, 990, 1000, 120_000]);
     }
 
     #[test]
     fn percentiles_name_the_bucket_that_reaches_them() {
         let counts = BTreeMap::from([(1, 98), (5, 1), (700, 1)]);
-        assert_eq!([50, 99, 100].map(|percent| percentile(&counts, 100, percent)), [1, 5, 700]);
-        assert_eq!(percentile(&BTreeMap::new(), 0, 99), 0);
+        assert_eq!([50, 99, 100].map(|percent| percentile_of(&counts, 100, percent)), [1, 5, 700]);
+        assert_eq!(percentile_of(&BTreeMap::new(), 0, 99), 0);
     }
 }

@@ -59,11 +59,11 @@ impl Settle {
             Outcome::Retry(error) => {
                 let failed = leased.delivery.failed.saturating_add(1);
                 retry.delay_after(failed, random).map_or_else(
-                    || End::Spent { error: shortened(format!("failed {failed} tries; last: {error}")) },
+                    || End::Spent { error: shorten_error(format!("failed {failed} tries; last: {error}")) },
                     |delay| End::Retry { delay },
                 )
             }
-            Outcome::Dead(error) => End::Dead { error: shortened(error) },
+            Outcome::Dead(error) => End::Dead { error: shorten_error(error) },
         };
         let delivery = &leased.delivery;
         Self { queue: delivery.queue, id: delivery.id.clone(), token: leased.token.clone(), end, then }
@@ -153,7 +153,7 @@ impl Store {
 }
 
 /// A dead job's error is kept until a person looks: long enough for a message, too short for a dump.
-fn shortened(mut error: String) -> String {
+fn shorten_error(mut error: String) -> String {
     const MAX_BYTES: usize = 2_000;
     if error.len() > MAX_BYTES {
         error.truncate(error.floor_char_boundary(MAX_BYTES));

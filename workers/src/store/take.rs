@@ -126,31 +126,31 @@ impl Store {
             call.arg(*permits);
         }
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read(request, answer).map_err(|reason| StoreError::answer(TAKE.name, reason))
+        read_answer(request, answer).map_err(|reason| StoreError::answer(TAKE.name, reason))
     }
 }
 
-fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> {
+fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> {
     let mut answer = answer.into_iter();
-    if value::<u8>(answer.next())? == 0 {
+    if read_value::<u8>(answer.next())? == 0 {
         return Ok(Taken::NoEpoch);
     }
-    let now_ms: u64 = value(answer.next())?;
-    let next_due_ms: i64 = value(answer.next())?;
-    let suspects: bool = value(answer.next())?;
-    let has_turn: bool = value(answer.next())?;
-    let more_expired: bool = value(answer.next())?;
-    let mut dead_values = value::<Vec<Value>>(answer.next())?.into_iter();
-    let mut job_values = value::<Vec<Value>>(answer.next())?.into_iter();
+    let now_ms: u64 = read_value(answer.next())?;
+    let next_due_ms: i64 = read_value(answer.next())?;
+    let suspects: bool = read_value(answer.next())?;
+    let has_turn: bool = read_value(answer.next())?;
+    let more_expired: bool = read_value(answer.next())?;
+    let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
+    let mut job_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
 
     let queue = |number: usize| {
         request.queues.get(number.wrapping_sub(1)).map(|(queue, _)| *queue).ok_or("unknown queue number".to_owned())
     };
     let mut dead = Vec::new();
     while let Some(number) = dead_values.next() {
-        let queue = queue(value(Some(number))?)?;
-        let id: String = value(dead_values.next())?;
-        let error = value(dead_values.next())?;
+        let queue = queue(read_value(Some(number))?)?;
+        let id: String = read_value(dead_values.next())?;
+        let error = read_value(dead_values.next())?;
         if let Some(id) = readable_id(queue, id) {
             dead.push(DeadJob { queue, id, error });
         }
@@ -158,15 +158,15 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
     let mut jobs = Vec::with_capacity(job_values.len() / 6);
     let mut unreadable = Vec::new();
     while let Some(number) = job_values.next() {
-        let queue = queue(value(Some(number))?)?;
-        let id: String = value(job_values.next())?;
-        let due_ms: u64 = value(job_values.next())?;
-        let failed = value(job_values.next())?;
-        let lost = value(job_values.next())?;
-        let envelope: Option<String> = value(job_values.next())?;
+        let queue = queue(read_value(Some(number))?)?;
+        let id: String = read_value(job_values.next())?;
+        let due_ms: u64 = read_value(job_values.next())?;
+        let failed = read_value(job_values.next())?;
+        let lost = read_value(job_values.next())?;
+        let envelope: Option<String> = read_value(job_values.next())?;
         let Some(id) = readable_id(queue, id) else { continue };
         let token = request.token.clone();
-        match envelope.as_deref().map(open).transpose() {
+        match envelope.as_deref().map(open_envelope).transpose() {
             Ok(payload) => {
                 let lateness_ms = now_ms.saturating_sub(due_ms);
                 jobs.push(Leased {
@@ -189,7 +189,7 @@ fn read(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> 
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.
-fn open(envelope: &str) -> Result<serde_json::Value, Outcome> {
+fn open_envelope(envelope: &str) -> Result<serde_json::Value, Outcome> {
     let dead = |reason: String| Outcome::Dead(format!("the envelope cannot be read: {reason}"));
     let mut envelope: serde_json::Value = serde_json::from_str(envelope).map_err(|error| dead(error.to_string()))?;
     match envelope["v"].as_u64() {
@@ -204,6 +204,6 @@ fn readable_id(queue: &str, id: String) -> Option<JobId> {
     JobId::parse(id).inspect_err(|error| warn!(queue, %error, "A foreign member lies in the queue.")).ok()
 }
 
-fn value<T: FromRedisValue>(value: Option<Value>) -> Result<T, String> {
+fn read_value<T: FromRedisValue>(value: Option<Value>) -> Result<T, String> {
     T::from_redis_value(value.ok_or("too short")?).map_err(|error| error.to_string())
 }

@@ -29,15 +29,15 @@ pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
             () = tokio::time::sleep(wait) => {}
         }
         let begun = Instant::now();
-        let renewed = renew(supervisor).await;
+        let renewed = renew_leases(supervisor).await;
         beat(supervisor, true).await;
         wait = if renewed { RENEW_EVERY.saturating_sub(begun.elapsed()) } else { RENEW_AGAIN };
     }
 }
 
 /// `false` when Redis could not be asked.
-async fn renew(supervisor: &Supervisor) -> bool {
-    let (tickets, held): (Vec<u64>, Vec<Held>) = supervisor.hand.leases().into_iter().unzip();
+async fn renew_leases(supervisor: &Supervisor) -> bool {
+    let (tickets, held): (Vec<u64>, Vec<Held>) = supervisor.in_flight.leases().into_iter().unzip();
     if held.is_empty() {
         return true;
     }
@@ -52,9 +52,9 @@ async fn renew(supervisor: &Supervisor) -> bool {
     supervisor.outage.succeeded();
     let verdicts = || tickets.iter().zip(&held).zip(&verdicts);
     let ours = verdicts().filter(|(_, verdict)| **verdict == Renewed::Yes);
-    supervisor.hand.renewed(ours.map(|((ticket, _), _)| *ticket), begun);
+    supervisor.in_flight.renewed(ours.map(|((ticket, _), _)| *ticket), begun);
     for ((ticket, held), _) in verdicts().filter(|(_, verdict)| **verdict == Renewed::Lost) {
-        if supervisor.hand.lost(*ticket) {
+        if supervisor.in_flight.lost(*ticket) {
             warn!(job.id = %held.id, "The job's lease is lost while it runs; its result will be refused, and it runs again.");
         }
     }
@@ -64,7 +64,7 @@ async fn renew(supervisor: &Supervisor) -> bool {
 /// One sign of life, or the last one.
 pub(crate) async fn beat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
-    let info = WorkerInfo { in_hand: supervisor.hand.len(), ..supervisor.info.clone() };
+    let info = WorkerInfo { in_hand: supervisor.in_flight.len(), ..supervisor.info.clone() };
     let beat = Heartbeat {
         boot: &supervisor.boot,
         replica: &supervisor.replica,

@@ -33,7 +33,7 @@ impl Metrics {
         let kinds = registry.kinds().into_iter();
         Self {
             outcomes: queues.into_iter().map(|queue| (queue, Outcomes::new(queue))).collect(),
-            durations: kinds.map(|(kind, _)| (kind, duration(kind.to_owned()))).collect(),
+            durations: kinds.map(|(kind, _)| (kind, duration_histogram(kind.to_owned()))).collect(),
             lateness: histogram!("dispatchq_job_lateness_seconds"),
             refused: counter!("dispatchq_settles_refused_total"),
         }
@@ -49,7 +49,7 @@ impl Metrics {
         match self.durations.iter().find(|(known, _)| *known == kind) {
             Some((_, histogram)) => histogram.record(took),
             // Of a newer producer. It comes once a minute.
-            None => duration(kind.to_owned()).record(took),
+            None => duration_histogram(kind.to_owned()).record(took),
         }
         let Some(outcomes) = self.of_queue(delivery.queue) else { return };
         let counter = match outcome {
@@ -84,6 +84,6 @@ impl Outcomes {
     }
 }
 
-fn duration(kind: String) -> Histogram {
+fn duration_histogram(kind: String) -> Histogram {
     histogram!("dispatchq_job_duration_seconds", "kind" => kind)
 }

@@ -3,7 +3,7 @@
 //! Each concern is a loop of its own, and each loop makes one call to Redis at a time and waits for its end. So nothing
 //! ever drops a call half-way: an abandoned `take` would keep its jobs from everybody until their leases expire.
 //!
-//! * `hand`: the table of jobs in hand. It alone knows the free permits.
+//! * `in_flight`: the table of jobs in hand. It alone knows the free permits.
 //! * `take`: leases due jobs when permits are free, and sleeps exactly as long as it may.
 //! * `turn`: when this process runs suspects.
 //! * `settle`: writes results back, many in one call.
@@ -26,7 +26,7 @@ use crate::{
     store::{LatenessCounts, Store, WorkerInfo},
 };
 
-mod hand;
+mod in_flight;
 pub(crate) mod lease;
 mod metrics;
 mod outage;
@@ -34,7 +34,7 @@ pub(crate) mod settle;
 pub(crate) mod take;
 mod turn;
 
-pub(crate) use hand::{Hand, Work};
+pub(crate) use in_flight::{InFlight, Work};
 pub(crate) use metrics::Metrics;
 pub(crate) use outage::Outage;
 pub(crate) use settle::Finished;
@@ -50,7 +50,7 @@ pub(crate) struct Supervisor {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
-    pub(crate) hand: Hand,
+    pub(crate) in_flight: InFlight,
     pub(crate) outage: Outage,
     pub(crate) metrics: Metrics,
     /// Unique per process start: first part of every token.

@@ -46,18 +46,18 @@ pub(crate) async fn run(
                 while let Ok(result) = results.try_recv() {
                     finished.push(result);
                 }
-                settle(supervisor, finished.drain(..), Vec::new(), Some(Instant::now() + LAST_TRIES)).await;
+                settle_batch(supervisor, finished.drain(..), Vec::new(), Some(Instant::now() + LAST_TRIES)).await;
                 return;
             }
         }
         while let Ok(settle) = unreadable.try_recv() {
             unread.push(settle);
         }
-        settle(supervisor, finished.drain(..), std::mem::take(&mut unread), None).await;
+        settle_batch(supervisor, finished.drain(..), std::mem::take(&mut unread), None).await;
     }
 }
 
-async fn settle(
+async fn settle_batch(
     supervisor: &Supervisor,
     finished: impl Iterator<Item = Finished>,
     unread: Vec<Settle>,
@@ -66,18 +66,18 @@ async fn settle(
     let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
     let mut settles = unread;
     for Finished { work, outcome, duration } in finished {
-        report(supervisor, &work, &outcome, duration);
+        report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
         settles.push(supervisor.registry.settle(&work.leased, outcome));
     }
-    supervisor.hand.finish(tickets.iter().flatten().copied());
+    supervisor.in_flight.finish(tickets.iter().flatten().copied());
     let mut failures = 0;
     while !settles.is_empty() {
         match supervisor.store.settle(&settles).await {
             Ok(verdicts) => {
                 supervisor.outage.succeeded();
-                supervisor.hand.remove(tickets.iter().flatten().copied());
-                settled(supervisor, &settles, verdicts);
+                supervisor.in_flight.remove(tickets.iter().flatten().copied());
+                record_verdicts(supervisor, &settles, verdicts);
                 return;
             }
             Err(failure) => {
@@ -88,7 +88,7 @@ async fn settle(
                     .iter()
                     .map(|ticket| {
                         give_up.is_some_and(|at| now > at)
-                            || !ticket.is_some_and(|t| supervisor.hand.may_settle(t, now))
+                            || !ticket.is_some_and(|t| supervisor.in_flight.may_settle(t, now))
                     })
                     .collect();
                 drop_gone(supervisor, &gone, &mut tickets, &mut settles);
@@ -107,14 +107,14 @@ fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u6
         return;
     }
     warn!(jobs = dropped, "Results could not be written before their leases expired; the jobs run again.");
-    supervisor.hand.remove(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
+    supervisor.in_flight.remove(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
     let mut kept = gone.iter().map(|gone| !gone);
     tickets.retain(|_| kept.next().unwrap_or(true));
     let mut kept = gone.iter().map(|gone| !gone);
     settles.retain(|_| kept.next().unwrap_or(true));
 }
 
-fn report(supervisor: &Supervisor, work: &Work, outcome: &Outcome, duration: Duration) {
+fn report_outcome(supervisor: &Supervisor, work: &Work, outcome: &Outcome, duration: Duration) {
     let delivery = &work.leased.delivery;
     supervisor.metrics.performed(delivery, outcome, duration);
     match outcome {
@@ -127,7 +127,7 @@ fn report(supervisor: &Supervisor, work: &Work, outcome: &Outcome, duration: Dur
     }
 }
 
-fn settled(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) {
+fn record_verdicts(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) {
     let mut refused = 0;
     for (settle, verdict) in settles.iter().zip(verdicts) {
         match verdict {

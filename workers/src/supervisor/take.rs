@@ -86,15 +86,15 @@ impl<'a> Taker<'a> {
     async fn take(&mut self, stop: &CancellationToken) -> Next {
         let supervisor = self.supervisor;
         let is_open = *self.gate.borrow_and_update();
-        let mode = if supervisor.hand.holds_suspect() {
+        let mode = if supervisor.in_flight.holds_suspect() {
             TakeMode::Quiesce
         } else if !is_open {
             // A process that may not take leaves the suspects to others.
             TakeMode::Rest
         } else {
-            self.turn.mode(supervisor.hand.is_empty(), Instant::now())
+            self.turn.mode(supervisor.in_flight.is_empty(), Instant::now())
         };
-        let mut permits = supervisor.hand.permits();
+        let mut permits = supervisor.in_flight.permits();
         if !is_open {
             // Expired leases of others are rescued all the same.
             permits.iter_mut().for_each(|(_, free)| *free = 0);
@@ -132,9 +132,9 @@ impl<'a> Taker<'a> {
                 }
                 self.deliver(jobs, begun, stop);
                 let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
-                let holds_suspect = supervisor.hand.holds_suspect();
+                let holds_suspect = supervisor.in_flight.holds_suspect();
                 let changed = self.turn.update(has_turn, suspects, holds_suspect, ended);
-                let is_idle = supervisor.hand.is_empty();
+                let is_idle = supervisor.in_flight.is_empty();
                 // A turn that has begun waits until this process holds nothing.
                 if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
                     return Next::Now;
@@ -177,7 +177,7 @@ impl<'a> Taker<'a> {
     }
 
     fn deliver(&self, jobs: Vec<Leased>, since: Instant, stop: &CancellationToken) {
-        let works = self.supervisor.hand.add(jobs, since);
+        let works = self.supervisor.in_flight.add(jobs, since);
         if stop.is_cancelled() {
             return;
         }
@@ -188,32 +188,32 @@ impl<'a> Taker<'a> {
     }
 
     async fn sleep(&mut self, until: Instant, when_freed: bool, stop: &CancellationToken) {
-        let hand = &self.supervisor.hand;
+        let in_flight = &self.supervisor.in_flight;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep_until(until.into()) => return,
-                () = hand.freed(), if when_freed => return,
+                () = in_flight.freed(), if when_freed => return,
                 // The sender lives as long as the gate, which the supervisor holds.
                 _ = self.gate.changed() => return,
-                woken = woken(&mut self.wakes, hand) => if woken { return },
+                woken = wait_for_wake(&mut self.wakes, in_flight) => if woken { return },
             }
         }
     }
 }
 
 /// Waits for a wake message; `true` if it is for a queue that has a permit free.
-async fn woken(wakes: &mut Option<broadcast::Receiver<String>>, hand: &super::Hand) -> bool {
+async fn wait_for_wake(wakes: &mut Option<broadcast::Receiver<String>>, in_flight: &super::InFlight) -> bool {
     let Some(receiver) = wakes else { return std::future::pending().await };
     let first = receiver.recv().await;
     let mut worth_it = match first {
-        Ok(queue) => hand.has_permit(&queue),
+        Ok(queue) => in_flight.has_permit(&queue),
         Err(broadcast::error::RecvError::Lagged(_)) => true,
         Err(broadcast::error::RecvError::Closed) => return std::future::pending().await,
     };
     // The take that follows answers all messages that are here by now.
     while let Ok(queue) = receiver.try_recv() {
-        worth_it |= hand.has_permit(&queue);
+        worth_it |= in_flight.has_permit(&queue);
     }
     worth_it
 }

@@ -120,7 +120,7 @@ pub(super) async fn seen(app: &App, area: &str, service_type: &str) -> Option<Se
             look.asked_at = Instant::now();
         }
     }
-    let seen = match waiting::look(app, area, service_type).await {
+    let seen = match waiting::read_counts(app, area, service_type).await {
         Some(seen) => seen,
         None => {
             let waiting = waiting::counted(&app.db, area, service_type).await.ok()?;

@@ -46,7 +46,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some((app, area, service_type, order)) = self.0.take() {
-            tokio::spawn(async move { waiting::leave(&app, &area, &service_type, &order, None).await });
+            tokio::spawn(async move { waiting::remove(&app, &area, &service_type, &order, None).await });
         }
     }
 }
@@ -93,7 +93,7 @@ pub async fn take(app: &App, seeker: Seeker<'_>) -> Result<Place, Answer> {
         Answer::Refused(why, Told { nearby, ..told })
     };
     if let (Gate::Closed(why), false) = (rule.gate, rule.shadow) {
-        record(app, area, &seeker, "rejected").await;
+        count_decision(app, area, &seeker, "rejected").await;
         let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
         return Err(refuse(why, seen).await);
     }
@@ -102,39 +102,39 @@ pub async fn take(app: &App, seeker: Seeker<'_>) -> Result<Place, Answer> {
     let entry = waiting::take(app, seeker.order, at, waits, (rule.gate, rule.shadow), &limits).await;
     let limit = match entry {
         Some((Entry::Full, standing)) if !rule.shadow => {
-            record(app, area, &seeker, "rejected").await;
+            count_decision(app, area, &seeker, "rejected").await;
             return Err(refuse(Refused::Full, Seen { standing, ..Seen::default() }).await);
         }
         Some((Entry::Full, _)) => {
-            record(app, area, &seeker, "would_reject").await;
+            count_decision(app, area, &seeker, "would_reject").await;
             None
         }
         Some((Entry::Taken { bypassed }, _)) => {
             if bypassed {
-                record(app, area, &seeker, "bypassed").await;
+                count_decision(app, area, &seeker, "bypassed").await;
             }
-            most(rule)
+            room_for(rule)
         }
         // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
         None => {
             let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
-            if most(rule).is_some_and(|limit| seen.standing.waiting >= limit) && !rule.shadow {
-                record(app, area, &seeker, "rejected").await;
+            if room_for(rule).is_some_and(|limit| seen.standing.waiting >= limit) && !rule.shadow {
+                count_decision(app, area, &seeker, "rejected").await;
                 return Err(refuse(Refused::Full, seen).await);
             }
-            most(rule)
+            room_for(rule)
         }
     };
     if rule.shadow && matches!(rule.gate, Gate::Closed(_)) {
-        record(app, area, &seeker, "would_reject").await;
+        count_decision(app, area, &seeker, "would_reject").await;
     }
     Ok(Place { area: Some(area.to_owned()), limit: limit.filter(|_| !rule.shadow), lifetime })
 }
 
 /// Postgres has counted as many as may wait: the place is given back.
 pub async fn refused_by_postgres(app: &App, seeker: Seeker<'_>, area: &str) -> Answer {
-    waiting::leave(app, area, seeker.service_type, seeker.order, None).await;
-    record(app, area, &seeker, "rejected").await;
+    waiting::remove(app, area, seeker.service_type, seeker.order, None).await;
+    count_decision(app, area, &seeker, "rejected").await;
     let rules = app.rules.get();
     let (limits, _) = check::terms(&rules, area, seeker.service_type, seeker.asker, app.rules.now());
     let waiting = waiting::counted(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
@@ -145,7 +145,7 @@ pub async fn refused_by_postgres(app: &App, seeker: Seeker<'_>, area: &str) -> A
 }
 
 /// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
-fn most(rule: Rule) -> Option<i64> {
+fn room_for(rule: Rule) -> Option<i64> {
     match rule.gate {
         Gate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
         Gate::Open | Gate::Closed(_) => None,
@@ -153,7 +153,7 @@ fn most(rule: Rule) -> Option<i64> {
 }
 
 /// For metrics, and for the areas' snapshots.
-async fn record(app: &App, area: &str, seeker: &Seeker<'_>, what: &'static str) {
+async fn count_decision(app: &App, area: &str, seeker: &Seeker<'_>, what: &'static str) {
     let labels = [("area_id", area_label::of(Some(area))), ("service_type", seeker.service_type.to_owned())];
     counter!("dispatcher_threshold_reached_total", &labels).increment(1);
     let loyalty = seeker.asker.loyalty.map_or("none", Loyalty::as_str);

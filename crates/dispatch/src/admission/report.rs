@@ -55,7 +55,7 @@ pub fn status_of(app: &App, census: &Census, also: Vec<(String, String)>) -> Vec
         Status {
             waiting,
             threshold: limits.max_waiting,
-            utilization: ratio(waiting, limits.max_waiting),
+            utilization: utilisation_ratio(waiting, limits.max_waiting),
             mode: match forced {
                 _ if !limits.enabled => "DISABLED",
                 Some(forced) => forced.status.as_str(),
@@ -70,7 +70,7 @@ pub fn status_of(app: &App, census: &Census, also: Vec<(String, String)>) -> Vec
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of orders")]
-fn ratio(waiting: i64, threshold: i64) -> f64 {
+fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
     let ratio = waiting as f64 / threshold.max(1) as f64;
     (ratio * 1000.0).round() / 1000.0
 }

@@ -212,7 +212,7 @@ fn draw_areas(rows: Vec<AreaRow>) -> (Arc<Geofence>, Vec<String>) {
     let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
     for row in rows {
         let id = row.id.clone();
-        match area(row) {
+        match read_area(row) {
             Ok(area) => areas.push(area),
             Err(error) => {
                 tracing::error!(
@@ -227,7 +227,7 @@ fn draw_areas(rows: Vec<AreaRow>) -> (Arc<Geofence>, Vec<String>) {
     (Arc::new(Geofence::new(areas)), unreadable)
 }
 
-fn area(row: AreaRow) -> anyhow::Result<Area> {
+fn read_area(row: AreaRow) -> anyhow::Result<Area> {
     let polygons = row
         .geometry
         .map(|Json(json)| import::polygons(&serde_json::from_value::<geojson::Geometry>(json)?))

@@ -203,7 +203,7 @@ pub async fn import(
         // One that is as it was leaves no line.
         if let Some(Json(after)) = after {
             let before = before.map(|Json(row)| row);
-            audit(&mut tx, author, "area imported", Some(&area.id), before, Some(after)).await?;
+            record_change(&mut tx, author, "area imported", Some(&area.id), before, Some(after)).await?;
         }
     }
     let mut removed = 0;
@@ -255,7 +255,7 @@ async fn remove_one(tx: &mut PgConnection, area: &str, author: Author<'_>) -> Re
     .bind(area)
     .execute(&mut *tx)
     .await?;
-    audit(tx, author, "area removed", Some(area), Some(before), None).await?;
+    record_change(tx, author, "area removed", Some(area), Some(before), None).await?;
     Ok(true)
 }
 
@@ -324,7 +324,7 @@ pub async fn set_limits(
     .bind(row.version)
     .execute(&mut *tx)
     .await?;
-    audit(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
+    record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
     tx.commit().await?;
     Ok(row)
 }
@@ -376,7 +376,8 @@ pub async fn set_override(
         .await?;
     }
     let after = forced.map(|(status, expires_at)| json!({ "status": status, "expires_at": expires_at }));
-    let version = audit(&mut tx, author, "override set", Some(area), before.map(|Json(row)| row), after).await?;
+    let version =
+        record_change(&mut tx, author, "override set", Some(area), before.map(|Json(row)| row), after).await?;
     tx.commit().await?;
     Ok(version)
 }
@@ -419,7 +420,7 @@ pub async fn set_flag(db: &PgPool, flag: &Flag, expected: Option<i64>, author: A
     .bind(after.version)
     .execute(&mut *tx)
     .await?;
-    audit(&mut tx, author, "flag set", None, Some(json!(before)), Some(json!(after))).await?;
+    record_change(&mut tx, author, "flag set", None, Some(json!(before)), Some(json!(after))).await?;
     tx.commit().await?;
     Ok(after)
 }
@@ -511,7 +512,7 @@ async fn lock_area(tx: &mut PgConnection, area: &str) -> Result<i64, TableError>
 }
 
 /// Writes a line of the audit, and returns its number.
-async fn audit(
+async fn record_change(
     tx: &mut PgConnection,
     author: Author<'_>,
     what: &str,

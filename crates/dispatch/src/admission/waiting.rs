@@ -121,7 +121,7 @@ const LEAVE: &str = "
     return 1";
 
 /// How the area stands, as Redis knows it; `None`: it does not.
-pub async fn look(app: &App, area: &str, service_type: &str) -> Option<Seen> {
+pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<Seen> {
     let mut look = cmd("EVAL");
     look.arg(LOOK)
         .arg(4)
@@ -133,7 +133,7 @@ pub async fn look(app: &App, area: &str, service_type: &str) -> Option<Seen> {
         app.hint::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
     Some(Seen {
-        standing: Standing { waiting: count, busy_since: since.parse().ok().and_then(moment) },
+        standing: Standing { waiting: count, busy_since: since.parse().ok().and_then(time_of_ms) },
         busy_threshold: threshold.parse().ok(),
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
         oldest_expiry_ms: (oldest > 0.0).then_some(oldest as i64),
@@ -160,27 +160,27 @@ pub async fn take(
         .arg(redis_keys::WAITING_COMPLETE)
         .arg(redis_keys::waiting(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
-    take.arg(order.as_str()).arg(millis(lifetime)).arg(threshold).arg(most);
-    take.arg(millis(limits.cooldown)).arg(limits.low_water());
+    take.arg(order.as_str()).arg(as_millis(lifetime)).arg(threshold).arg(most);
+    take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
     let (answer, count, since) = app.hint::<Option<(i64, i64, i64)>>("take place", &take).await.ok()??;
     let entry = match answer {
         0 => Entry::Full,
         answer => Entry::Taken { bypassed: answer == 2 },
     };
-    Some((entry, Standing { waiting: count, busy_since: moment(since) }))
+    Some((entry, Standing { waiting: count, busy_since: time_of_ms(since) }))
 }
 
-fn millis(duration: Duration) -> u64 {
+fn as_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn moment(ms: i64) -> Option<DateTime<Utc>> {
+fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
     (ms > 0).then(|| DateTime::from_timestamp_millis(ms)).flatten()
 }
 
 /// An order was changed: it waits no longer, or again. A failure is no harm: the reconciler compares.
-pub async fn note(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc>) {
+pub async fn update_after_change(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc>) {
     let Some(area) = order.area_id.as_deref() else { return };
     let waits = order.status.is_searching();
     if was_waiting == waits {
@@ -196,11 +196,11 @@ pub async fn note(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc
     }
     let found_driver = order.driver_id.is_some();
     let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
-    leave(app, area, &order.service_type, &order.id, waited).await;
+    remove(app, area, &order.service_type, &order.id, waited).await;
 }
 
 /// The order is not there, or waits no longer.
-pub async fn leave(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
+pub async fn remove(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
     let mut leave = cmd("EVAL");
     leave
         .arg(LEAVE)
@@ -244,7 +244,7 @@ struct Waiter {
 pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for key in sets(app).await? {
+    for key in find_sets(app).await? {
         let there = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
         members.insert(key, there);
         progress();
@@ -330,7 +330,7 @@ pub async fn is_complete(app: &App) -> anyhow::Result<bool> {
 }
 
 /// The sets there are.
-async fn sets(app: &App) -> anyhow::Result<Vec<String>> {
+async fn find_sets(app: &App) -> anyhow::Result<Vec<String>> {
     let mut keys = Vec::new();
     let mut cursor = 0_u64;
     loop {

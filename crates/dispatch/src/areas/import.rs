@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<ImportedArea>> {
     let mut ids = HashSet::new();
     let mut areas: Vec<ImportedArea> = Vec::new();
     for (n, feature) in collection.features.into_iter().enumerate() {
-        let imported = read(feature).with_context(|| format!("feature {}", n + 1))?;
+        let imported = read_feature(feature).with_context(|| format!("feature {}", n + 1))?;
         let id = &imported.area.id;
         ensure!(ids.insert(id.clone()), "feature {}: area_id {id} comes twice", n + 1);
         areas.push(imported);
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<ImportedArea>> {
     Ok(areas)
 }
 
-fn read(feature: Feature) -> anyhow::Result<ImportedArea> {
+fn read_feature(feature: Feature) -> anyhow::Result<ImportedArea> {
     let properties = feature.properties.unwrap_or_default();
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
     let id = text("area_id").context("area_id is missing among its properties")?.to_owned();
@@ -68,7 +68,7 @@ fn read(feature: Feature) -> anyhow::Result<ImportedArea> {
             priority.with_context(|| format!("{}: priority must be a whole number", place()))?
         }
     };
-    let geohashes = geohashes(&properties).with_context(place)?;
+    let geohashes = read_geohashes(&properties).with_context(place)?;
     let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().with_context(place)?;
     ensure!(polygons.is_some() || !geohashes.is_empty(), "{}: it has neither a geometry nor geohashes", place());
     let geometry = feature.geometry.as_ref().map(serde_json::to_value).transpose()?;
@@ -79,7 +79,7 @@ fn read(feature: Feature) -> anyhow::Result<ImportedArea> {
     Ok(ImportedArea { area: Area { id, name, priority, polygons, geohashes }, geometry })
 }
 
-fn geohashes(properties: &JsonObject) -> anyhow::Result<Vec<String>> {
+fn read_geohashes(properties: &JsonObject) -> anyhow::Result<Vec<String>> {
     let Some(value) = properties.get("geohashes").filter(|v| !v.is_null()) else { return Ok(Vec::new()) };
     let list = value.as_array().context("geohashes must be a list of texts")?;
     let mut geohashes = Vec::new();

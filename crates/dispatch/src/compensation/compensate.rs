@@ -28,7 +28,7 @@ pub async fn perform(app: App, job: Compensate) -> Outcome {
 /// Decides and writes, if the order still asks for it.
 pub async fn write(app: &App, order: &OrderId) -> Result<Outcome, sqlx::Error> {
     let job = Compensate { order: order.clone() };
-    step::try_alone(app, order, &job.id(), decide::compensate).await
+    step::try_decide_sync(app, order, &job.id(), decide::compensate).await
 }
 
 /// An order that vanished while money may be at stake is an alert.

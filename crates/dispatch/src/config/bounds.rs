@@ -96,11 +96,11 @@ fn check_tree<'a>(value: &'a Value, path: &mut Vec<&'a str>) -> anyhow::Result<(
             Ok(())
         }
         Value::Array(values) => values.iter().try_for_each(|value| check_tree(value, path)),
-        leaf => find(path).map_or(Ok(()), |bounds| check_leaf(&path.join("."), leaf, bounds)),
+        leaf => bounds_of(path).map_or(Ok(()), |bounds| check_leaf(&path.join("."), leaf, bounds)),
     }
 }
 
-fn find(path: &[&str]) -> Option<Bounds> {
+fn bounds_of(path: &[&str]) -> Option<Bounds> {
     let own: Vec<_> = match path {
         ["service_types", _, rest @ ..] => ["dispatch"].iter().chain(rest).copied().collect(),
         path => path.to_vec(),
@@ -182,7 +182,10 @@ mod tests {
         check(&serde_json::from_value(complete()).unwrap()).unwrap();
         for path in numbers_and_durations() {
             let names: Vec<_> = path.trim_start_matches('/').split('/').collect();
-            assert!(find(&names).is_some(), "{path} has no bounds; add them to crates/dispatch/src/config/bounds.rs");
+            assert!(
+                bounds_of(&names).is_some(),
+                "{path} has no bounds; add them to crates/dispatch/src/config/bounds.rs"
+            );
         }
         assert!(DEFAULTS.contains("[retention]"));
     }
@@ -193,7 +196,7 @@ mod tests {
         for path in numbers_and_durations() {
             let names: Vec<_> = path.trim_start_matches('/').split('/').collect();
             let name = names.join(".");
-            match find(&names).unwrap() {
+            match bounds_of(&names).unwrap() {
                 Number(least, most) => {
                     for value in [least - 1.0, most + 1.0, most * 1e6] {
                         #[expect(clippy::cast_possible_truncation, reason = "both are small")]

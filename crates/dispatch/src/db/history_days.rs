@@ -80,10 +80,12 @@ pub async fn run(config: Arc<Config>, db: PgPool, stop: CancellationToken) {
 
 /// Adds the days that are missing and drops those older than `retention.events`. `None`: another process is at it.
 pub async fn keep(config: &Config) -> anyhow::Result<Option<Report>> {
-    tokio::time::timeout(PASS_TIMEOUT, pass(config)).await.context("the pass took too long; the next one goes on")?
+    tokio::time::timeout(PASS_TIMEOUT, keep_once(config))
+        .await
+        .context("the pass took too long; the next one goes on")?
 }
 
-async fn pass(config: &Config) -> anyhow::Result<Option<Report>> {
+async fn keep_once(config: &Config) -> anyhow::Result<Option<Report>> {
     let mut db = connect(config).await?;
     let mine: bool = sqlx::query_scalar(
         "-- try maintenance lock
@@ -162,7 +164,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
 pub async fn count_ahead(db: &PgPool) -> Result<u64, sqlx::Error> {
     let mut db = db.acquire().await?;
     let today = now(&mut db).await?.date_naive();
-    let there = days(&mut db).await?;
+    let there = list_days(&mut db).await?;
     let has = |day: &NaiveDate| there.iter().any(|d| d.day == *day);
     let in_a_row = today.iter_days().take_while(has).count() as u64;
     Ok(in_a_row.saturating_sub(1))
@@ -184,7 +186,7 @@ async fn now(db: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     .await
 }
 
-async fn days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
+async fn list_days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
     sqlx::query_as(
         "-- days of the history
          SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhdetachpending AS going
@@ -198,7 +200,7 @@ async fn days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
 
 async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Result<()> {
     let today = now(db).await?.date_naive();
-    let there = days(db).await?;
+    let there = list_days(db).await?;
     for day in today.iter_days().take(usize::try_from(DAYS_AHEAD)? + 1) {
         if there.iter().any(|d| d.day == day) {
             continue;
@@ -220,14 +222,14 @@ async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Resu
 
 async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) -> anyhow::Result<()> {
     let before = now(db).await? - keep;
-    let there = days(db).await?;
+    let there = list_days(db).await?;
     // Postgres knows one interrupted DETACH at a time: it comes first.
     for Day { day, .. } in there.iter().filter(|d| d.going) {
-        if !report.is_done(change(db, *day, Ddl::FinishDetach).await, || format!("detaching {day}"))? {
+        if !report.is_done(change_day(db, *day, Ddl::FinishDetach).await, || format!("detaching {day}"))? {
             return Ok(());
         }
     }
-    for day in marked(db).await? {
+    for day in list_marked_days(db).await? {
         drop_detached(db, day, report).await?;
     }
     for Day { day, .. } in there.iter().filter(|d| !d.going && end_of(d.day) <= before) {
@@ -239,10 +241,10 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) ->
                 return Ok(());
             }
         }
-        if !report.is_done(change(db, *day, Ddl::Mark).await, || format!("marking {day}"))? {
+        if !report.is_done(change_day(db, *day, Ddl::Mark).await, || format!("marking {day}"))? {
             return Ok(());
         }
-        if !report.is_done(change(db, *day, Ddl::Detach).await, || format!("detaching {day}"))? {
+        if !report.is_done(change_day(db, *day, Ddl::Detach).await, || format!("detaching {day}"))? {
             return Ok(());
         }
         drop_detached(db, *day, report).await?;
@@ -251,14 +253,14 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) ->
 }
 
 async fn drop_detached(db: &mut PgConnection, day: NaiveDate, report: &mut Report) -> anyhow::Result<()> {
-    if report.is_done(change(db, day, Ddl::Drop).await, || format!("dropping {day}"))? {
+    if report.is_done(change_day(db, day, Ddl::Drop).await, || format!("dropping {day}"))? {
         report.dropped.push(day);
     }
     Ok(())
 }
 
 /// The days that were marked and detached and are not dropped yet.
-async fn marked(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx::Error> {
+async fn list_marked_days(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx::Error> {
     sqlx::query_scalar(
         "-- detached days
          SELECT to_date(right(relname, 8), 'YYYYMMDD') FROM pg_class
@@ -324,7 +326,7 @@ enum Ddl {
     Drop,
 }
 
-async fn change(db: &mut PgConnection, day: NaiveDate, ddl: Ddl) -> Result<(), sqlx::Error> {
+async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: Ddl) -> Result<(), sqlx::Error> {
     // Made of a date alone.
     let table = format!("order_events_{}", day.format("%Y%m%d"));
     let statement = match ddl {

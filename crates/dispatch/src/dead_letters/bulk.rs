@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use workers::JobId;
 
-use super::{decide::Answer, judge::Refused};
+use super::{decide::Answer, requeue_policy::Refused};
 
 /// Decisions at the same time; well below the connections to Postgres one process has.
 const IN_FLIGHT: usize = 8;

@@ -11,7 +11,7 @@ use jobs::{Alarm, Escalate, Notify, OrderId, Remind};
 use workers::{Job, JobId, store::DeadEntry};
 
 use super::{
-    judge::{self, Refused, Verdict},
+    requeue_policy::{self, Refused, Verdict},
     table::{self, How, Resolution},
 };
 use crate::{
@@ -90,19 +90,19 @@ pub async fn preview(app: &App, job: &JobId) -> anyhow::Result<Answer> {
         Subject::Other => (Verdict::Wanted, false),
         Subject::Timer(order) => match store::load(&app.db, &order).await? {
             Some(s) => {
-                let verdict = judge::timer(&s, job);
-                let held = judge::hold_cause(&s.order) == Some(job.as_str());
+                let verdict = requeue_policy::timer(&s, job);
+                let held = requeue_policy::hold_cause(&s.order) == Some(job.as_str());
                 (verdict, held)
             }
             None => (Verdict::Refused(Refused::NoOrder { order }), false),
         },
         Subject::Message { outbox_id, .. } => {
             let row = outbox::load(&app.db, outbox_id).await?;
-            (judge::message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
+            (requeue_policy::message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
         }
         Subject::Alert { alert_id, .. } => {
             let row = alerts::load(&app.db, alert_id).await?;
-            (judge::alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
+            (requeue_policy::alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
         }
     };
     Ok(match verdict {
@@ -142,11 +142,11 @@ async fn requeue_timer(
 ) -> anyhow::Result<Answer> {
     let mut answer = Answer::NotDead;
     let changed = store::change(app, order, |s: &Snapshot| {
-        answer = match judge::timer(s, job) {
-            _ if dead.is_none() && judge::hold_cause(&s.order) != Some(job.as_str()) => Answer::NotDead,
+        answer = match requeue_policy::timer(s, job) {
+            _ if dead.is_none() && requeue_policy::hold_cause(&s.order) != Some(job.as_str()) => Answer::NotDead,
             Verdict::Refused(refused) => Answer::Refused(refused),
             Verdict::Wanted | Verdict::Held => {
-                return judge::requeue(s, job, &by.who, by.why.as_deref()).into();
+                return requeue_policy::requeue(s, job, &by.who, by.why.as_deref()).into();
             }
         };
         Decision::Unchanged
@@ -187,7 +187,7 @@ async fn requeue_message(
     if dead.is_none() && row.as_ref().is_none_or(|row| row.state != "dead") {
         return Ok(Answer::NotDead);
     }
-    if let Verdict::Refused(refused) = judge::message(row.as_ref()) {
+    if let Verdict::Refused(refused) = requeue_policy::message(row.as_ref()) {
         return Ok(Answer::Refused(refused));
     }
     outbox::revive(&app.db, outbox_id, &by.who).await?;
@@ -209,7 +209,7 @@ async fn requeue_alert(
     if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
         return Ok(Answer::NotDead);
     }
-    if let Verdict::Refused(refused) = judge::alert(row.as_ref()) {
+    if let Verdict::Refused(refused) = requeue_policy::alert(row.as_ref()) {
         return Ok(Answer::Refused(refused));
     }
     alerts::resume(&app.db, alert_id).await?;
@@ -226,7 +226,7 @@ async fn run_again(
     dead: Option<&DeadEntry>,
     by: &Decider,
 ) -> anyhow::Result<()> {
-    let noted = store::change(app, order, |s| judge::requeue(s, job, &by.who, by.why.as_deref()).into());
+    let noted = store::change(app, order, |s| requeue_policy::requeue(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
         // What is about an order that never was has no history to write into.
         Ok(_) | Err(ChangeError::NotFound) => {}

@@ -7,7 +7,7 @@ use workers::{JobId, store::DeadEntry};
 
 use super::{
     decide::{self, Answer, Subject},
-    judge,
+    requeue_policy,
     table::{self, Letter},
 };
 use crate::{
@@ -56,7 +56,7 @@ pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>
     {
         let now = store::now(&app.db).await?;
         let order_row = store::load(&app.db, &order).await?.map(|s| s.order);
-        if order_row.as_ref().and_then(judge::hold_cause) == Some(job.as_str()) {
+        if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
         explained.order = Some(order_line(order, order_row, now));

@@ -62,10 +62,10 @@ pub async fn run(app: App, stop: CancellationToken) {
 
 /// One turn, if no other replica is at it. `None`: another is.
 pub async fn once(app: &App) -> anyhow::Result<Option<Turn>> {
-    lock::exclusively(&app.upkeep, LOCK, turn(app)).await
+    lock::exclusively(&app.upkeep, LOCK, mirror_queues(app)).await
 }
 
-async fn turn(app: &App) -> anyhow::Result<Turn> {
+async fn mirror_queues(app: &App) -> anyhow::Result<Turn> {
     let mut turn = Turn::default();
     // Redis has lost everything: timers come first, and an epoch with them.
     let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
@@ -75,16 +75,16 @@ async fn turn(app: &App) -> anyhow::Result<Turn> {
         let mut place = match load(app, queue).await? {
             Some(place) if place.epoch == epoch.id => place,
             _ => {
-                restore(app, queue, &mut turn).await?;
+                restore_lost(app, queue, &mut turn).await?;
                 Place { epoch: epoch.id.clone(), cursor: None, begun_at: now }
             }
         };
-        let at_end = copy(app, queue, &mut place, &mut pages, &mut turn).await?;
+        let at_end = copy_pages(app, queue, &mut place, &mut pages, &mut turn).await?;
         if at_end && now - place.begun_at > PASS {
             place = Place { cursor: None, begun_at: now, ..place };
         }
         turn.more |= !at_end;
-        save(app, queue, &place).await?;
+        save_place(app, queue, &place).await?;
     }
     if turn.restored > 0 {
         counter!("dispatchq_dead_letters_restored_total").increment(turn.restored);
@@ -94,7 +94,7 @@ async fn turn(app: &App) -> anyhow::Result<Turn> {
 }
 
 /// Puts every open dead letter of a queue back where it is missing.
-async fn restore(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> {
+async fn restore_lost(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> {
     let mut page = table::open(&app.db, queue, None, RESTORE_PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
@@ -116,7 +116,13 @@ async fn restore(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> 
 }
 
 /// Copies from the place on. Was there an end?
-async fn copy(app: &App, queue: &str, place: &mut Place, pages: &mut usize, turn: &mut Turn) -> anyhow::Result<bool> {
+async fn copy_pages(
+    app: &App,
+    queue: &str,
+    place: &mut Place,
+    pages: &mut usize,
+    turn: &mut Turn,
+) -> anyhow::Result<bool> {
     let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
     let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
     while *pages > 0 {
@@ -154,7 +160,7 @@ async fn load(app: &App, queue: &str) -> Result<Option<Place>, sqlx::Error> {
     .await
 }
 
-async fn save(app: &App, queue: &str, place: &Place) -> Result<(), sqlx::Error> {
+async fn save_place(app: &App, queue: &str, place: &Place) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- keep place of the mirror
          INSERT INTO dead_letter_mirror AS m (queue, epoch, cursor, begun_at) VALUES ($1, $2, $3, $4)

@@ -2,7 +2,7 @@
 //!
 //! * [`table`]: the copy's rows.
 //! * [`mirror`]: keeps the copy, and puts back what Redis has lost.
-//! * [`judge`]: may a dead job of an order have another life? Pure.
+//! * [`requeue_policy`]: may a dead job of an order have another life? Pure.
 //! * [`decide`]: gives one dead job another life, or forgets it.
 //! * [`walk`]: the list, page by page.
 //! * [`bulk`]: decides on many.
@@ -11,7 +11,7 @@
 pub mod bulk;
 pub mod decide;
 pub mod explain;
-pub mod judge;
 pub mod mirror;
+pub mod requeue_policy;
 pub mod table;
 pub mod walk;

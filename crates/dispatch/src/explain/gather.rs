@@ -26,7 +26,7 @@ pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanati
             queue: timer.job.queue.to_owned(),
             does: words::does(timer.id().kind()),
             at: timer.due,
-            state: found.map_or(JobStanding::Missing, |job| standing(job, &workers)),
+            state: found.map_or(JobStanding::Missing, |job| job_standing(job, &workers)),
         });
     }
     next.sort_by_key(|job| job.at);
@@ -65,23 +65,23 @@ async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>
     .await
 }
 
-fn standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
+fn job_standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
     match job.state {
-        JobState::Due | JobState::Suspect => JobStanding::Waiting { due: at(job.at_ms) },
+        JobState::Due | JobState::Suspect => JobStanding::Waiting { due: time_of_ms(job.at_ms) },
         JobState::Leased => JobStanding::Running {
-            worker: job.token.as_deref().and_then(|token| holder(token, workers)),
-            lease_ends: at(job.at_ms),
+            worker: job.token.as_deref().and_then(|token| find_holder(token, workers)),
+            lease_ends: time_of_ms(job.at_ms),
         },
         JobState::Dead => JobStanding::Dead { error: job.dead.map(|dead| dead.error).unwrap_or_default() },
     }
 }
 
 /// A token is `boot:sequence`.
-fn holder(token: &str, workers: &[WorkerEntry]) -> Option<String> {
+fn find_holder(token: &str, workers: &[WorkerEntry]) -> Option<String> {
     let (boot, _) = token.rsplit_once(':')?;
     workers.iter().find(|w| w.boot == boot).map(|w| format!("{} ({} pid {})", w.replica, w.info.host, w.info.pid))
 }
 
-fn at(ms: u64) -> DateTime<Utc> {
+fn time_of_ms(ms: u64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()
 }

@@ -42,18 +42,18 @@ pub fn why(about: &Surroundings) -> String {
                 format!(
                     "Attempt {}: {asked} asked at {} and {has} until {} to answer.",
                     offer.attempt_no,
-                    time(offer.offered_at),
-                    time(offer.expires_at)
+                    clock_time(offer.offered_at),
+                    clock_time(offer.expires_at)
                 )
             }
             (None, Some(at)) if o.attempt_no == 0 && o.round == 1 => {
-                format!("New: the search for a driver begins at {}.", time(at))
+                format!("New: the search for a driver begins at {}.", clock_time(at))
             }
             (None, Some(at)) => format!(
                 "No driver is left to ask; after {} the search restarts (round {}) at {}.",
-                attempts(o),
+                count_attempts(o),
                 o.round,
-                time(at)
+                clock_time(at)
             ),
             (None, None) => format!("Attempt {} has its answer; the next is about to begin.", o.attempt_no),
         },
@@ -62,16 +62,16 @@ pub fn why(about: &Surroundings) -> String {
             "{} has it as job {} and looks for a driver until {} (attempt {}).",
             o.partner.as_deref().unwrap_or("The partner"),
             o.job_id.as_deref().unwrap_or("?"),
-            o.attempt_deadline.map_or_else(|| "?".to_owned(), time),
+            o.attempt_deadline.map_or_else(|| "?".to_owned(), clock_time),
             o.attempt_no
         ),
-        Status::Pending => format!("Automatic dispatch gave up after {}: a dispatcher must act.", attempts(o)),
-        Status::DriverAssigned => format!("Driver {} is on the way.", driver(o)),
-        Status::PickedUp => format!("Driver {} has the passenger aboard.", driver(o)),
+        Status::Pending => format!("Automatic dispatch gave up after {}: a dispatcher must act.", count_attempts(o)),
+        Status::DriverAssigned => format!("Driver {} is on the way.", driver_name(o)),
+        Status::PickedUp => format!("Driver {} has the passenger aboard.", driver_name(o)),
         Status::Compensating => {
             "The system ended it, and is about to settle what that means for the payment.".to_owned()
         }
-        _ => closed(about),
+        _ => explain_closed(about),
     }
 }
 
@@ -79,7 +79,8 @@ fn pending_job_id(s: &Snapshot) -> String {
     let o = &s.order;
     let partner = o.partner.as_deref().unwrap_or("the partner");
     let Some(booking) = s.live_booking() else {
-        let at = o.next_attempt_at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", time(at)));
+        let at =
+            o.next_attempt_at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", clock_time(at)));
         return format!("Attempt {} is to be booked at {partner} {at}.", o.attempt_no + 1);
     };
     match booking.state {
@@ -94,19 +95,19 @@ fn pending_job_id(s: &Snapshot) -> String {
             "Booked at {partner} as {}; its job id is not known yet, {}.",
             booking.booking_id.as_deref().unwrap_or("?"),
             match o.next_poll_at {
-                Some(at) => format!("asked for {} times and again at {}", o.poll_no, time(at)),
+                Some(at) => format!("asked for {} times and again at {}", o.poll_no, clock_time(at)),
                 None => format!("and after {} times it is not asked for: the callback must bring it", o.poll_no),
             }
         ),
     }
 }
 
-fn closed(about: &Surroundings) -> String {
+fn explain_closed(about: &Surroundings) -> String {
     let o = &about.snapshot.order;
     let entered = about.timeline.iter().rev().find(|e| e.to_status == o.status && e.from_status != Some(o.status));
     let Some(event) = entered else { return format!("It is {}.", o.status) };
     let detail = event.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
-    format!("{} at {} by {} ({}{detail}).", o.status, time(event.at), event.actor, event.reason)
+    format!("{} at {} by {} ({}{detail}).", o.status, clock_time(event.at), event.actor, event.reason)
 }
 
 /// What a person can do.
@@ -181,11 +182,11 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
     advice
 }
 
-fn attempts(order: &Order) -> String {
+fn count_attempts(order: &Order) -> String {
     if order.attempt_no == 1 { "1 attempt".to_owned() } else { format!("{} attempts", order.attempt_no) }
 }
 
-fn driver(order: &Order) -> &str {
+fn driver_name(order: &Order) -> &str {
     order.driver_id.as_deref().unwrap_or("?")
 }
 
@@ -193,7 +194,7 @@ fn last_error(booking: &Booking) -> String {
     booking.last_error.as_ref().map(|e| format!(" ({e})")).unwrap_or_default()
 }
 
-fn time(at: DateTime<Utc>) -> String {
+fn clock_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 

@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use workers::Outcome;
 
 use super::{
-    nearby,
+    driver_index,
     policy::DispatchPolicy,
     ranking::{Candidate, Pickup, Ranking, rank},
 };
@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
-pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPolicy), Outcome> {
+pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPolicy), Outcome> {
     let policy = app.policy(&s.order);
-    let ranking = ranking(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
+    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
     if ranking.ranked.is_empty() {
         return Ok((ranking, app.policy_for_retry(&s.order).await));
     }
@@ -30,22 +30,22 @@ pub(super) async fn of(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPoli
 
 /// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
-pub async fn ranking(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<Ranking, sqlx::Error> {
+pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<Ranking, sqlx::Error> {
     let pickup = Pickup { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
-    let near = nearby::drivers(app, &s.order.service_type, pickup, policy.looked_at()).await?;
+    let near = driver_index::search(app, &s.order.service_type, pickup, policy.looked_at()).await?;
     let warm = warm_since(s, policy);
     let ranked = |candidates| rank(candidates, pickup, policy.weights, s.now);
-    let ranking = ranked(judged(&app.db, &s.order, policy, warm, &near.ids).await?);
+    let ranking = ranked(load_candidates(&app.db, &s.order, policy, warm, &near.ids).await?);
     if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
         return Ok(ranking);
     }
     let mut ids = near.ids;
-    ids.extend(free(&app.db, &s.order, pickup, policy, warm).await?);
-    Ok(ranked(judged(&app.db, &s.order, policy, warm, &ids).await?))
+    ids.extend(find_eligible(&app.db, &s.order, pickup, policy, warm).await?);
+    Ok(ranked(load_candidates(&app.db, &s.order, policy, warm, &ids).await?))
 }
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
-async fn judged(
+async fn load_candidates(
     db: &PgPool,
     order: &Order,
     policy: &DispatchPolicy,
@@ -89,14 +89,14 @@ async fn judged(
 }
 
 /// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one.
-async fn free(
+async fn find_eligible(
     db: &PgPool,
     order: &Order,
     pickup: Pickup,
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
 ) -> Result<Vec<String>, sqlx::Error> {
-    let (lat_span, lng_span) = nearby::spans(pickup);
+    let (lat_span, lng_span) = driver_index::degree_spans(pickup);
     sqlx::query_scalar(
         "-- free candidates
          SELECT d.id FROM drivers d

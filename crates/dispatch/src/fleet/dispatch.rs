@@ -16,7 +16,7 @@ pub async fn perform(app: App, job: Dispatch) -> Outcome {
         match &s.order.partner {
             Some(partner) => Err(book::perform(app, job, &s, partner).await),
             None => {
-                let (ranked, policy) = candidates::of(app, &s).await?;
+                let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
                 let change = decide::start(&s, ranked, &policy);
                 Ok((s, change))
             }

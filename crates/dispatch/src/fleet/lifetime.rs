@@ -8,5 +8,5 @@ use super::decide;
 use crate::{app::App, worker::step};
 
 pub async fn perform(app: App, job: Lifetime) -> Outcome {
-    step::alone(&app, &job.order, &job.id(), decide::lifetime).await
+    step::decide_sync(&app, &job.order, &job.id(), decide::lifetime).await
 }

@@ -1,6 +1,6 @@
 //! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
 //!
-//! * [`nearby`]: who is near a place: a GEO index in Redis, and Postgres behind it.
+//! * [`driver_index`]: who is near a place: a GEO index in Redis, and Postgres behind it.
 //! * [`candidates`]: which of them may be asked.
 //! * [`ranking`]: who is asked first, and why. Pure.
 //! * [`policy`]: the durations and choices of a service type.
@@ -9,8 +9,8 @@
 
 pub mod candidates;
 pub mod dispatch;
+pub mod driver_index;
 pub mod lifetime;
-pub mod nearby;
 pub mod timeout;
 pub mod trip;
 

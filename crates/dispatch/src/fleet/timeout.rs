@@ -18,7 +18,7 @@ pub async fn perform(app: App, job: Timeout) -> Outcome {
                 Ok((s, change))
             }
             None => {
-                let (ranked, policy) = candidates::of(app, &s).await?;
+                let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
                 let change = decide::timeout(&s, ranked, &policy);
                 Ok((s, change))
             }

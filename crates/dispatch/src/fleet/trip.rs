@@ -6,5 +6,5 @@ use workers::{Job, Outcome};
 use crate::{app::App, orders::trip, worker::step};
 
 pub async fn perform(app: App, job: Trip) -> Outcome {
-    step::alone(&app, &job.order, &job.id(), trip::report_stale).await
+    step::decide_sync(&app, &job.order, &job.id(), trip::report_stale).await
 }

@@ -1,7 +1,7 @@
 //! `alarm:{order}:{channel}`: STATUS_UPDATE_FAILED, the alert about an order whose end the database refuses.
 //!
 //! It carries its own payload, for the database is what failed. Compensation enqueues it at once when Postgres refuses the
-//! statement, and [`PATIENCE`] ahead when Postgres cannot be reached, which mostly passes by itself. When it runs it first
+//! statement, and [`OUTAGE_GRACE`] ahead when Postgres cannot be reached, which mostly passes by itself. When it runs it first
 //! tries what failed: only if that fails still is anybody told. After the delivery the job stays, marked as told, until
 //! the delivery log has taken it up; from then on the log remembers. So each channel is told once, whatever repeats: at
 //! least once if the process dies between sending and settling, then under the same message id.
@@ -22,14 +22,14 @@ use super::{
 use crate::{app::App, compensation::compensate, db};
 
 /// An outage shorter than this raises no alert.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OUTAGE_GRACE: Duration = Duration::from_secs(60);
 /// Until the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
 /// that failed runs again and comes here again.
 pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
-    let delay = if db::is_transient(error) { PATIENCE } else { Duration::ZERO };
+    let delay = if db::is_transient(error) { OUTAGE_GRACE } else { Duration::ZERO };
     // No other clock is at hand.
     let message = messages::status_update_failed(order, &error.to_string(), chrono::Utc::now());
     let jobs: Vec<NewJob> = app
@@ -70,7 +70,7 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
             Err(error) => return Outcome::Retry(error.to_string()),
         }
     }
-    let message = message(&job.order, job.content.message.clone());
+    let message = alarm_message(&job.order, job.content.message.clone());
     let logged = async {
         let routes = &app.config.notifications;
         outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await?;
@@ -86,7 +86,7 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
 }
 
 /// The message as it was when its job was made.
-fn message(order: &OrderId, payload: Value) -> Message {
+fn alarm_message(order: &OrderId, payload: Value) -> Message {
     let at = payload["timestamp"].as_str().and_then(|at| at.parse().ok()).unwrap_or_default();
     Message { payload, ..messages::status_update_failed(order, "", at) }
 }

@@ -159,7 +159,7 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Erro
 /// or was just told about by another run.
 pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let due: Option<(Alert, DateTime<Utc>)> = due(&mut tx, id).await?;
+    let due: Option<(Alert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
     let Ok(order) = alert.order_id.parse::<OrderId>() else { return Ok(()) };
     let number = alert.escalations + 1;
@@ -213,7 +213,7 @@ pub async fn resume(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// The row, locked, if it is to be told again now.
-async fn due(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
+async fn lock_due_alert(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
     let row = sqlx::query(
         "-- alert due

@@ -68,7 +68,7 @@ async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
             }
             Ok(place) => {
                 if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, random()).await? {
-                    return deliver(app, job, &row, place).await;
+                    return deliver_message(app, job, &row, place).await;
                 }
             }
         }
@@ -77,7 +77,7 @@ async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
 }
 
 /// Makes the try that was claimed.
-async fn deliver(app: &App, job: &Notify, row: &OutboxRow, place: Place) -> Result<Outcome, sqlx::Error> {
+async fn deliver_message(app: &App, job: &Notify, row: &OutboxRow, place: Place) -> Result<Outcome, sqlx::Error> {
     let parcel = Parcel {
         id: row.message_id,
         order_id: &row.order_id,
@@ -126,7 +126,7 @@ async fn withdraw_unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::learnt(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    Ok(step::record_result(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
 /// Where a message goes whose claimed try failed.
@@ -180,7 +180,7 @@ mod tests {
             attempts: i32::try_from(tries).unwrap() + 1,
             backoff_from: 0,
             next_attempt_at: now + pause,
-            expires_at: now + messages::PATIENCE,
+            expires_at: now + messages::MESSAGE_EXPIRY,
             offer_is_live: None,
             phone: None,
             now,

@@ -37,7 +37,7 @@ pub async fn insert(
         if message.is_alert() {
             written.alerts.extend(alerts::raise(tx, routes, order, message, at).await?);
         }
-        for (channel, dedupe_key) in recipients(tx, routes, message).await? {
+        for (channel, dedupe_key) in recipients_of(tx, routes, message).await? {
             kinds.push(message.kind);
             channels.push(channel);
             keys.push(dedupe_key);
@@ -70,7 +70,7 @@ pub async fn insert(
 }
 
 /// Channel and dedupe key of each row.
-async fn recipients(
+async fn recipients_of(
     tx: &mut PgConnection,
     routes: &Routes,
     message: &Message,
@@ -336,7 +336,7 @@ pub async fn revive(db: &PgPool, id: i64, actor: &Actor) -> Result<(), sqlx::Err
     )
     .bind(id)
     .bind(actor.to_string())
-    .bind(messages::PATIENCE.as_seconds_f64())
+    .bind(messages::MESSAGE_EXPIRY.as_seconds_f64())
     .execute(db)
     .await?;
     Ok(())

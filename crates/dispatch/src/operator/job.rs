@@ -34,7 +34,7 @@ pub enum Refused {
     OrderAsks { job: JobId, order: OrderId, status: Status },
     #[error(
         "{job} delivers a message of {order}: cancelled, it would be put back; it ends with its delivery, or at {at}",
-        at = time(*.expires_at)
+        at = clock_time(*.expires_at)
     )]
     MessageAsks { job: JobId, order: OrderId, expires_at: DateTime<Utc> },
     #[error(
@@ -45,10 +45,10 @@ pub enum Refused {
     #[error(
         "{job} is to run at {due} by its {by}: the reconciler would move it back from {wanted}; choose a time up to \
          {latest}",
-        due = time(*.due), wanted = time(*.wanted), latest = time(*.latest)
+        due = clock_time(*.due), wanted = clock_time(*.wanted), latest = clock_time(*.latest)
     )]
     TooLate { job: JobId, by: &'static str, due: DateTime<Utc>, wanted: DateTime<Utc>, latest: DateTime<Utc> },
-    #[error("{at} has passed; run it now: dispatchq job run-now {job}", at = time(*.at))]
+    #[error("{at} has passed; run it now: dispatchq job run-now {job}", at = clock_time(*.at))]
     Past { job: JobId, at: DateTime<Utc> },
 }
 
@@ -66,7 +66,7 @@ impl Refused {
     }
 }
 
-fn time(at: DateTime<Utc>) -> String {
+fn clock_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 

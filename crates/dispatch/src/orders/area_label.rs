@@ -19,7 +19,7 @@ pub fn of(area: Option<&str>) -> String {
         return OTHER.to_owned();
     }
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-    among(seen.get_or_insert_default(), area).to_owned()
+    known_or_other(seen.get_or_insert_default(), area).to_owned()
 }
 
 /// As JKT-PUSAT: neither a coordinate nor a telephone number begins with a letter.
@@ -29,7 +29,7 @@ fn is_code(area: &str) -> bool {
         && area.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
-fn among<'a>(seen: &mut HashSet<String>, area: &'a str) -> &'a str {
+fn known_or_other<'a>(seen: &mut HashSet<String>, area: &'a str) -> &'a str {
     if seen.contains(area) || (seen.len() < MOST && seen.insert(area.to_owned())) { area } else { OTHER }
 }
 
@@ -51,10 +51,10 @@ mod tests {
         let mut seen = HashSet::new();
         for n in 0..MOST {
             let area = format!("A{n}");
-            assert_eq!(among(&mut seen, &area), area);
+            assert_eq!(known_or_other(&mut seen, &area), area);
         }
-        assert_eq!(among(&mut seen, "ONE-MORE"), OTHER);
-        assert_eq!(among(&mut seen, "A7"), "A7");
+        assert_eq!(known_or_other(&mut seen, "ONE-MORE"), OTHER);
+        assert_eq!(known_or_other(&mut seen, "A7"), "A7");
         assert_eq!(seen.len(), MOST);
     }
 }

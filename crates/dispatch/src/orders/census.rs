@@ -47,7 +47,7 @@ pub async fn take(db: &PgPool) -> Result<Census, sqlx::Error> {
     let mut census = Census::default();
     let mut after = String::new();
     loop {
-        let groups = page(db, &after).await?;
+        let groups = count_page(db, &after).await?;
         let mut seen = 0;
         for group in groups {
             seen += group.orders;
@@ -60,7 +60,7 @@ pub async fn take(db: &PgPool) -> Result<Census, sqlx::Error> {
     }
 }
 
-async fn page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
+async fn count_page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
     sqlx::query_as(
         "-- count a page of open orders
          WITH page AS MATERIALIZED (

@@ -7,7 +7,7 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Order, PaymentStatus, Snapshot, act::enqueue, store};
+use super::{Order, PaymentStatus, Snapshot, store, update::enqueue};
 use crate::{
     admission::{
         answer::{Answer, Language},
@@ -37,7 +37,7 @@ pub struct NewOrder {
     pub order_id: Option<OrderId>,
     pub service_type: String,
     pub pickup: Location,
-    #[serde(default = "unpaid")]
+    #[serde(default = "default_payment")]
     pub payment_status: PaymentStatus,
     /// In the smallest unit of the currency.
     pub amount_minor: Option<i64>,
@@ -51,7 +51,7 @@ pub struct NewOrder {
     pub loyalty_level: Option<String>,
 }
 
-fn unpaid() -> PaymentStatus {
+fn default_payment() -> PaymentStatus {
     PaymentStatus::Unpaid
 }
 
@@ -125,7 +125,7 @@ impl NewOrder {
     }
 }
 
-async fn exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
+async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- order exists
          SELECT EXISTS (SELECT 1 FROM orders WHERE id = $1)",
@@ -151,7 +151,7 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Re
         asker,
     };
     // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.
-    if !app.rules.get().geofence.is_empty() && exists(app, &id).await? {
+    if !app.rules.get().geofence.is_empty() && order_exists(app, &id).await? {
         return Err(CreateError::Exists(id));
     }
     let place = place::take(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;

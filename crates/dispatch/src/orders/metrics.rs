@@ -52,7 +52,7 @@ fn record_attempts(before: &Snapshot, change: &Change) {
     if let Some(ended) = change.events.iter().find(|event| event.reason.ends_attempt()) {
         let result = match ended.reason {
             Reason::OfferAccepted | Reason::DriverFound => Some("assigned"),
-            Reason::AttemptWithdrawn if !has(change, Reason::LifetimeTimeout) => None,
+            Reason::AttemptWithdrawn if !has_reason(change, Reason::LifetimeTimeout) => None,
             _ => Some("timeout"),
         };
         if let Some(result) = result {
@@ -60,18 +60,20 @@ fn record_attempts(before: &Snapshot, change: &Change) {
         }
         let offered = before.live_offer().map(|offer| offer.offered_at);
         if let Some(begun) = offered.or(before.live_booking().map(|booking| booking.created_at)) {
-            histogram!("dispatcher_attempt_duration_seconds", &labels(change)).record(seconds(change.at - begun));
+            histogram!("dispatcher_attempt_duration_seconds", &service_labels(change))
+                .record(as_seconds(change.at - begun));
         }
     }
-    if has(change, Reason::AttemptStarted) && change.order.attempt_no > 1 {
-        counter!("dispatcher_retry_count_total", &labels(change)).increment(1);
+    if has_reason(change, Reason::AttemptStarted) && change.order.attempt_no > 1 {
+        counter!("dispatcher_retry_count_total", &service_labels(change)).increment(1);
     }
 }
 
 /// A search for a driver ends.
 fn record_search(before: &Snapshot, change: &Change) {
-    let lifetime_over = has(change, Reason::LifetimeTimeout);
-    for (ended, reason) in [(has(change, Reason::CancelledByUser), "user"), (lifetime_over, "lifetime_timeout")] {
+    let lifetime_over = has_reason(change, Reason::LifetimeTimeout);
+    for (ended, reason) in [(has_reason(change, Reason::CancelledByUser), "user"), (lifetime_over, "lifetime_timeout")]
+    {
         if ended {
             counter!("dispatcher_cancel_total", &labels_with(change, "reason", reason)).increment(1);
         }
@@ -83,7 +85,7 @@ fn record_search(before: &Snapshot, change: &Change) {
         Status::CancelledByUser => "cancelled_user",
         _ => return,
     };
-    let age = seconds(change.at - change.order.created_at);
+    let age = as_seconds(change.at - change.order.created_at);
     histogram!("dispatcher_order_lifetime_seconds", &labels_with(change, "result", result)).record(age);
 }
 
@@ -94,16 +96,17 @@ fn record_job_id(before: &Snapshot, change: &Change) {
         return;
     }
     let Some(booking) = before.booking(before.order.attempt_no) else { return };
-    let lost = has(change, Reason::BookingNotFound);
+    let lost = has_reason(change, Reason::BookingNotFound);
     let asked_before = before.order.poll_no > 0;
     if !asked_before && (change.order.poll_no == 1 || lost) {
         counter!("job_id_retrieval_attempts_total").increment(1);
     }
-    let (callback, proactive) = (has(change, Reason::JobIdViaCallback), has(change, Reason::JobIdViaProactive));
+    let (callback, proactive) =
+        (has_reason(change, Reason::JobIdViaCallback), has_reason(change, Reason::JobIdViaProactive));
     if callback || proactive {
         counter!("job_id_total").increment(1);
         let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
-        histogram!("job_id_retrieval_duration_seconds").record(seconds(took));
+        histogram!("job_id_retrieval_duration_seconds").record(as_seconds(took));
     }
     if callback {
         counter!("job_id_via_callback_total").increment(1);
@@ -114,8 +117,9 @@ fn record_job_id(before: &Snapshot, change: &Change) {
         histogram!("job_id_retrieval_attempts").record(f64::from(change.order.poll_no));
     }
     // Out of time: the order's, or that of the asking, which may be shorter.
-    let asked_to_the_end = asked_before && before.order.next_poll_at.is_some() && has(change, Reason::LifetimeTimeout);
-    let out_of_time = asked_to_the_end || has(change, Reason::PollingEnded);
+    let asked_to_the_end =
+        asked_before && before.order.next_poll_at.is_some() && has_reason(change, Reason::LifetimeTimeout);
+    let out_of_time = asked_to_the_end || has_reason(change, Reason::PollingEnded);
     if out_of_time || lost {
         counter!("job_id_retrieval_failed_total").increment(1);
     }
@@ -124,20 +128,20 @@ fn record_job_id(before: &Snapshot, change: &Change) {
     }
 }
 
-fn has(change: &Change, reason: Reason) -> bool {
+fn has_reason(change: &Change, reason: Reason) -> bool {
     change.events.iter().any(|event| event.reason == reason)
 }
 
-fn labels(change: &Change) -> [(&'static str, String); 2] {
+fn service_labels(change: &Change) -> [(&'static str, String); 2] {
     let area = area_label::of(change.order.area_id.as_deref());
     [("area_id", area), ("service_type", change.order.service_type.clone())]
 }
 
 fn labels_with(change: &Change, name: &'static str, value: &str) -> [(&'static str, String); 3] {
-    let [area, service] = labels(change);
+    let [area, service] = service_labels(change);
     [area, service, (name, value.to_owned())]
 }
 
-fn seconds(delta: chrono::TimeDelta) -> f64 {
+fn as_seconds(delta: chrono::TimeDelta) -> f64 {
     delta.to_std().unwrap_or_default().as_secs_f64()
 }

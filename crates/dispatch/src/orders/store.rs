@@ -158,7 +158,7 @@ pub async fn change(
 }
 
 /// As [`change`], of a decision on this offer.
-#[tracing::instrument(name = "change", skip_all, fields(order.id = %id))]
+#[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %id))]
 pub async fn change_about(
     app: &App,
     id: &OrderId,
@@ -197,7 +197,7 @@ pub async fn change_about(
         Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let written = match write(&mut tx, &app.config.notifications, &before, &change).await {
+    let written = match write_change(&mut tx, &app.config.notifications, &before, &change).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
@@ -248,7 +248,7 @@ pub async fn try_change(
 }
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
-#[tracing::instrument(name = "change", skip_all, fields(order.id = %before.order.id))]
+#[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %before.order.id))]
 pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     apply_on(app, &mut *app.db.acquire().await?, before, change).await
 }
@@ -256,7 +256,7 @@ pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snaps
 /// `db` is outside of any transaction: what is written is committed.
 async fn apply_on(app: &App, db: &mut PgConnection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     let change = with_trip_deadline(app, before, change);
-    let written = write(db, &app.config.notifications, before, &change).await;
+    let written = write_change(db, &app.config.notifications, before, &change).await;
     follow_up(app, before, &change, &written).await;
     written
 }
@@ -278,7 +278,7 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
         Ok(after) => {
             metrics::record_update(true);
             metrics::record(before, change);
-            waiting::note(app, before.order.status.is_searching(), &after.order, after.now).await;
+            waiting::update_after_change(app, before.order.status.is_searching(), &after.order, after.now).await;
         }
         Err(ApplyError::Conflict) => metrics::record_update(false),
         Err(_) => {}
@@ -286,7 +286,7 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
 }
 
 /// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
-async fn write(
+async fn write_change(
     db: &mut PgConnection,
     routes: &Routes,
     before: &Snapshot,

@@ -61,16 +61,16 @@ impl UnsentTimers {
 pub fn remember(app: &App, order: OrderId) {
     app.unsent.put(order);
     if !mem::replace(&mut app.unsent.lock().is_retrying, true) {
-        tokio::spawn(retry(app.clone()));
+        tokio::spawn(retry_all(app.clone()));
     }
 }
 
 /// Enqueues what was remembered, until nothing is left.
-async fn retry(app: App) {
+async fn retry_all(app: App) {
     sleep(jittered(PAUSE, 0.5, rand::random())).await;
     while let Some(order) = app.unsent.take() {
         // A task of its own: a panic about one order is not to end the others' retries.
-        let trying = AbortOnDropHandle::new(tokio::spawn(enqueue(app.clone(), order.clone())));
+        let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(app.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
             app.unsent.put(order);
@@ -81,7 +81,7 @@ async fn retry(app: App) {
 
 /// Enqueues the timers that an order has by now. Returns whether that is settled: done, or left to the reconciler. It is not while a
 /// server does not answer or Redis is full.
-async fn enqueue(app: App, order: OrderId) -> bool {
+async fn enqueue_timers(app: App, order: OrderId) -> bool {
     let jobs = match store::load(&app.db, &order).await {
         Ok(snapshot) => snapshot.map(|snapshot| timers::derived_jobs(&snapshot)).unwrap_or_default(),
         Err(error) if db::is_transient(&error) => return false,

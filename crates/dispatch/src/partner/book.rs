@@ -32,7 +32,7 @@ const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn perform(app: &App, job: &Dispatch, s: &Snapshot, partner: &str) -> Outcome {
     let Some(partner) = app.partners.get(partner) else { return failure::not_configured(partner) };
     let attempt_no = job.attempt.cast_signed();
-    let (s, booking) = match intent(app, s, attempt_no, partner).await {
+    let (s, booking) = match write_intent(app, s, attempt_no, partner).await {
         Ok(intent) => intent,
         Err(outcome) => return outcome,
     };
@@ -61,16 +61,20 @@ pub(super) async fn ask_and_learn(
         Ok(booking_id) => {
             let percent = settings::polling_percent(app, partner).await;
             let poll = backoff::is_polled(order, percent);
-            step::learnt(app, order, job, |s| decide::booked(s, attempt_no, &booking_id, poll, rules)).await
+            step::record_result(app, order, job, |s| decide::booked(s, attempt_no, &booking_id, poll, rules)).await
         }
         Err(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
             tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
             let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
-            step::learnt(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), pause, rules)).await
+            step::record_result(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), pause, rules))
+                .await
         }
         Err(error) => {
             let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
-            step::learnt(app, order, job, |s| decide::not_answered(s, attempt_no, &error.to_string(), pause)).await
+            step::record_result(app, order, job, |s| {
+                decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
+            })
+            .await
         }
     }
 }
@@ -84,7 +88,12 @@ fn awaits_cancel(s: &Snapshot, partner: &Partner) -> bool {
 }
 
 /// The booking of this attempt, written down now if it was not before.
-async fn intent(app: &App, s: &Snapshot, attempt_no: i32, partner: &Partner) -> Result<(Snapshot, Booking), Outcome> {
+async fn write_intent(
+    app: &App,
+    s: &Snapshot,
+    attempt_no: i32,
+    partner: &Partner,
+) -> Result<(Snapshot, Booking), Outcome> {
     if let Some(booking) = s.booking(attempt_no) {
         return Ok((s.clone(), booking.clone()));
     }

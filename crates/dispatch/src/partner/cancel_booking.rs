@@ -23,10 +23,10 @@ pub async fn perform(app: App, job: CancelBooking) -> Outcome {
         return failure::left_alone(delay);
     }
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move { Err(cancel(app, job, &s).await) }).await
+    step::run(app, &job.order, &job.id(), |s| async move { Err(cancel_at_partner(app, job, &s).await) }).await
 }
 
-async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
+async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
     let attempt_no = job.attempt.cast_signed();
     let Some(booking) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Outcome::done();
@@ -43,22 +43,29 @@ async fn cancel(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
     match learnt {
         // The partner may not show yet what it has just booked.
         Err(CallError::NotFound) if is_young(s, booking, partner) => {
-            missed(app, job, booking, partner, CallError::NotFound).await
+            record_failed_cancel(app, job, booking, partner, CallError::NotFound).await
         }
         Ok(()) | Err(CallError::NotFound) => {
-            step::learnt(app, &job.order, &job.id(), |s| decide::cancelled(s, attempt_no)).await
+            step::record_result(app, &job.order, &job.id(), |s| decide::cancelled(s, attempt_no)).await
         }
         Err(CallError::UnderWay(said)) => {
-            step::learnt(app, &job.order, &job.id(), |s| decide::not_cancelled(s, attempt_no, &said)).await
+            step::record_result(app, &job.order, &job.id(), |s| decide::not_cancelled(s, attempt_no, &said)).await
         }
-        Err(error) => missed(app, job, booking, partner, error).await,
+        Err(error) => record_failed_cancel(app, job, booking, partner, error).await,
     }
 }
 
-async fn missed(app: &App, job: &CancelBooking, booking: &Booking, partner: &Partner, error: CallError) -> Outcome {
+async fn record_failed_cancel(
+    app: &App,
+    job: &CancelBooking,
+    booking: &Booking,
+    partner: &Partner,
+    error: CallError,
+) -> Outcome {
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
     let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
-    step::learnt(app, &job.order, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause)).await
+    step::record_result(app, &job.order, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause))
+        .await
 }
 
 fn is_young(s: &Snapshot, booking: &Booking, partner: &Partner) -> bool {

@@ -138,9 +138,9 @@ impl Client {
         crash::point(what, "sends");
         let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe(&e)))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let body = read(answer).await?;
+        let body = read_body(answer).await?;
         crash::point(what, "answered");
-        if status.is_success() { Ok(body) } else { Err(classify(status, &headers, &body)) }
+        if status.is_success() { Ok(body) } else { Err(classify_answer(status, &headers, &body)) }
     }
 }
 
@@ -149,7 +149,7 @@ pub fn reference(order: &Order, booking: &Booking) -> String {
     format!("{}:{}", order.id, booking.attempt_no)
 }
 
-async fn read(mut answer: Response) -> Result<Vec<u8>, CallError> {
+async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|e| CallError::Transient(outbound::describe(&e)))? {
         body.extend_from_slice(&chunk);
@@ -160,7 +160,7 @@ async fn read(mut answer: Response) -> Result<Vec<u8>, CallError> {
     Ok(body)
 }
 
-fn classify(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> CallError {
+fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> CallError {
     // Nothing else of the body: partners echo what they were sent, and a place is nothing for logs.
     let said = || match serde_json::from_slice::<ErrorBody>(body) {
         Ok(ErrorBody { error_code }) if is_word(&error_code) => format!("{} {error_code}", status.as_u16()),
@@ -202,7 +202,11 @@ mod tests {
         if let Some(value) = retry_after {
             headers.insert(RETRY_AFTER, value.parse().unwrap());
         }
-        classify(StatusCode::from_u16(status).unwrap(), &headers, br#"{"error_code":"NO","message":"at -6.2,106.8"}"#)
+        classify_answer(
+            StatusCode::from_u16(status).unwrap(),
+            &headers,
+            br#"{"error_code":"NO","message":"at -6.2,106.8"}"#,
+        )
     }
 
     #[test]

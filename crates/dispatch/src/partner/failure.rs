@@ -31,7 +31,7 @@ pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: 
     match error {
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {
-            if let Err(error) = alert(app, partner, order, error).await {
+            if let Err(error) = alert_once_an_hour(app, partner, order, error).await {
                 tracing::error!(partner = %partner.name, %error, "Support could not be told of a refused key.");
             }
             own
@@ -40,7 +40,12 @@ pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: 
     }
 }
 
-async fn alert(app: &App, partner: &Partner, order: &OrderId, error: &CallError) -> Result<(), sqlx::Error> {
+async fn alert_once_an_hour(
+    app: &App,
+    partner: &Partner,
+    order: &OrderId,
+    error: &CallError,
+) -> Result<(), sqlx::Error> {
     let mut tx = app.db.begin().await?;
     if settings::claim_alert(&mut tx, &partner.name).await? {
         let now = store::now(&mut *tx).await?;

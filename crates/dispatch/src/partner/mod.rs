@@ -4,7 +4,7 @@
 //!
 //! * [`settings`]: what is configured for a partner, and what operators set at run time.
 //! * [`client`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
-//! * [`guard`]: breaker, rate and concurrency around every call, shared by the fleet.
+//! * [`throttle`]: breaker, rate and concurrency around every call, shared by the fleet.
 //! * [`observation`]: what a callback or an answer says, in one form.
 //! * [`decide`]: what it leads to. Pure.
 //! * [`book`], [`poll`], [`timeout`], [`cancel_booking`]: what the jobs of a partner's order do.
@@ -17,10 +17,10 @@ pub mod callback;
 pub mod cancel_booking;
 pub mod client;
 pub mod failure;
-pub mod guard;
 pub mod inbox;
 pub mod poll;
 pub mod settings;
+pub mod throttle;
 pub mod timeout;
 
 pub use settings::{Partner, PartnerConfig, Partners};

@@ -26,10 +26,10 @@ pub async fn perform(app: App, job: Poll) -> Outcome {
         return failure::left_alone(delay);
     }
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move { Err(ask(app, job, &s).await) }).await
+    step::run(app, &job.order, &job.id(), |s| async move { Err(ask_partner(app, job, &s).await) }).await
 }
 
-async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
+async fn ask_partner(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     let name = s.order.partner.as_deref().unwrap_or_default();
     let Some(partner) = app.partners.get(name) else { return failure::not_configured(name) };
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
@@ -50,8 +50,8 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     let error = match answer {
         Ok(status) => {
             let observation = Observation::of_answer(attempt_no, status);
-            return step::learnt(app, &job.order, &job.id(), |s| {
-                decide::answered(s, &observation, polls, pause, rules)
+            return step::record_result(app, &job.order, &job.id(), |s| {
+                decide::poll_answered(s, &observation, polls, pause, rules)
             })
             .await;
         }
@@ -59,15 +59,18 @@ async fn ask(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");
-        return step::learnt(app, &job.order, &job.id(), |s| match decide::lost(s, attempt_no, rules) {
-            Decision::Unchanged => decide::polled(s, attempt_no, polls, pause, rules),
-            decision => decision,
+        return step::record_result(app, &job.order, &job.id(), |s| {
+            match decide::booking_not_found(s, attempt_no, rules) {
+                Decision::Unchanged => decide::poll_without_news(s, attempt_no, polls, pause, rules),
+                decision => decision,
+            }
         })
         .await;
     }
     tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
     let pause = pause.max(failure::pause(app, partner, &job.order, &error, 1).await);
-    step::learnt(app, &job.order, &job.id(), |s| decide::polled(s, attempt_no, polls, pause, rules)).await
+    step::record_result(app, &job.order, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules))
+        .await
 }
 
 fn next_pause(s: &Snapshot, polls: i32, rules: decide::Rules) -> std::time::Duration {

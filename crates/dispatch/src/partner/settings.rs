@@ -8,7 +8,7 @@ use sqlx::{PgConnection, PgPool};
 use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
-use super::{client::Client, decide::Rules, guard::Guard};
+use super::{client::Client, decide::Rules, throttle::Throttle};
 use crate::{
     app::App,
     config::{
@@ -239,7 +239,7 @@ pub struct Partner {
     pub name: Arc<str>,
     pub config: Arc<PartnerConfig>,
     pub(super) client: Client,
-    pub(super) guard: Arc<Guard>,
+    pub(super) throttle: Arc<Throttle>,
     verifiers: Arc<[Webhook]>,
 }
 
@@ -273,7 +273,7 @@ impl Partner {
             name: name.into(),
             client: Client::new(url, api_key.unwrap_or_default().trim(), config.timeout)
                 .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
-            guard: Arc::new(Guard::new(name, config)),
+            throttle: Arc::new(Throttle::new(name, config)),
             config: Arc::new(config.clone()),
             verifiers: verifiers.into(),
         })

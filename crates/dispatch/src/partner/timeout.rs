@@ -31,7 +31,8 @@ pub(crate) async fn perform(app: &App, job: &Timeout, s: &Snapshot, partner: &st
     match answer.map_err(|delay| Outcome::Snooze { delay })? {
         Ok(status) => {
             let observation = Observation::of_answer(booking.attempt_no, status);
-            Err(step::learnt(app, &job.order, &job.id(), |s| decide::timeout_unless(s, &observation, rules)).await)
+            Err(step::record_result(app, &job.order, &job.id(), |s| decide::timeout_unless(s, &observation, rules))
+                .await)
         }
         Err(CallError::NotFound) => Ok(decide::timeout(s, rules)),
         Err(error) => {

@@ -6,7 +6,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::key_admin::{self, Which};
-use crate::{fleet::nearby::Place, notifications::channel::voice::is_phone};
+use crate::{fleet::driver_index::Place, notifications::channel::voice::is_phone};
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -16,20 +16,20 @@ pub struct NewDriver {
     pub service_types: Vec<String>,
     pub latitude: f64,
     pub longitude: f64,
-    #[serde(default = "yes")]
+    #[serde(default = "default_available")]
     pub available: bool,
     /// E.164, such as +628123456789: for offers by voice call.
     /// Left out, the known number stays; null removes it.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
     pub phone: Option<Option<String>>,
 }
 
 /// Tells null from nothing.
-fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
 
-fn yes() -> bool {
+fn default_available() -> bool {
     true
 }
 

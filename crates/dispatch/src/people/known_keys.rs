@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// a statement may take.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(16);
 /// A request waits so long for a look-up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why it could not be found out whose a key is.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -105,14 +105,14 @@ impl KnownKeys {
             self.ask_soon(&mut known, db);
             answer
         };
-        match timeout(PATIENCE, answer).await {
+        match timeout(LOOKUP_TIMEOUT, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(LookupError::Unanswered("the look-up was given up".into())),
             // The statement is not given up, or the next one would take another connection.
             Err(_) => {
                 let mut known = self.lock();
                 known.is_failing = true;
-                let error = || LookupError::Unanswered(format!("no answer within {PATIENCE:?}").into());
+                let error = || LookupError::Unanswered(format!("no answer within {LOOKUP_TIMEOUT:?}").into());
                 known.believed_in_need(&hash).map(Some).ok_or_else(error)
             }
         }

@@ -177,7 +177,7 @@ impl OfferBoard {
                 waiting.by_driver.keys().cloned().collect()
             };
             // A turn that was given up is an answer that failed.
-            let answer = turns.turn(asked(&db, &drivers)).await;
+            let answer = turns.turn(load_live_offers(&db, &drivers)).await;
             match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(asked) => {
                     let waiting = self.lock();
@@ -197,7 +197,7 @@ impl OfferBoard {
 }
 
 /// Which of `drivers` have live offers, and which.
-async fn asked(db: &PgPool, drivers: &[String]) -> Result<HashMap<String, Vec<Uuid>>, sqlx::Error> {
+async fn load_live_offers(db: &PgPool, drivers: &[String]) -> Result<HashMap<String, Vec<Uuid>>, sqlx::Error> {
     let rows: Vec<(String, Vec<Uuid>)> = sqlx::query_as(
         "-- drivers asked
          SELECT driver_id, array_agg(id ORDER BY id) FROM offers

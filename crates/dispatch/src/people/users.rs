@@ -15,11 +15,11 @@ pub struct User {
     pub name: String,
     pub role: Role,
     /// The configured channel that reaches this person.
-    #[serde(default = "log")]
+    #[serde(default = "default_channel")]
     pub channel: String,
 }
 
-fn log() -> String {
+fn default_channel() -> String {
     LOG.to_owned()
 }
 

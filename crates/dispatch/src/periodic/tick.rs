@@ -27,19 +27,19 @@ pub async fn perform(app: App, job: Tick) -> Outcome {
 }
 
 async fn run(app: &App, task: Task, job: &Tick) -> anyhow::Result<Vec<NewJob>> {
-    if claim(&app.db, job).await? {
+    if claim_run(&app.db, job).await? {
         let result = match task {
             Task::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::Mode::Remove).await?)?,
             Task::Statistics => serde_json::to_value(statistics::run(app).await?)?,
         };
-        finish(&app.db, job, result).await?;
+        record_result(&app.db, job, result).await?;
     }
     let now = store::now(&app.db).await?;
     app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).into_iter().collect()
 }
 
 /// Is this run still to be done?
-async fn claim(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
+async fn claim_run(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- claim schedule run
          INSERT INTO schedule_runs AS r (name, slot) VALUES ($1, $2)
@@ -53,7 +53,7 @@ async fn claim(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
     .map(|claimed: Option<bool>| claimed.is_some())
 }
 
-async fn finish(db: &PgPool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
+async fn record_result(db: &PgPool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- finish schedule run
          UPDATE schedule_runs SET finished_at = dispatchq_now(), result = $3 WHERE name = $1 AND slot = $2",

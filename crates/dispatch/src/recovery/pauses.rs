@@ -21,7 +21,7 @@ pub enum PauseError {
 
 /// Stops a queue; running jobs finish. Returns false if it was stopped already.
 pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
-    let mut tx = locked(&app.db).await?;
+    let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
          INSERT INTO paused_queues (queue, paused_by) VALUES ($1, $2) ON CONFLICT DO NOTHING",
@@ -37,7 +37,7 @@ pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseErr
 
 /// Lets a queue run again. Returns false if it was running.
 pub async fn resume(app: &App, queue: &str) -> Result<bool, PauseError> {
-    let mut tx = locked(&app.db).await?;
+    let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- resume queue
          DELETE FROM paused_queues WHERE queue = $1",
@@ -52,8 +52,8 @@ pub async fn resume(app: &App, queue: &str) -> Result<bool, PauseError> {
 
 /// Makes Redis follow Postgres: stops the queues that are stopped there, and lets all others run.
 pub async fn mirror(app: &App) -> Result<(), PauseError> {
-    let mut tx = locked(&app.db).await?;
-    let wanted = paused(&mut tx).await?;
+    let mut tx = begin_locked(&app.db).await?;
+    let wanted = list_paused(&mut tx).await?;
     for stats in app.store.stats(&jobs::queues::ALL).await? {
         match (stats.paused, wanted.contains(&stats.queue)) {
             (false, true) => app.store.pause(&stats.queue).await?,
@@ -64,7 +64,7 @@ pub async fn mirror(app: &App) -> Result<(), PauseError> {
     Ok(tx.rollback().await?)
 }
 
-async fn paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn list_paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- paused queues
          SELECT queue FROM paused_queues",
@@ -73,7 +73,7 @@ async fn paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
     .await
 }
 
-async fn locked(db: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+async fn begin_locked(db: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let mut tx = db.begin().await?;
     sqlx::query(
         "-- lock pauses

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     admission::waiting::{self, Drift, Suspects},
     app::App,
-    fleet::nearby,
+    fleet::driver_index,
     loops::progress,
 };
 
@@ -48,7 +48,7 @@ async fn look_once(app: &App, places: &mut Places) {
         tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
     }
     progress();
-    if let Err(error) = nearby::refresh(app).await {
+    if let Err(error) = driver_index::rebuild_if_missing(app).await {
         tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
     }
     progress();
@@ -82,7 +82,7 @@ impl Places {
 
 /// One run, if no other replica is at it. `None`: another is.
 pub async fn once(app: &App) -> anyhow::Result<Option<Report>> {
-    locked(app, async {
+    run_exclusively(app, async {
         if repair::needs_rebuild(app).await? { repair::rebuild(app).await } else { repair::overdue(app).await }
     })
     .await
@@ -90,10 +90,13 @@ pub async fn once(app: &App) -> anyhow::Result<Option<Report>> {
 
 /// As [`once`], but every timer is compared, whatever Redis says of itself.
 pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
-    locked(app, repair::rebuild(app)).await
+    run_exclusively(app, repair::rebuild(app)).await
 }
 
-async fn locked(app: &App, work: impl Future<Output = anyhow::Result<Report>>) -> anyhow::Result<Option<Report>> {
+async fn run_exclusively(
+    app: &App,
+    work: impl Future<Output = anyhow::Result<Report>>,
+) -> anyhow::Result<Option<Report>> {
     let recorded = async {
         // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
         // that is locked must not keep the timers of all from coming back.

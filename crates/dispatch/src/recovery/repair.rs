@@ -13,7 +13,7 @@ use super::pauses;
 use crate::{
     app::App,
     compensation, db,
-    dead_letters::judge,
+    dead_letters::requeue_policy,
     fleet,
     loops::progress,
     notifications::messages,
@@ -67,7 +67,7 @@ pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
-    let mut report = look(app, Scope::All).await?;
+    let mut report = repair_timers(app, Scope::All).await?;
     report.rebuild = true;
     if app.store.finish_rebuild(&marker, &run_id).await? {
         counter!("dispatchq_redis_epoch_changes_total").increment(1);
@@ -80,7 +80,7 @@ pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn overdue(app: &App) -> anyhow::Result<Report> {
-    look(app, Scope::Overdue).await
+    repair_timers(app, Scope::Overdue).await
 }
 
 /// What a run would put back, without doing it.
@@ -121,7 +121,7 @@ enum Scope {
     Overdue,
 }
 
-async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
+async fn repair_timers(app: &App, scope: Scope) -> anyhow::Result<Report> {
     let mut report = Report::default();
     pauses::mirror(app).await?;
     enqueue_schedules(app).await?;
@@ -137,7 +137,7 @@ async fn look(app: &App, scope: Scope) -> anyhow::Result<Report> {
                 Repaired::Moved => report.moved += 1,
                 Repaired::Fine => {}
                 Repaired::Dead => {
-                    report.held += u64::from(or_next(hold(app, job).await, &job.id)?);
+                    report.held += u64::from(or_next(hold_order(app, job).await, &job.id)?);
                     progress();
                 }
             }
@@ -438,7 +438,7 @@ pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
         after = last;
         let mut follow_ups = Vec::new();
         for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
-            if let Some(jobs) = or_next(end(app, &order).await, &order)? {
+            if let Some(jobs) = or_next(end_order(app, &order).await, &order)? {
                 ended += 1;
                 follow_ups.extend(jobs);
             }
@@ -452,7 +452,7 @@ pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
 }
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
-async fn end(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
+async fn end_order(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
     let ended = store::change(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
@@ -467,20 +467,20 @@ async fn end(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
 }
 
 /// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
-async fn hold(app: &App, job: &NewJob) -> anyhow::Result<bool> {
+async fn hold_order(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     if job.queue == jobs::queues::NOTIFY {
         give_up(app, &job.id).await?;
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
-    let why = judge::hold_reason(&job.id);
+    let why = requeue_policy::hold_reason(&job.id);
     let held = store::change(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
-        let mut change = Change::of(s, Actor::RECONCILER);
+        let mut change = Change::new(s, Actor::RECONCILER);
         change.hold(s, why.clone());
-        change.tell(messages::timer_dead(&change.order, &why, s.now));
+        change.notify(messages::timer_dead(&change.order, &why, s.now));
         change.into()
     })
     .await;

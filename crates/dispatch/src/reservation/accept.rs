@@ -16,15 +16,16 @@ use crate::{
     app::App,
     crash,
     orders::{
-        Refusal, act, actions,
+        Refusal, actions,
         store::{self, ChangeError, Changed},
+        update,
     },
     people::actor::Actor,
 };
 
 /// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
 pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
-    let take = || take(app, id, driver, offer, by);
+    let take = || take_order(app, id, driver, offer, by);
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }
@@ -43,7 +44,7 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
         Err(error) => {
             gate::leave(app, id, driver).await;
             if matches!(error, ChangeError::Refused(Refusal::DriverBusy)) {
-                withdraw(app, id, offer).await;
+                withdraw_offer(app, id, offer).await;
             }
         }
     }
@@ -52,8 +53,8 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
 
 /// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
 /// time and not be written yet: it must be written, or decide again, before this one is refused.
-async fn take(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
-    let decide = || act::answer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
+async fn take_order(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
+    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
     match decide().await {
         Err(ChangeError::Refused(Refusal::OfferExpired)) => {
             store::outdate(app, id, offer).await?;
@@ -94,7 +95,7 @@ async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
         Ok(others) => {
             for (order, offer) in others {
                 if let Ok(order) = order.parse() {
-                    withdraw(app, &order, offer).await;
+                    withdraw_offer(app, &order, offer).await;
                 }
             }
         }
@@ -105,8 +106,9 @@ async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
 }
 
 /// The driver of this offer is on another order.
-async fn withdraw(app: &App, order: &OrderId, offer: Uuid) {
-    let withdrawn = act::answer(app, order, offer, |s| actions::withdraw_offer(s, offer, "took another order")).await;
+async fn withdraw_offer(app: &App, order: &OrderId, offer: Uuid) {
+    let withdrawn =
+        update::update_for_offer(app, order, offer, |s| actions::withdraw_offer(s, offer, "took another order")).await;
     if let Err(error) = withdrawn {
         tracing::warn!(order.id = %order, %error, "An offer of a driver on another order stays until it lapses.");
     }

@@ -43,15 +43,15 @@ pub(super) async fn leave(app: &App, order: &OrderId, driver: &str) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
     give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver);
-    done(order, app.hint::<i64>("give trip lock back", &give_back).await);
+    log_release(order, app.hint::<i64>("give trip lock back", &give_back).await);
 }
 
 /// The order has lost its driver and is free for all.
 pub(crate) async fn forget(app: &App, order: &OrderId) {
-    done(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
+    log_release(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
 }
 
-fn done(order: &OrderId, result: Result<i64, impl fmt::Display>) {
+fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {
     if let Err(error) = result {
         tracing::debug!(order.id = %order, %error, "The gate of an order stays closed for some seconds.");
     }

@@ -14,7 +14,7 @@ use workers::Gate;
 use crate::loops::Loops;
 
 const EVERY: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// An answer this old answers again. Less than [`EVERY`], so that the watch always asks.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -75,7 +75,7 @@ pub(super) async fn ask(pool: &PgPool) -> Postgres {
          SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
     )
     .fetch_one(pool);
-    match tokio::time::timeout(PATIENCE, question).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, question).await {
         Ok(Ok(true)) => Postgres::Writable,
         Ok(Ok(false)) => Postgres::ReadOnly,
         Ok(Err(_)) | Err(_) => Postgres::Unreachable,

@@ -13,22 +13,22 @@ const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn registry(app: &App) -> Registry {
     let registry = Registry::new();
-    let registry = on(registry, app, fleet::dispatch::perform);
-    let registry = on(registry, app, fleet::timeout::perform);
-    let registry = on(registry, app, partner::poll::perform);
-    let registry = on(registry, app, partner::callback::perform);
-    let registry = on(registry, app, fleet::lifetime::perform);
-    let registry = on(registry, app, fleet::trip::perform);
-    let registry = on(registry, app, compensation::compensate::perform);
-    let registry = on(registry, app, partner::cancel_booking::perform);
-    let registry = on(registry, app, notifications::notify::perform);
-    let registry = on(registry, app, notifications::escalate::perform);
-    let registry = on(registry, app, notifications::escalate::remind);
-    let registry = on(registry, app, notifications::alarm::perform);
-    on(registry, app, periodic::tick::perform)
+    let registry = register_handler(registry, app, fleet::dispatch::perform);
+    let registry = register_handler(registry, app, fleet::timeout::perform);
+    let registry = register_handler(registry, app, partner::poll::perform);
+    let registry = register_handler(registry, app, partner::callback::perform);
+    let registry = register_handler(registry, app, fleet::lifetime::perform);
+    let registry = register_handler(registry, app, fleet::trip::perform);
+    let registry = register_handler(registry, app, compensation::compensate::perform);
+    let registry = register_handler(registry, app, partner::cancel_booking::perform);
+    let registry = register_handler(registry, app, notifications::notify::perform);
+    let registry = register_handler(registry, app, notifications::escalate::perform);
+    let registry = register_handler(registry, app, notifications::escalate::remind);
+    let registry = register_handler(registry, app, notifications::alarm::perform);
+    register_handler(registry, app, periodic::tick::perform)
 }
 
-fn on<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+fn register_handler<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
 where
     J: Job,
     F: Fn(App, J) -> Fut + Send + Sync + 'static,
@@ -37,7 +37,7 @@ where
     let app = app.clone();
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
-        let span = tracing::info_span!("job", job.id = %delivery.id);
+        let span = tracing::error_span!("job", job.id = %delivery.id);
         let run = in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
         async {
             let outcome = run.await;

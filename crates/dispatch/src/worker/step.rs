@@ -28,12 +28,12 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A step decided by the order alone.
-pub async fn alone(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
-    settled(try_alone(app, order, job, decide).await)
+pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
+    outcome_of(try_decide_sync(app, order, job, decide).await)
 }
 
-/// As [`alone`], for a step that has more to do when the database fails.
-pub async fn try_alone(
+/// As [`decide_sync`], for a step that has more to do when the database fails.
+pub async fn try_decide_sync(
     app: &App,
     order: &OrderId,
     job: &JobId,
@@ -52,10 +52,10 @@ pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Sna
 where
     F: Future<Output = Result<(Snapshot, Change), Outcome>>,
 {
-    settled(try_run(app, order, job, decide).await)
+    outcome_of(try_run(app, order, job, decide).await)
 }
 
-fn settled(result: Result<Outcome, sqlx::Error>) -> Outcome {
+fn outcome_of(result: Result<Outcome, sqlx::Error>) -> Outcome {
     result.unwrap_or_else(|error| database_failed(&error))
 }
 
@@ -69,7 +69,7 @@ where
     F: Future<Output = Result<(Snapshot, Change), Outcome>>,
 {
     for _ in 0..MAX_CONFLICTS {
-        let s = match due(app, order, job).await? {
+        let s = match load_if_due(app, order, job).await? {
             Ok(s) => s,
             Err(outcome) => return Ok(outcome),
         };
@@ -91,11 +91,11 @@ where
             Err(ApplyError::Database(e)) => return Err(e),
         }
     }
-    Ok(busy(order, job))
+    Ok(retry_when_busy(order, job))
 }
 
 /// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
-async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
+async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
     let Some(s) = store::load(&app.db, order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
         return Ok(Err(Outcome::done()));
@@ -114,18 +114,23 @@ async fn due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot,
 }
 
 /// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
-pub async fn learnt(app: &App, order: &OrderId, job: &JobId, decide: impl FnMut(&Snapshot) -> Decision) -> Outcome {
+pub async fn record_result(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Outcome {
     crash::point(job.kind(), "learnt");
     match store::change(app, order, decide).await {
         Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => busy(order, job),
+        Err(ChangeError::Busy) => retry_when_busy(order, job),
         Err(ChangeError::Database(e)) => database_failed(&e),
     }
 }
 
-fn busy(order: &OrderId, job: &JobId) -> Outcome {
+fn retry_when_busy(order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
     Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
 }

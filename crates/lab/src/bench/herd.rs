@@ -14,7 +14,7 @@ use workers::Clock;
 use super::{child::Worker, runs::now_us, stage::Stage, throughput::micros, timers::timers};
 
 /// What the drain may take; short of lost leases it is a second or two.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Herd {
@@ -39,7 +39,7 @@ pub(super) async fn measure(jobs: u32, enqueue_per_s: f64) -> anyhow::Result<Her
     let left_us = instant_ms.cast_signed() * 1000 - now_us();
     ensure!(left_us > 0, "this machine is too busy: the herd was due before all of it was enqueued");
 
-    let observed = worker.observed(micros(left_us) + PATIENCE).await?;
+    let observed = worker.observed(micros(left_us) + DRAIN_TIMEOUT).await?;
     let drain_per_s = observed.settled_us.map(|settled_us| {
         let took = micros(settled_us - instant_ms.cast_signed() * 1000);
         f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON)

@@ -27,7 +27,7 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 /// Timers made at once while filling, to bound this program's own memory.
 const FILL: u32 = 10_000;
 /// What the run may take on top of its length.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Lateness {
@@ -71,7 +71,7 @@ pub(super) async fn measure(stage: &Stage, sizes: &Sizes) -> anyhow::Result<Late
             .collect();
         stage.store.enqueue(&timers).await?;
     }
-    let observed = worker.observed(AHEAD + PATIENCE).await?;
+    let observed = worker.observed(AHEAD + DRAIN_TIMEOUT).await?;
     let took = micros(observed.last_due_ms * 1000 - first_due_us);
     Ok(Lateness { observed, due_per_s: f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON) })
 }

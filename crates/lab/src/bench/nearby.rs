@@ -27,7 +27,7 @@ use dispatch::{
     app::App,
     config::Config,
     db,
-    fleet::{candidates, nearby},
+    fleet::{candidates, driver_index},
     orders::{Order, Snapshot},
     people::drivers::{self, NewDriver},
 };
@@ -93,7 +93,7 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
     sqlx::query("ANALYZE drivers").execute(&app.db).await?;
 
     let begun = Instant::now();
-    nearby::refresh(&app).await?;
+    driver_index::rebuild_if_missing(&app).await?;
     let rebuild = begun.elapsed();
     let (searches, moves) = while_moving(&app, options, &mut rng).await?;
     // As if the index were not rebuilt: each search asks Postgres.
@@ -128,7 +128,7 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
             let (lat, lng) = place(&mut rng);
             let begun = Instant::now();
             match drivers::move_to(&app.db, &driver, lat, lng).await {
-                Ok(Some(place)) => nearby::note(app, &place).await,
+                Ok(Some(place)) => driver_index::upsert(app, &place).await,
                 Ok(None) => {}
                 Err(error) => return error,
             }
@@ -140,7 +140,7 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
         for _ in 0..options.searches.get() {
             let s = order(place(rng))?;
             let begun = Instant::now();
-            let ranking = candidates::ranking(app, &s, &policy).await?;
+            let ranking = candidates::rank_drivers(app, &s, &policy).await?;
             took.push(micros(begun.elapsed()));
             anyhow::ensure!(
                 !ranking.ranked.is_empty(),

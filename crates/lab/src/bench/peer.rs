@@ -12,7 +12,7 @@ use tokio::{process::Command, time::timeout};
 
 use super::options::Sizes;
 
-const PATIENCE: Duration = Duration::from_secs(180);
+const PEER_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What `PROGRAM process` answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -64,7 +64,7 @@ async fn run<T: DeserializeOwned>(program: &Path, args: &[&str]) -> anyhow::Resu
         .spawn()
         .with_context(|| format!("cannot start {shown}"))?
         .wait_with_output();
-    let output = timeout(PATIENCE, running).await.with_context(|| format!("{shown} takes too long"))??;
+    let output = timeout(PEER_TIMEOUT, running).await.with_context(|| format!("{shown} takes too long"))??;
     ensure!(output.status.success(), "{shown} {} failed: {}", args.join(" "), output.status);
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().last().unwrap_or_default();

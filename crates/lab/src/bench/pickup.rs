@@ -19,7 +19,7 @@ use super::{options::CONCURRENCY, spread::Percentiles, stage::Stage, timers};
 
 /// Long enough for the worker to have settled the job before and to sleep.
 const PAUSE: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(10);
+const PICKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// In microseconds.
 pub(super) async fn measure(pickups: u32) -> anyhow::Result<Percentiles> {
@@ -41,7 +41,7 @@ pub(super) async fn measure(pickups: u32) -> anyhow::Result<Percentiles> {
         let job = [NewJob::now(&timers::timer(number))];
         let begun = Instant::now();
         stage.store.enqueue(&job).await?;
-        let start = timeout(PATIENCE, starts.recv()).await.context("a job did not start")?;
+        let start = timeout(PICKUP_TIMEOUT, starts.recv()).await.context("a job did not start")?;
         let start = start.context("the worker is gone")?;
         samples.push(i64::try_from((start - begun).as_micros()).unwrap_or(i64::MAX));
     }

@@ -16,7 +16,7 @@ use tokio::{
 use workers::Store;
 
 const LOOK: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(60);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dropping it ends the server and removes its data.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Stage {
     pub(super) async fn workers(&self, count: usize) -> anyhow::Result<()> {
         let begun = Instant::now();
         while self.store.workers().await?.len() < count {
-            if begun.elapsed() > PATIENCE {
-                bail!("the worker processes did not start within {PATIENCE:?}");
+            if begun.elapsed() > STARTUP_TIMEOUT {
+                bail!("the worker processes did not start within {STARTUP_TIMEOUT:?}");
             }
             sleep(LOOK / 10).await;
         }
@@ -60,7 +60,7 @@ impl Stage {
         loop {
             let info = self.info("persistence").await?;
             let busy = |name: &str| info.get(name).is_some_and(|value| value != "0");
-            if !busy("aof_rewrite_in_progress") && !busy("aof_rewrite_scheduled") || begun.elapsed() > PATIENCE {
+            if !busy("aof_rewrite_in_progress") && !busy("aof_rewrite_scheduled") || begun.elapsed() > STARTUP_TIMEOUT {
                 return Ok(());
             }
             sleep(LOOK).await;

@@ -16,7 +16,7 @@ use super::{
     timers::timers,
 };
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Throughput {
@@ -70,7 +70,7 @@ async fn process(jobs: u32, start: fn(&str, u32) -> anyhow::Result<Worker>) -> a
     stage.quiet().await?;
 
     let redis_cpu = redis_cpu(&stage).await?;
-    let observed = start(&stage.url(), jobs)?.observed(PATIENCE).await?;
+    let observed = start(&stage.url(), jobs)?.observed(DRAIN_TIMEOUT).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
     let per_s = f64::from(jobs) / micros(settled_us - observed.began_us).as_secs_f64();
     let redis_cpu = self::redis_cpu(&stage).await? - redis_cpu;
@@ -87,7 +87,7 @@ async fn through(jobs: u32) -> anyhow::Result<(f64, Observed)> {
     let timers = timers(jobs, Duration::ZERO);
     let begun_us = now_us();
     stage.store.enqueue(&timers).await?;
-    let observed = worker.observed(PATIENCE).await?;
+    let observed = worker.observed(DRAIN_TIMEOUT).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
     Ok((f64::from(jobs) / micros(settled_us - begun_us).as_secs_f64(), observed))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-pub(super) use partner_sim::chance::Chance;
+pub(super) use partner_sim::seeded_rng::ChoiceSeed;
 
 /// No driver answers faster.
 const FASTEST_S: f64 = 3.0;
@@ -46,7 +46,7 @@ pub(super) struct Behaviour {
 
 /// The choice of `driver` about attempt `attempt` of `order`. Who does not accept declines or ignores, as often.
 pub(super) fn react(behaviour: &Behaviour, driver: &str, order: &str, attempt: u64) -> Choice {
-    let mut rng = Chance::new(behaviour.seed, &["offer", driver, order, &attempt.to_string()]).rng();
+    let mut rng = ChoiceSeed::new(behaviour.seed, &["offer", driver, order, &attempt.to_string()]).rng();
     let reaction = if rng.random::<f64>() < behaviour.accept_rate {
         Reaction::Accept
     } else if rng.random() {
@@ -62,13 +62,13 @@ pub(super) fn react(behaviour: &Behaviour, driver: &str, order: &str, attempt: u
 
 /// From acceptance to pickup.
 pub(super) fn approach(seed: u64, order: &str) -> Duration {
-    let seconds = Chance::new(seed, &["approach", order]).rng().random_range(60..=MAX_APPROACH.as_secs());
+    let seconds = ChoiceSeed::new(seed, &["approach", order]).rng().random_range(60..=MAX_APPROACH.as_secs());
     Duration::from_secs(seconds)
 }
 
 /// From pickup to completion: as the ride went, within bounds, or an ordinary trip when the file does not say.
 pub(super) fn trip(seed: u64, order: &str, ride: Option<Duration>) -> Duration {
-    let ordinary = || Duration::from_secs(Chance::new(seed, &["trip", order]).rng().random_range(300..=1200));
+    let ordinary = || Duration::from_secs(ChoiceSeed::new(seed, &["trip", order]).rng().random_range(300..=1200));
     ride.unwrap_or_else(ordinary).clamp(MIN_TRIP, MAX_TRIP)
 }
 

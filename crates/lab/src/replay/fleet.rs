@@ -7,7 +7,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
-    choices::Chance,
+    choices::ChoiceSeed,
     plan::{Plan, PlannedOrder},
 };
 use dispatch::people::api_keys;
@@ -40,7 +40,7 @@ pub(super) fn sufficient(plan: &Plan) -> usize {
 
 /// Drivers at the pickup points of random orders, so that supply is where demand is.
 pub(super) fn place(plan: &Plan, count: usize, seed: u64) -> Vec<SimulatedDriver> {
-    let mut rng = Chance::new(seed, &["fleet"]).rng();
+    let mut rng = ChoiceSeed::new(seed, &["fleet"]).rng();
     (1..=count)
         .filter_map(|n| {
             let at = waiting_place(&plan.orders, &mut rng)?;

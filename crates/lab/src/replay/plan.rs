@@ -11,7 +11,7 @@ use geo::Point;
 use serde_json::json;
 
 use super::{
-    choices::{self, Chance},
+    choices::{self, ChoiceSeed},
     options::Options,
     rides::{Ride, Rides},
     sample,
@@ -126,7 +126,7 @@ fn time(ride: &Ride, fold_days: bool) -> NaiveDateTime {
 /// The n-th ride as an order. Its choices depend on nothing but the seed and its own number.
 fn order(n: usize, ride: &Ride, zones: &Zones, seed: u64) -> Option<PlannedOrder> {
     let id = format!("ride-{:06}", n + 1);
-    let pickup = zones.point(ride.zone, &mut Chance::new(seed, &["pickup", &id]).rng())?;
+    let pickup = zones.point(ride.zone, &mut ChoiceSeed::new(seed, &["pickup", &id]).rng())?;
     Some(PlannedOrder {
         at: Duration::ZERO,
         pickup,

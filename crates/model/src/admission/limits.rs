@@ -174,12 +174,12 @@ impl Flag {
         self.enabled
             && named(&self.enabled_areas, Some(area))
             && named(&self.enabled_channels, channel)
-            && i64::from(self.percentage) > i64::from(percentile(user.unwrap_or_default()))
+            && i64::from(self.percentage) > i64::from(user_percentile(user.unwrap_or_default()))
     }
 }
 
 /// 0 to 99, the same for the same user everywhere and for ever. FNV-1a: no hash of the library promises that.
-fn percentile(user: &str) -> u8 {
+fn user_percentile(user: &str) -> u8 {
     let hash = user.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     // The low bits of FNV-1a are the weaker ones.
     u8::try_from((hash >> 32) % 100).unwrap_or_default()

@@ -54,7 +54,7 @@ impl Geofence {
                 }
             }
         }
-        let middles = areas.iter().map(middle).collect();
+        let middles = areas.iter().map(middle_of).collect();
         Self { areas, middles, polygons: RTree::bulk_load(entries), by_geohash }
     }
 
@@ -106,7 +106,7 @@ impl Geofence {
     }
 }
 
-fn middle(area: &Area) -> Option<Point> {
+fn middle_of(area: &Area) -> Option<Point> {
     if let Some(polygons) = &area.polygons {
         return polygons.interior_point();
     }

@@ -14,14 +14,14 @@ use crate::{
 
 /// An attempt is due to start.
 pub fn start(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     go_on(&mut change, ranking, policy);
     change
 }
 
 /// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
 pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Expired, Reason::AttemptTimeout);
     go_on(&mut change, ranking, policy);
     change
@@ -29,9 +29,9 @@ pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Chang
 
 /// No driver within the lifetime.
 pub fn lifetime(s: &Snapshot) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
-    change.enter(Status::Compensating, Reason::LifetimeTimeout, None);
+    change.transition_to(Status::Compensating, Reason::LifetimeTimeout, None);
     change
 }
 
@@ -39,10 +39,10 @@ fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
     change.ranking = Some((change.order.attempt_no + 1, ranking.explained()));
     if ranking.ranked.is_empty() {
-        return exhausted(change, policy);
+        return end_round(change, policy);
     }
     // An offer must not outlive its order.
-    let deadline = (change.at + delta(policy.attempt)).min(change.order.lifetime_deadline);
+    let deadline = (change.at + as_delta(policy.attempt)).min(change.order.lifetime_deadline);
     change.order.attempt_no += 1;
     change.order.attempt_deadline = Some(deadline);
     change.new_offers = Some(NewOffers {
@@ -51,26 +51,26 @@ fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
         per_driver: policy.offers_per_driver,
         expires_at: deadline,
     });
-    change.note(Reason::AttemptStarted, None);
+    change.record_event(Reason::AttemptStarted, None);
 }
 
-fn exhausted(change: &mut Change, policy: &DispatchPolicy) {
+fn end_round(change: &mut Change, policy: &DispatchPolicy) {
     match policy.exhausted {
         Exhausted::Research => {
             let pause = policy.retry_after(change.order.round);
-            change.note(Reason::SearchAgain, None);
+            change.record_event(Reason::SearchAgain, None);
             change.order.round += 1;
-            change.order.next_attempt_at = Some(change.at + delta(pause));
+            change.order.next_attempt_at = Some(change.at + as_delta(pause));
         }
         Exhausted::Alert => {
             change.order.lifetime_waived = !policy.pending_keeps_lifetime;
-            change.enter(Status::Pending, Reason::NoCandidates, None);
-            change.tell(messages::dispatch_failed(&change.order, change.at));
+            change.transition_to(Status::Pending, Reason::NoCandidates, None);
+            change.notify(messages::dispatch_failed(&change.order, change.at));
         }
     }
 }
 
-fn delta(duration: std::time::Duration) -> TimeDelta {
+fn as_delta(duration: std::time::Duration) -> TimeDelta {
     TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
 }
 

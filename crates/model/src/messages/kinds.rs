@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::order::{Offer, Order};
 
 /// How long an undeliverable message is tried before it is given up.
-pub const PATIENCE: TimeDelta = TimeDelta::hours(24);
+pub const MESSAGE_EXPIRY: TimeDelta = TimeDelta::hours(24);
 
 /// Errors are shown to people, who read this much.
 const MAX_ERROR_CHARS: usize = 500;
@@ -49,7 +49,7 @@ pub struct Message {
 
 impl Message {
     fn new(kind: &'static str, audience: Audience, dedupe_key: String, payload: Value, at: DateTime<Utc>) -> Self {
-        Self { kind, audience, dedupe_key, payload, expires_at: at + PATIENCE }
+        Self { kind, audience, dedupe_key, payload, expires_at: at + MESSAGE_EXPIRY }
     }
 
     /// Must a person acknowledge it?
@@ -197,28 +197,28 @@ impl Repeated<'_> {
 
 /// To support: the customer paid for an order that will not be carried out.
 pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(MANUAL_REFUND_REQUIRED, order, String::new(), why, now)
+    support_alert(MANUAL_REFUND_REQUIRED, order, String::new(), why, now)
 }
 
 /// To support: the payment is in a state the rules do not know; nothing was decided.
 pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(UNEXPECTED_STATE, order, each_time(order), why, now)
+    support_alert(UNEXPECTED_STATE, order, each_time(order), why, now)
 }
 
 /// To support: what the producer says of the money of a cancelled order is a word the rules do not know. Told once of an
 /// order, however many such words follow: the desk looks at the payment and not at the word.
 pub fn unknown_payment(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(UNEXPECTED_STATE, order, "payment".to_owned(), why, now)
+    support_alert(UNEXPECTED_STATE, order, "payment".to_owned(), why, now)
 }
 
 /// To support: a timer of this order died, so nothing moves it on any more.
 pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support(TIMER_DEAD, order, each_time(order), why, now)
+    support_alert(TIMER_DEAD, order, each_time(order), why, now)
 }
 
 /// To support: the driver has not picked up, or not completed the trip, in time.
 pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    let mut message = support(STALE_TRIP, order, each_time(order), why, now);
+    let mut message = support_alert(STALE_TRIP, order, each_time(order), why, now);
     message.payload["driver_id"] = json!(order.driver_id);
     message
 }
@@ -311,7 +311,7 @@ fn each_time(order: &Order) -> String {
     format!("version-{}", order.version)
 }
 
-fn support(kind: &'static str, order: &Order, dedupe_key: String, why: &str, now: DateTime<Utc>) -> Message {
+fn support_alert(kind: &'static str, order: &Order, dedupe_key: String, why: &str, now: DateTime<Utc>) -> Message {
     let mut payload = manual_action(kind, &order.id, now);
     payload["status"] = json!(order.status);
     payload["reason"] = json!(why);

@@ -24,11 +24,11 @@ pub fn amount(minor: i64, currency: &str) -> String {
     let symbol = if currency == "IDR" { "Rp" } else { currency };
     let width = digits as usize;
     let part = if digits == 0 { String::new() } else { format!(".{part:0width$}") };
-    format!("{symbol} {sign}{}{part}", grouped(whole))
+    format!("{symbol} {sign}{}{part}", group_digits(whole))
 }
 
 /// `1,234,567`
-fn grouped(number: u64) -> String {
+fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

@@ -19,14 +19,14 @@ pub struct Text {
 
 /// Renders a message. `sla` is the time within which an alert is to be acknowledged.
 pub fn render(kind: &str, payload: &Value, sla: Duration) -> Text {
-    let order = shown(&payload["order_id"]).unwrap_or_default();
-    let heading = heading(kind, payload);
+    let order = show_value(&payload["order_id"]).unwrap_or_default();
+    let heading = heading_of(kind, payload);
     let mut body = format!("{heading}\n\n");
     match kind {
         ESCALATION | REMINDER => {
             let kind = payload["alert_kind"].as_str().unwrap_or_default();
             let told = &payload["alert"];
-            let raised = shown(&payload["raised_at"]).unwrap_or_default();
+            let raised = show_value(&payload["raised_at"]).unwrap_or_default();
             let _ = writeln!(
                 body,
                 "Raised at {raised} and not acknowledged. Do so: dispatchq alert ack {}\n",
@@ -35,21 +35,24 @@ pub fn render(kind: &str, payload: &Value, sla: Duration) -> Text {
             body += &render(kind, told, sla).body;
         }
         ORDER_CANCELLED => {
-            let _ =
-                write!(body, "Your order {order} was cancelled: {}.", shown(&payload["reason"]).unwrap_or_default());
+            let _ = write!(
+                body,
+                "Your order {order} was cancelled: {}.",
+                show_value(&payload["reason"]).unwrap_or_default()
+            );
             if payload["refund"] == true {
                 body += " You will get your money back; our support team takes care of it.";
             }
         }
-        _ => match actions(kind) {
-            [] => body += &fields(payload),
-            actions => body += &alert(payload, actions, sla),
+        _ => match actions_for(kind) {
+            [] => body += &list_fields(payload),
+            actions => body += &alert_text(payload, actions, sla),
         },
     }
     Text { subject: format!("{heading}: {order}"), body }
 }
 
-fn heading(kind: &str, payload: &Value) -> String {
+fn heading_of(kind: &str, payload: &Value) -> String {
     let said = match kind {
         MANUAL_REFUND_REQUIRED => "🚨 Manual Refund Required",
         UNEXPECTED_STATE => "🚨 Unexpected State",
@@ -62,7 +65,7 @@ fn heading(kind: &str, payload: &Value) -> String {
         ORDER_CANCELLED => "Order Cancelled",
         REMINDER => return format!("🚨 Reminder {}: Dispatcher Needed", payload["number"]),
         ESCALATION => {
-            let alert = heading(payload["alert_kind"].as_str().unwrap_or_default(), &payload["alert"]);
+            let alert = heading_of(payload["alert_kind"].as_str().unwrap_or_default(), &payload["alert"]);
             return format!("🚨 Escalation {}: {}", payload["number"], alert.trim_start_matches("🚨 "));
         }
         other => other,
@@ -71,7 +74,7 @@ fn heading(kind: &str, payload: &Value) -> String {
 }
 
 /// What the reader of an alert is to do; nothing for messages that ask nothing.
-fn actions(kind: &str) -> &'static [&'static str] {
+fn actions_for(kind: &str) -> &'static [&'static str] {
     match kind {
         MANUAL_REFUND_REQUIRED => &[
             "Verify order details in admin panel",
@@ -108,7 +111,7 @@ fn actions(kind: &str) -> &'static [&'static str] {
     }
 }
 
-fn alert(payload: &Value, actions: &[&str], sla: Duration) -> String {
+fn alert_text(payload: &Value, actions: &[&str], sla: Duration) -> String {
     let mut text = String::new();
     for (label, field) in [
         ("Order ID", "order_id"),
@@ -123,24 +126,24 @@ fn alert(payload: &Value, actions: &[&str], sla: Duration) -> String {
         ("Error", "error"),
         ("Payment Status", "payment_status"),
     ] {
-        if let Some(value) = shown(&payload[field]) {
+        if let Some(value) = show_value(&payload[field]) {
             let _ = writeln!(text, "{label}: {value}");
         }
     }
     if payload.get("payment_status").is_some() {
-        let _ = writeln!(text, "Payment Amount: {}", amount(payload));
+        let _ = writeln!(text, "Payment Amount: {}", amount_text(payload));
     }
     text += "\nAction Required:\n";
     for (i, action) in actions.iter().enumerate() {
         let _ = writeln!(text, "{}. {action}", i + 1);
     }
     if payload.get("severity").is_some() {
-        let _ = write!(text, "\nPriority: High\nSLA: Within {}", words(sla));
+        let _ = write!(text, "\nPriority: High\nSLA: Within {}", duration_words(sla));
     }
     text.trim_end().to_owned()
 }
 
-fn amount(payload: &Value) -> String {
+fn amount_text(payload: &Value) -> String {
     match (payload["payment_amount_minor"].as_i64(), payload["payment_currency"].as_str()) {
         (Some(minor), Some(currency)) => money::amount(minor, currency),
         (Some(minor), None) => format!("{minor} (currency unknown)"),
@@ -149,17 +152,17 @@ fn amount(payload: &Value) -> String {
 }
 
 /// Everything a message says, line by line.
-fn fields(payload: &Value) -> String {
+fn list_fields(payload: &Value) -> String {
     let lines = payload
         .as_object()
         .into_iter()
         .flatten()
-        .filter_map(|(name, value)| Some(format!("{name}: {}", shown(value)?)));
+        .filter_map(|(name, value)| Some(format!("{name}: {}", show_value(value)?)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// On one line, whatever is in it.
-fn shown(value: &Value) -> Option<String> {
+fn show_value(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.replace(crate::plain_text::is_unsafe, " ")),
@@ -168,7 +171,7 @@ fn shown(value: &Value) -> Option<String> {
 }
 
 /// `24 hours`, `90 minutes`, `30 seconds`
-fn words(duration: Duration) -> String {
+fn duration_words(duration: Duration) -> String {
     let secs = duration.as_secs();
     let (number, unit) = match secs {
         0 => return humantime::format_duration(duration).to_string(),
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_time_to_acknowledge_reads_in_its_largest_whole_unit() {
-        let texts = [86_400, 3_600, 5_400, 61].map(|s| words(Duration::from_secs(s)));
+        let texts = [86_400, 3_600, 5_400, 61].map(|s| duration_words(Duration::from_secs(s)));
         assert_eq!(texts, ["24 hours", "1 hour", "90 minutes", "61 seconds"]);
     }
 }

@@ -18,19 +18,19 @@ pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
         OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == Status::Completed => {
             return Decision::Unchanged;
         }
-        OfferState::Accepted => return Decision::Refuse(refusal(s, "DISPATCHING")),
+        OfferState::Accepted => return Decision::Refuse(refuse_state(s, "DISPATCHING")),
         _ => return Decision::Refuse(why_gone(s, offer)),
     }
     if s.now >= offer.expires_at || s.order.is_past_lifetime(s.now) {
         return Decision::Refuse(Refusal::OfferExpired);
     }
-    let mut change = Change::of(s, Actor::driver(driver));
+    let mut change = Change::new(s, Actor::driver(driver));
     for live in s.live_offers() {
         let to = if live.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
         change.offers.push(OfferEnd { offer: live.clone(), to, why: None });
     }
     change.order.driver_id = Some(driver.to_owned());
-    change.enter(Status::DriverAssigned, Reason::OfferAccepted, None);
+    change.transition_to(Status::DriverAssigned, Reason::OfferAccepted, None);
     change.into()
 }
 
@@ -48,7 +48,7 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
     if s.now >= offer.expires_at {
         return Decision::Refuse(Refusal::OfferExpired);
     }
-    let mut change = Change::of(s, Actor::driver(driver));
+    let mut change = Change::new(s, Actor::driver(driver));
     change.end_offer(s, offer, OfferState::Declined, why);
     change.into()
 }
@@ -57,7 +57,7 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
 /// of the driver's, who may be asked again in a later round.
 pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
     let Some(offer) = s.live_offers().find(|o| o.id == offer) else { return Decision::Unchanged };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.end_offer(s, offer, OfferState::Withdrawn, Some(format!("{}: {why}", offer.driver_id)));
     change.into()
 }
@@ -84,9 +84,9 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) 
         return Decision::Refuse(Refusal::ServedByPartner);
     }
     if s.order.status != Status::DriverAssigned {
-        return Decision::Refuse(refusal(s, "DRIVER_ASSIGNED"));
+        return Decision::Refuse(refuse_state(s, "DRIVER_ASSIGNED"));
     }
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     if reason == Reason::TakenBack {
         change.tell_driver_of_loss("a dispatcher took it back");
     }
@@ -96,7 +96,7 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) 
         change.order.round += 1;
         change.order.next_attempt_at = Some(s.now);
         change.order.lifetime_waived = false;
-        change.enter(Status::Dispatching, reason, why);
+        change.transition_to(Status::Dispatching, reason, why);
     } else {
         change.end_without_driver(reason, why);
     }
@@ -105,15 +105,15 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) 
 
 /// The assigned driver has the passenger aboard.
 pub fn pickup(s: &Snapshot, driver: &str) -> Decision {
-    step(s, driver, Status::DriverAssigned, Status::PickedUp, Reason::PickedUp)
+    advance_trip(s, driver, Status::DriverAssigned, Status::PickedUp, Reason::PickedUp)
 }
 
 /// The assigned driver is done.
 pub fn complete(s: &Snapshot, driver: &str) -> Decision {
-    step(s, driver, Status::PickedUp, Status::Completed, Reason::Completed)
+    advance_trip(s, driver, Status::PickedUp, Status::Completed, Reason::Completed)
 }
 
-fn step(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) -> Decision {
+fn advance_trip(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) -> Decision {
     if s.order.driver_id.as_deref() != Some(driver) {
         return Decision::Refuse(Refusal::NotYourOrder);
     }
@@ -121,10 +121,10 @@ fn step(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) ->
         return Decision::Unchanged;
     }
     if s.order.status != from {
-        return Decision::Refuse(refusal(s, from.as_str()));
+        return Decision::Refuse(refuse_state(s, from.as_str()));
     }
-    let mut change = Change::of(s, Actor::driver(driver));
-    change.enter(to, reason, None);
+    let mut change = Change::new(s, Actor::driver(driver));
+    change.transition_to(to, reason, None);
     change.into()
 }
 
@@ -135,16 +135,16 @@ pub fn cancel(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     match s.order.status {
         Status::CancelledByUser => return Decision::Unchanged,
         Status::Compensating if s.order.held_for_review && actor.is_staff() => {
-            let mut change = Change::of(s, actor);
+            let mut change = Change::new(s, actor);
             change.release_hold();
             let to = if change.order.payment_status.is_paid() {
                 Status::CancelledBySystemAfterPayment
             } else {
                 Status::CancelledBySystem
             };
-            change.enter(to, Reason::ReleasedByHand, why);
+            change.transition_to(to, Reason::ReleasedByHand, why);
             for message in messages::cancelled_by_system(&change.order, "ended by hand", s.now) {
-                change.tell(message);
+                change.notify(message);
             }
             return change.into();
         }
@@ -154,13 +154,13 @@ pub fn cancel(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
         | Status::Pending
         | Status::DriverAssigned
         | Status::PickedUp => {}
-        _ => return Decision::Refuse(refusal(s, "any state before COMPENSATING")),
+        _ => return Decision::Refuse(refuse_state(s, "any state before COMPENSATING")),
     }
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
     change.release_hold();
     change.tell_driver_of_loss("the customer cancelled it");
-    change.enter(Status::CancelledByUser, Reason::CancelledByUser, why);
+    change.transition_to(Status::CancelledByUser, Reason::CancelledByUser, why);
     change.tell_of_payment("cancelled by the customer");
     change.into()
 }
@@ -175,7 +175,7 @@ pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) 
             Decision::Refuse(Refusal::PaymentEventReused)
         };
     }
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     change.payment_event = Some((event_id.to_owned(), status.clone()));
     // An unknown word is made clear by any known word, unless money had come before it.
     let clears = matches!(s.order.payment_status, PaymentStatus::Other(_)) && !was_ever_paid(s);
@@ -187,28 +187,32 @@ pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) 
     change.order.payment_status = status.clone();
     match s.order.status {
         Status::CancelledBySystem if status.is_paid() => {
-            change.enter(Status::CancelledBySystemAfterPayment, Reason::PaidAfterCancel, Some(status.to_string()));
+            change.transition_to(
+                Status::CancelledBySystemAfterPayment,
+                Reason::PaidAfterCancel,
+                Some(status.to_string()),
+            );
             for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
-                change.tell(message);
+                change.notify(message);
             }
         }
         Status::CancelledBySystem | Status::CancelledByUser | Status::CancelledByDriver
             if matches!(status, PaymentStatus::Other(_)) =>
         {
             let why = format!("cancelled, and its payment is {status} now, which the rules do not know");
-            change.note(Reason::PaymentChanged, Some(status.to_string()));
-            change.tell(messages::unknown_payment(&change.order, &why, s.now));
+            change.record_event(Reason::PaymentChanged, Some(status.to_string()));
+            change.notify(messages::unknown_payment(&change.order, &why, s.now));
         }
         Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
-            change.note(Reason::PaidAfterCancel, Some(status.to_string()));
-            change.tell(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
+            change.record_event(Reason::PaidAfterCancel, Some(status.to_string()));
+            change.notify(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
         }
         Status::Compensating if s.order.held_for_review => {
             // An unknown payment status is answered: its compensation goes on.
             change.release_hold();
-            change.note(Reason::PaymentChanged, Some(status.to_string()));
+            change.record_event(Reason::PaymentChanged, Some(status.to_string()));
         }
-        _ => change.note(Reason::PaymentChanged, Some(status.to_string())),
+        _ => change.record_event(Reason::PaymentChanged, Some(status.to_string())),
     }
     change.into()
 }
@@ -225,8 +229,8 @@ pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decisi
             Decision::Refuse(Refusal::NothingPaid)
         }
         Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver => {
-            let mut change = Change::of(s, actor);
-            change.enter(Status::RefundPending, Reason::RefundStarted, note);
+            let mut change = Change::new(s, actor);
+            change.transition_to(Status::RefundPending, Reason::RefundStarted, note);
             change.into()
         }
         status => Decision::Refuse(Refusal::WrongState {
@@ -241,8 +245,8 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
     match s.order.status {
         Status::Refunded => Decision::Unchanged,
         Status::RefundPending => {
-            let mut change = Change::of(s, actor);
-            change.enter(Status::Refunded, Reason::Refunded, note);
+            let mut change = Change::new(s, actor);
+            change.transition_to(Status::Refunded, Reason::Refunded, note);
             change.into()
         }
         status => Decision::Refuse(Refusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
@@ -254,15 +258,15 @@ pub fn assign(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
     match s.order.status {
         Status::Dispatching | Status::Pending => {}
         Status::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
-        _ => return Decision::Refuse(refusal(s, "DISPATCHING, PENDING")),
+        _ => return Decision::Refuse(refuse_state(s, "DISPATCHING, PENDING")),
     }
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
     change.release_hold();
     change.order.lifetime_waived = false;
     change.order.driver_id = Some(driver.to_owned());
-    change.enter(Status::DriverAssigned, Reason::AssignedByHand, Some(driver.to_owned()));
-    change.tell(messages::assigned(&change.order, driver, s.now));
+    change.transition_to(Status::DriverAssigned, Reason::AssignedByHand, Some(driver.to_owned()));
+    change.notify(messages::assigned(&change.order, driver, s.now));
     change.into()
 }
 
@@ -272,19 +276,19 @@ pub fn redispatch(s: &Snapshot, actor: &Actor) -> Decision {
         Status::Pending => {}
         Status::Dispatching | Status::PendingJobId | Status::Assigned if s.order.held_for_review => {}
         Status::Dispatching | Status::PendingJobId | Status::Assigned => return Decision::Unchanged,
-        _ => return Decision::Refuse(refusal(s, "PENDING, or searching under review")),
+        _ => return Decision::Refuse(refuse_state(s, "PENDING, or searching under review")),
     }
     if s.now >= s.order.lifetime_deadline {
         return Decision::Refuse(Refusal::LifetimeOver);
     }
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     change.release_hold();
     change.order.lifetime_waived = false;
     change.order.round += 1;
     change.order.next_attempt_at = Some(s.now);
     change.order.job_id = None;
     let search = if s.order.partner.is_some() { Status::PendingJobId } else { Status::Dispatching };
-    change.enter(search, Reason::Redispatched, None);
+    change.transition_to(search, Reason::Redispatched, None);
     change.into()
 }
 
@@ -293,7 +297,7 @@ fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer
     if offer.driver_id == driver { Ok(offer) } else { Err(Refusal::NotYourOffer) }
 }
 
-fn refusal(s: &Snapshot, allowed: &'static str) -> Refusal {
+fn refuse_state(s: &Snapshot, allowed: &'static str) -> Refusal {
     if s.order.status.is_closed() {
         Refusal::OrderFinished(s.order.status)
     } else {

@@ -80,7 +80,7 @@ pub struct Change {
 
 impl Change {
     /// A change of nothing yet.
-    pub fn of(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
+    pub fn new(snapshot: &Snapshot, actor: impl Into<Actor>) -> Self {
         Self {
             actor: actor.into(),
             at: snapshot.now,
@@ -115,7 +115,7 @@ impl Change {
     }
 
     /// Goes to another state.
-    pub fn enter(&mut self, to: Status, reason: Reason, detail: Option<String>) {
+    pub fn transition_to(&mut self, to: Status, reason: Reason, detail: Option<String>) {
         let from = self.order.status;
         self.order.status = to;
         if to.is_closed() && self.order.closed_at.is_none() {
@@ -126,11 +126,11 @@ impl Change {
             self.order.next_attempt_at = None;
         }
         for kind in settled_by(from, to) {
-            self.settle(kind, format!("the order became {to}"));
+            self.acknowledge_alerts(kind, format!("the order became {to}"));
         }
         // Without a deadline support was told that the trip is stale.
         if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {
-            self.settle(messages::STALE_TRIP, format!("the order became {to}"));
+            self.acknowledge_alerts(messages::STALE_TRIP, format!("the order became {to}"));
         }
         if !to.is_searching() && !to.occupies_driver() {
             self.order.next_poll_at = None;
@@ -139,7 +139,7 @@ impl Change {
     }
 
     /// Records something that happened within the state.
-    pub fn note(&mut self, reason: Reason, detail: Option<String>) {
+    pub fn record_event(&mut self, reason: Reason, detail: Option<String>) {
         self.event(self.order.status, reason, detail);
     }
 
@@ -159,7 +159,7 @@ impl Change {
             let mut asked = snapshot.offers.iter().filter(|o| o.attempt_no == self.order.attempt_no).peekable();
             let answered = asked.peek().is_some() && asked.all(|o| o.state != OfferState::Offered);
             if !answered {
-                self.note(reason, None);
+                self.record_event(reason, None);
             }
         }
     }
@@ -169,11 +169,11 @@ impl Change {
         self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
         let declined = to == OfferState::Declined;
         if snapshot.live_offers().any(|o| o.id != offer.id) {
-            self.note(if declined { Reason::DriverDeclined } else { Reason::DriverWithdrawn }, why);
+            self.record_event(if declined { Reason::DriverDeclined } else { Reason::DriverWithdrawn }, why);
         } else {
             // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
             self.order.attempt_deadline = Some(self.at);
-            self.note(if declined { Reason::OfferDeclined } else { Reason::OfferWithdrawn }, why);
+            self.record_event(if declined { Reason::OfferDeclined } else { Reason::OfferWithdrawn }, why);
         }
     }
 
@@ -216,16 +216,16 @@ impl Change {
     pub fn tell_driver_of_loss(&mut self, why: &str) {
         let ours = self.order.partner.is_none() && self.order.status.occupies_driver();
         if let Some(driver) = self.order.driver_id.clone().filter(|_| ours) {
-            self.tell(messages::unassigned(&self.order, &driver, why, self.at));
+            self.notify(messages::unassigned(&self.order, &driver, why, self.at));
         }
     }
 
     /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
     /// support of the money.
     pub fn end_without_driver(&mut self, reason: Reason, detail: Option<String>) {
-        self.enter(Status::CancelledByDriver, reason, detail);
+        self.transition_to(Status::CancelledByDriver, reason, detail);
         let text = "the driver gave it back and no time is left for another";
-        self.tell(messages::customer_cancelled(&self.order, text, self.at));
+        self.notify(messages::customer_cancelled(&self.order, text, self.at));
         self.tell_of_payment("cancelled by the driver");
     }
 
@@ -240,15 +240,15 @@ impl Change {
                 messages::unknown_payment(order, &why, self.at)
             }
         };
-        self.tell(message);
+        self.notify(message);
     }
 
-    pub fn tell(&mut self, message: Message) {
+    pub fn notify(&mut self, message: Message) {
         self.messages.push(message);
     }
 
     /// Acknowledges the open alerts of this kind.
-    pub fn settle(&mut self, kind: &'static str, note: String) {
+    pub fn acknowledge_alerts(&mut self, kind: &'static str, note: String) {
         self.settles.push(Settlement { kind, reason: None, note });
     }
 
@@ -263,7 +263,7 @@ impl Change {
         self.order.next_poll_at = None;
         self.order.held_for_review = true;
         self.order.held_reason = Some(why.clone());
-        self.note(Reason::HeldForReview, Some(why));
+        self.record_event(Reason::HeldForReview, Some(why));
     }
 
     /// Ends the review, and acknowledges the alert that was raised for it: an alert says the reason of its review. What

@@ -24,10 +24,10 @@ pub fn report_stale(s: &Snapshot) -> Change {
     let step = if s.order.status == Status::PickedUp { "completed" } else { "picked up" };
     let driver = s.order.driver_id.as_deref().unwrap_or("the driver");
     let why = format!("not {step} in time by {driver}");
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.order.trip_deadline = None;
-    change.note(Reason::TripStale, Some(why.clone()));
-    change.tell(messages::stale_trip(&change.order, &why, s.now));
+    change.record_event(Reason::TripStale, Some(why.clone()));
+    change.notify(messages::stale_trip(&change.order, &why, s.now));
     change
 }
 

@@ -12,16 +12,17 @@ use super::PollConfig;
 
 /// Pause after the `polls`-th poll (from 1); `random` lies in 0..1.
 pub fn pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
-    policy(config).backoff(polls.unsigned_abs(), random)
+    retry_policy(config).backoff(polls.unsigned_abs(), random)
 }
 
 /// Pause after a failed request, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
 /// the job does not count as lost.
 pub fn retry(config: &PollConfig, tries: i32, random: f64) -> Duration {
-    RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..policy(config) }.backoff(tries.unsigned_abs(), random)
+    RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..retry_policy(config) }
+        .backoff(tries.unsigned_abs(), random)
 }
 
-fn policy(config: &PollConfig) -> RetryPolicy {
+fn retry_policy(config: &PollConfig) -> RetryPolicy {
     RetryPolicy {
         max_tries: u32::MAX,
         initial: config.initial,

@@ -34,29 +34,29 @@ const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked.
 pub fn start(s: &Snapshot, partner: &str) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.order.attempt_no += 1;
     change.order.next_attempt_at = None;
     change.order.job_id = None;
     (change.order.poll_no, change.order.next_poll_at) = (0, None);
     change.bookings.push(Booking::intent(change.order.attempt_no, partner.to_owned(), s.now));
-    change.note(Reason::AttemptStarted, None);
+    change.record_event(Reason::AttemptStarted, None);
     change
 }
 
 /// The partner has booked. `poll` says whether it will be asked for the job id.
 pub fn booked(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.booking_id.is_none()) else { return Decision::Unchanged };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     let booking = change.booking(before);
     booking.booking_id = Some(booking_id.to_owned());
     match before.state {
         BookingState::Intent | BookingState::Unknown => {
             booking.set_booked(s.now);
             if poll && is_current(s, before) {
-                change.order.next_poll_at = Some(s.now + delta(rules.poll.first));
+                change.order.next_poll_at = Some(s.now + as_delta(rules.poll.first));
             }
-            change.note(Reason::Booked, Some(booking_id.to_owned()));
+            change.record_event(Reason::Booked, Some(booking_id.to_owned()));
         }
         // Of two requests one was refused, and that was heard of first.
         BookingState::Refused | BookingState::Cancelled => booking.want_cancel(s.now),
@@ -66,10 +66,10 @@ pub fn booked(s: &Snapshot, attempt_no: i32, booking_id: &str, poll: bool, rules
 }
 
 /// The partner did not answer; it is asked again after `pause`.
-pub fn not_answered(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration) -> Decision {
+pub fn booking_unanswered(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.next_try_at.is_some()) else { return Decision::Unchanged };
-    let mut change = Change::of(s, Actor::SYSTEM);
-    change.booking(before).missed(error.to_owned(), s.now + delta(pause));
+    let mut change = Change::new(s, Actor::SYSTEM);
+    change.booking(before).missed(error.to_owned(), s.now + as_delta(pause));
     change.into()
 }
 
@@ -81,9 +81,9 @@ pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration, rule
     let Some(before) = s.booking(attempt_no).filter(|b| b.booking_id.is_none()) else { return Decision::Unchanged };
     let in_doubt = matches!(before.state, BookingState::Unknown | BookingState::CancelWanted);
     if in_doubt && before.tries < BELIEVED_AFTER {
-        return not_answered(s, attempt_no, error, pause);
+        return booking_unanswered(s, attempt_no, error, pause);
     }
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     if before.state.is_unanswered() && is_current(s, before) {
         end_attempt(&mut change, s, Reason::BookingRefused, rules);
     }
@@ -94,9 +94,9 @@ pub fn refused(s: &Snapshot, attempt_no: i32, error: &str, pause: Duration, rule
 }
 
 /// The partner answered the `polls`-th question about the booking of attempt `o.attempt_no`. The next comes after `pause`.
-pub fn answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rules: Rules) -> Decision {
+pub fn poll_answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rules: Rules) -> Decision {
     let Decision::Change(mut change) = observe(s, o, rules) else {
-        return polled(s, o.attempt_no, polls, pause, rules);
+        return poll_without_news(s, o.attempt_no, polls, pause, rules);
     };
     // What was learnt is also the end of this question, unless it has an end of its own.
     if change.order.attempt_no == o.attempt_no
@@ -104,37 +104,37 @@ pub fn answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration, rule
         && change.order.next_poll_at == s.order.next_poll_at
     {
         change.order.poll_no = polls;
-        change.order.next_poll_at = change.order.next_poll_at.map(|_| s.now + delta(pause));
+        change.order.next_poll_at = change.order.next_poll_at.map(|_| s.now + as_delta(pause));
     }
     Decision::Change(change)
 }
 
 /// The partner was asked how attempt `attempt_no`'s booking stands, and said nothing new: again after `pause`.
-pub fn polled(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules: Rules) -> Decision {
+pub fn poll_without_news(s: &Snapshot, attempt_no: i32, polls: i32, pause: Duration, rules: Rules) -> Decision {
     let waits = s.order.attempt_no == attempt_no && s.order.poll_no == polls - 1 && s.order.next_poll_at.is_some();
     let Some(booking) = s.live_booking().filter(|_| waits) else { return Decision::Unchanged };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.order.poll_no = polls;
-    change.order.next_poll_at = Some(s.now + delta(pause));
+    change.order.next_poll_at = Some(s.now + as_delta(pause));
     let begun = booking.booked_at.unwrap_or(booking.created_at);
-    if s.order.status == Status::PendingJobId && s.now >= begun + delta(rules.poll.budget) {
+    if s.order.status == Status::PendingJobId && s.now >= begun + as_delta(rules.poll.budget) {
         change.order.next_poll_at = None;
-        change.note(Reason::PollingEnded, Some(format!("{polls} polls")));
+        change.record_event(Reason::PollingEnded, Some(format!("{polls} polls")));
     }
     change.into()
 }
 
 /// The partner knows nothing of a booking it had. Without a job id the order ends: the design of the job id retrieval
 /// takes this for permanent. With one the attempt is over. With a driver under way a dispatcher must find out.
-pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
+pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::Booked && is_current(s, b)) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     match s.order.status {
         Status::PendingJobId => {
             change.withdraw_bookings(s);
-            change.enter(Status::Compensating, Reason::BookingNotFound, None);
+            change.transition_to(Status::Compensating, Reason::BookingNotFound, None);
         }
         Status::Assigned => end_attempt(&mut change, s, Reason::BookingNotFound, rules),
         // The driver goes on whatever the partner's system says; people are told, once, and it is asked again.
@@ -142,10 +142,10 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
             if before.last_error.is_none() {
                 let why = "the partner does not know the booking of a trip under way";
                 change.booking(before).last_error = Some(why.to_owned());
-                change.tell(messages::unexpected_state(&change.order, why, s.now));
+                change.notify(messages::unexpected_state(&change.order, why, s.now));
             }
             change.order.poll_no += 1;
-            change.order.next_poll_at = Some(s.now + delta(rules.poll.follow));
+            change.order.next_poll_at = Some(s.now + as_delta(rules.poll.follow));
             return change.into();
         }
     }
@@ -157,7 +157,7 @@ pub fn lost(s: &Snapshot, attempt_no: i32, rules: Rules) -> Decision {
 
 /// The attempt's time is over, and the partner has found no driver as far as we know.
 pub fn timeout(s: &Snapshot, rules: Rules) -> Change {
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     end_attempt(&mut change, s, Reason::AttemptTimeout, rules);
     change
 }
@@ -177,9 +177,9 @@ pub fn cancelled(s: &Snapshot, attempt_no: i32) -> Decision {
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     change.booking(before).close(BookingState::Cancelled, s.now);
-    change.note(Reason::BookingCancelled, before.booking_id.clone());
+    change.record_event(Reason::BookingCancelled, before.booking_id.clone());
     change.into()
 }
 
@@ -189,15 +189,15 @@ pub fn not_cancelled(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
         return Decision::Unchanged;
     };
     let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     if s.order.status.is_searching() && !s.order.held_for_review {
         change.hold(s, why.clone());
     }
     let booking = change.booking(before);
     booking.last_error = Some(error.to_owned());
     booking.close(BookingState::Completed, s.now);
-    change.note(Reason::BookingNotCancelled, Some(error.to_owned()));
-    change.tell(messages::unexpected_state(&change.order, &why, s.now));
+    change.record_event(Reason::BookingNotCancelled, Some(error.to_owned()));
+    change.notify(messages::unexpected_state(&change.order, &why, s.now));
     change.into()
 }
 
@@ -207,7 +207,7 @@ pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Du
     let Some(before) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Decision::Unchanged;
     };
-    let mut change = Change::of(s, Actor::SYSTEM);
+    let mut change = Change::new(s, Actor::SYSTEM);
     let tries = before.tries + 1;
     if matches!(error, CallError::Refused(_)) && tries >= BELIEVED_AFTER {
         let why =
@@ -215,15 +215,15 @@ pub fn cancel_missed(s: &Snapshot, attempt_no: i32, error: &CallError, pause: Du
         let booking = change.booking(before);
         booking.last_error = Some(error.to_string());
         booking.close(BookingState::Refused, s.now);
-        change.note(Reason::BookingNotCancelled, Some(error.to_string()));
-        change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        change.record_event(Reason::BookingNotCancelled, Some(error.to_string()));
+        change.notify(messages::unexpected_state(&change.order, &why, s.now));
         return change.into();
     }
-    change.booking(before).missed(error.to_string(), s.now + delta(pause));
+    change.booking(before).missed(error.to_string(), s.now + as_delta(pause));
     if tries == TOLD_AFTER {
         let why =
             format!("attempt {attempt_no}'s booking is still not cancelled at the partner ({error}); it is tried on");
-        change.tell(messages::unexpected_state(&change.order, &why, s.now));
+        change.notify(messages::unexpected_state(&change.order, &why, s.now));
     }
     change.into()
 }
@@ -237,20 +237,20 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
         // Another booking under our reference: not the one we hold, so none of ours.
         return Decision::Unchanged;
     }
-    let mut change = Change::of(s, Actor::partner(&before.partner));
+    let mut change = Change::new(s, Actor::partner(&before.partner));
     learn_ids(&mut change, before, o, rules);
     match before.state {
         BookingState::Intent | BookingState::Unknown | BookingState::Booked if is_current(s, before) => {
-            current(&mut change, s, before, o, rules);
+            apply_to_current(&mut change, s, before, o, rules);
         }
         // A cancelled order's booking that was just about to be marked so.
         BookingState::Intent | BookingState::Unknown | BookingState::Booked => {}
         BookingState::CancelWanted if o.phase == Phase::Cancelled => {
             change.booking(before).close(BookingState::Cancelled, s.now);
-            change.note(Reason::BookingCancelled, before.booking_id.clone());
+            change.record_event(Reason::BookingCancelled, before.booking_id.clone());
         }
         // It is over as far as we know, and lives: cancel it (again). A mere echo of what we know is no sign of life.
-        BookingState::Cancelled | BookingState::Refused if lives(before, o) => {
+        BookingState::Cancelled | BookingState::Refused if booking_lives(before, o) => {
             change.booking(before).want_cancel(s.now);
         }
         BookingState::CancelWanted | BookingState::Cancelled | BookingState::Refused | BookingState::Completed => {}
@@ -258,7 +258,7 @@ pub fn observe(s: &Snapshot, o: &Observation, rules: Rules) -> Decision {
     if change.is_nothing(&s.order) { Decision::Unchanged } else { change.into() }
 }
 
-fn lives(before: &Booking, o: &Observation) -> bool {
+fn booking_lives(before: &Booking, o: &Observation) -> bool {
     let new_job = o.job_id.is_some() && o.job_id != before.job_id;
     match o.phase {
         Phase::DriverAssigned | Phase::PickedUp => true,
@@ -278,9 +278,9 @@ fn learn_ids(change: &mut Change, before: &Booking, o: &Observation, rules: Rule
         if before.state.is_unanswered() {
             // The callback was quicker than the answer to our request. What it does not say is asked for.
             booking.set_booked(at);
-            change.note(Reason::Booked, Some(id.clone()));
+            change.record_event(Reason::Booked, Some(id.clone()));
             if change.order.status == Status::PendingJobId && change.order.attempt_no == before.attempt_no {
-                change.order.next_poll_at = Some(at + delta(rules.poll.first));
+                change.order.next_poll_at = Some(at + as_delta(rules.poll.first));
             }
         }
     }
@@ -297,7 +297,7 @@ fn is_current(s: &Snapshot, booking: &Booking) -> bool {
         && matches!(s.order.status, Status::PendingJobId | Status::Assigned | Status::DriverAssigned | Status::PickedUp)
 }
 
-fn current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation, rules: Rules) {
+fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation, rules: Rules) {
     if s.order.is_past_lifetime(s.now) {
         // Its lifetime's job is about to end it; a driver found now has come too late.
         return;
@@ -315,7 +315,7 @@ fn current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observation,
             pick_up(change, rules);
             if change.order.status == Status::PickedUp {
                 change.release_hold();
-                change.enter(Status::Completed, Reason::Completed, None);
+                change.transition_to(Status::Completed, Reason::Completed, None);
                 let at = change.at;
                 change.booking(before).close(BookingState::Completed, at);
             }
@@ -341,32 +341,32 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
     };
     if change.order.status == Status::PendingJobId {
         change.order.job_id = Some(job.clone());
-        let deadline = (change.at + delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
+        let deadline = (change.at + as_delta(rules.dispatch.attempt)).min(change.order.lifetime_deadline);
         change.order.attempt_deadline = Some(deadline);
         let polls = change.order.poll_no + i32::from(o.via == Via::Poll);
         // Where callbacks got lost once they may again: the driver is asked for, too.
         change.order.poll_no = polls;
         change.order.next_poll_at =
-            (o.via == Via::Poll).then(|| change.at + delta(rules.poll.initial.mul_f64(rules.poll.multiplier)));
-        change.enter(Status::Assigned, o.via.reason(), Some(format!("{job}, after {polls} polls")));
+            (o.via == Via::Poll).then(|| change.at + as_delta(rules.poll.initial.mul_f64(rules.poll.multiplier)));
+        change.transition_to(Status::Assigned, o.via.reason(), Some(format!("{job}, after {polls} polls")));
         let method = match o.via {
             Via::Callback => Method::Callback,
             Via::Poll => Method::Proactive,
         };
         let took = (change.at - before.created_at).to_std().unwrap_or_default();
-        change.tell(messages::job_id_retrieved(&s.order.id, job, polls.unsigned_abs(), took, method, change.at));
+        change.notify(messages::job_id_retrieved(&s.order.id, job, polls.unsigned_abs(), took, method, change.at));
     } else if s.order.job_id.as_ref() != Some(job) {
         match o.via {
             // Who is right? The partner is asked; its answer holds.
             Via::Callback if change.order.status == Status::Assigned => {
                 change.order.next_poll_at = Some(change.at);
-                change.note(Reason::JobIdConflict, Some(job.clone()));
+                change.record_event(Reason::JobIdConflict, Some(job.clone()));
             }
             Via::Callback => {}
             Via::Poll => {
                 change.order.job_id = Some(job.clone());
                 change.booking(before).job_id = Some(job.clone());
-                change.note(Reason::JobIdChanged, Some(job.clone()));
+                change.record_event(Reason::JobIdChanged, Some(job.clone()));
             }
         }
     }
@@ -379,12 +379,12 @@ fn take_driver(change: &mut Change, s: &Snapshot, o: &Observation, rules: Rules)
         Status::Assigned => {
             // A driver without a name is a driver; the next answer may name it.
             change.order.driver_id = Some(driver.unwrap_or_else(|| format!("{partner}:unknown")));
-            change.enter(Status::DriverAssigned, Reason::DriverFound, None);
-            change.order.next_poll_at = Some(change.at + delta(rules.poll.follow));
+            change.transition_to(Status::DriverAssigned, Reason::DriverFound, None);
+            change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
         }
         Status::DriverAssigned if driver.is_some() && driver != change.order.driver_id => {
             change.order.driver_id = driver;
-            change.note(Reason::DriverChanged, None);
+            change.record_event(Reason::DriverChanged, None);
         }
         _ => {}
     }
@@ -392,8 +392,8 @@ fn take_driver(change: &mut Change, s: &Snapshot, o: &Observation, rules: Rules)
 
 fn pick_up(change: &mut Change, rules: Rules) {
     if change.order.status == Status::DriverAssigned {
-        change.enter(Status::PickedUp, Reason::PickedUp, None);
-        change.order.next_poll_at = Some(change.at + delta(rules.poll.follow));
+        change.transition_to(Status::PickedUp, Reason::PickedUp, None);
+        change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
     }
 }
 
@@ -408,8 +408,8 @@ fn give_back(change: &mut Change, s: &Snapshot, before: &Booking, rules: Rules) 
             if change.at < change.order.lifetime_deadline {
                 change.order.driver_id = None;
                 change.order.job_id = None;
-                change.enter(Status::PendingJobId, Reason::DriverCancelled, None);
-                change.order.next_attempt_at = Some(change.at + delta(retry(change, rules)));
+                change.transition_to(Status::PendingJobId, Reason::DriverCancelled, None);
+                change.order.next_attempt_at = Some(change.at + as_delta(pause_before_retry(change, rules)));
             } else {
                 change.end_without_driver(Reason::DriverCancelled, None);
             }
@@ -417,7 +417,7 @@ fn give_back(change: &mut Change, s: &Snapshot, before: &Booking, rules: Rules) 
         Status::PickedUp if !s.order.held_for_review => {
             let why = "the partner broke the trip off after pick-up";
             change.hold(s, why);
-            change.tell(messages::unexpected_state(&change.order, why, change.at));
+            change.notify(messages::unexpected_state(&change.order, why, change.at));
         }
         _ => {}
     }
@@ -428,17 +428,17 @@ fn end_attempt(change: &mut Change, s: &Snapshot, reason: Reason, rules: Rules) 
     if change.order.status == Status::Assigned {
         change.withdraw_bookings(s);
         (change.order.attempt_deadline, change.order.job_id) = (None, None);
-        change.enter(Status::PendingJobId, reason, None);
+        change.transition_to(Status::PendingJobId, reason, None);
     } else {
         change.end_attempt(s, OfferState::Withdrawn, reason);
     }
-    change.order.next_attempt_at = Some(change.at + delta(retry(change, rules)));
+    change.order.next_attempt_at = Some(change.at + as_delta(pause_before_retry(change, rules)));
 }
 
-fn retry(change: &Change, rules: Rules) -> Duration {
+fn pause_before_retry(change: &Change, rules: Rules) -> Duration {
     rules.dispatch.retry_after(change.order.attempt_no)
 }
 
-fn delta(duration: Duration) -> TimeDelta {
+fn as_delta(duration: Duration) -> TimeDelta {
     TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX)
 }

@@ -3,10 +3,9 @@
 use dispatch::{
     loops::Loops,
     orders::{
-        Status,
-        act::act,
-        actions,
+        Status, actions,
         store::{ChangeError, Changed},
+        update::update_order,
     },
 };
 use servers::Proxy;
@@ -39,8 +38,9 @@ async fn f02_a_change_whose_commit_got_no_answer_is_read_before_it_is_decided_ag
     let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
 
-    let cancel =
-        tokio::spawn(async move { act(&app, &id("ORD-1"), |s| actions::cancel(s, &by("producer:test"), None)).await });
+    let cancel = tokio::spawn(async move {
+        update_order(&app, &id("ORD-1"), |s| actions::cancel(s, &by("producer:test"), None)).await
+    });
     let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
     eventually("the change is being committed", secs(20), || async { t.count(committing).await == 1 }).await;
     proxy.cut_connections();

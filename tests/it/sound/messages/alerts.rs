@@ -5,7 +5,7 @@ use std::time::Duration;
 use dispatch::{
     dead_letters::{
         decide::{self, Answer, Decider},
-        judge::Refused,
+        requeue_policy::Refused,
     },
     notifications::{
         alerts::{self, Filter, Which},
@@ -167,16 +167,16 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
     t.order("ORD-1").await;
     let told = |why: &'static str| {
         move |s: &Snapshot| {
-            let mut change = Change::of(s, by("system"));
-            change.tell(messages::unexpected_state(&s.order, why, s.now));
+            let mut change = Change::new(s, by("system"));
+            change.notify(messages::unexpected_state(&s.order, why, s.now));
             Decision::from(change)
         }
     };
     t.act("ORD-1", told("the partner will not cancel a booking")).await.unwrap();
     t.act("ORD-1", |s| {
-        let mut change = Change::of(s, by("system"));
+        let mut change = Change::new(s, by("system"));
         change.hold(s, "its payment is odd");
-        change.tell(messages::unexpected_state(&change.order, "its payment is odd", s.now));
+        change.notify(messages::unexpected_state(&change.order, "its payment is odd", s.now));
         change.into()
     })
     .await

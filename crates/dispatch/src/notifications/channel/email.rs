@@ -103,7 +103,7 @@ impl Email {
             .map_err(|e| DeliveryError::Refused(format!("the mail could not be written: {e}")))?;
         match tokio::time::timeout(TIMEOUT, self.transport.send(mail)).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(e)) => Err(verdict(&e)),
+            Ok(Err(e)) => Err(classify_error(&e)),
             Err(_) => {
                 let error = format!("the mail server did not take it within {TIMEOUT:?}");
                 Err(DeliveryError::Again { error, pause: None })
@@ -113,7 +113,7 @@ impl Email {
 }
 
 /// The text of an answer may name people; its code does not.
-fn verdict(error: &lettre::transport::smtp::Error) -> DeliveryError {
+fn classify_error(error: &lettre::transport::smtp::Error) -> DeliveryError {
     match error.status() {
         Some(code) if error.is_permanent() => DeliveryError::Refused(format!("the mail server answered {code}")),
         Some(code) => DeliveryError::Again { error: format!("the mail server answered {code}"), pause: None },

@@ -153,6 +153,6 @@ impl Channels {
 }
 
 /// Where a channel's URL leads, for people's eyes: its path is often its secret.
-fn host(url: &reqwest::Url) -> &str {
+fn host_of(url: &reqwest::Url) -> &str {
     url.host_str().unwrap_or("?")
 }

@@ -13,13 +13,15 @@ use super::DeliveryError;
 /// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
 pub(super) async fn send(request: RequestBuilder) -> Result<(), DeliveryError> {
     // A reqwest error names its URL, whose path may be a secret.
-    let answer =
-        request.send().await.map_err(|e| DeliveryError::Again { error: cause(&e.without_url()), pause: None })?;
-    verdict(&answer)
+    let answer = request
+        .send()
+        .await
+        .map_err(|e| DeliveryError::Again { error: describe_cause(&e.without_url()), pause: None })?;
+    classify_answer(&answer)
 }
 
 /// The error with what caused it, for "error sending request" alone does not help.
-fn cause(error: &reqwest::Error) -> String {
+fn describe_cause(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
@@ -29,7 +31,7 @@ fn cause(error: &reqwest::Error) -> String {
     text
 }
 
-fn verdict(answer: &Response) -> Result<(), DeliveryError> {
+fn classify_answer(answer: &Response) -> Result<(), DeliveryError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(());

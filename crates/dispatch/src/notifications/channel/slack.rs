@@ -5,7 +5,7 @@ use std::fmt;
 use reqwest::Url;
 use serde_json::json;
 
-use super::{DeliveryError, host, post};
+use super::{DeliveryError, host_of, post};
 use crate::notifications::text::Text;
 
 #[derive(Clone)]
@@ -19,18 +19,18 @@ impl Slack {
     }
 
     pub(super) async fn deliver(&self, client: &reqwest::Client, text: &Text) -> Result<(), DeliveryError> {
-        post::send(client.post(self.url.clone()).json(&json!({ "text": escaped(&text.body) }))).await
+        post::send(client.post(self.url.clone()).json(&json!({ "text": escape_slack(&text.body) }))).await
     }
 }
 
 /// The three characters by which mrkdwn mentions and links; what a customer wrote must mention no one.
-fn escaped(text: &str) -> String {
+fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 impl fmt::Debug for Slack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slack({})", host(&self.url))
+        write!(f, "Slack({})", host_of(&self.url))
     }
 }
 
@@ -40,6 +40,6 @@ mod tests {
 
     #[test]
     fn nobody_is_mentioned_by_what_a_customer_wrote() {
-        assert_eq!(escaped("<!channel> R&D"), "&lt;!channel&gt; R&amp;D");
+        assert_eq!(escape_slack("<!channel> R&D"), "&lt;!channel&gt; R&amp;D");
     }
 }

@@ -15,7 +15,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use reqwest::Url;
 use serde_json::json;
 
-use super::{DeliveryError, Parcel, host, post};
+use super::{DeliveryError, Parcel, host_of, post};
 use crate::notifications::text::Text;
 
 #[derive(Clone)]
@@ -65,6 +65,6 @@ fn due_at(parcel: &Parcel<'_>, sla: Duration) -> Option<String> {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", host(&self.url))
+        write!(f, "Ticket({})", host_of(&self.url))
     }
 }

@@ -2,7 +2,7 @@
 //! `POST /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
 //!
 //! The call says what is offered and asks for a key: 1 accepts, 2 declines. What was pressed, and how the call ended, come
-//! back to `callback_url`, signed by `X-Twilio-Signature`; see `http::voice`. An unanswered call ends the offer early.
+//! back to `callback_url`, signed by `X-Twilio-Signature`; see `api::voice`. An unanswered call ends the offer early.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use reqwest::{Url, header::CONTENT_TYPE};
 use ring::hmac;
 use uuid::Uuid;
 
-use super::{DeliveryError, Parcel, host, post};
+use super::{DeliveryError, Parcel, host_of, post};
 use crate::notifications::messages;
 
 /// How long it rings, in seconds.
@@ -87,7 +87,7 @@ impl Voice {
             ));
         };
         let status = self.callback(Event::Status, parcel.id);
-        let body = form(&[
+        let body = encode_form(&[
             ("To", phone),
             ("From", &self.from),
             ("Twiml", &self.script(parcel)),
@@ -126,7 +126,7 @@ impl Voice {
         }
         let km = parcel.payload["distance_m"].as_f64().unwrap_or_default() / 1000.0;
         let offer = format!("New {service} job, {km:.1} kilometres from you. Press 1 to take it, 2 to decline.");
-        let action = escaped(self.callback(Event::Answer, parcel.id).as_str());
+        let action = escape_xml(self.callback(Event::Answer, parcel.id).as_str());
         format!(
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"{action}\" method=\"POST\">{}</Gather>{}</Response>",
             said(&offer),
@@ -136,7 +136,7 @@ impl Voice {
 
     /// One spoken sentence.
     fn say(&self, text: &str) -> String {
-        format!("<Say language=\"{}\">{}</Say>", escaped(&self.language), escaped(text))
+        format!("<Say language=\"{}\">{}</Say>", escape_xml(&self.language), escape_xml(text))
     }
 
     /// What is said to a driver who has pressed a key.
@@ -178,20 +178,20 @@ pub fn is_phone(text: &str) -> bool {
 }
 
 /// `application/x-www-form-urlencoded`.
-fn form(fields: &[(&str, &str)]) -> String {
+fn encode_form(fields: &[(&str, &str)]) -> String {
     let mut url = Url::parse("form:?").expect("a URL");
     url.query_pairs_mut().extend_pairs(fields);
     url.query().unwrap_or_default().to_owned()
 }
 
 /// For XML, in text and in attributes.
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 impl fmt::Debug for Voice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Voice({})", host(&self.calls))
+        write!(f, "Voice({})", host_of(&self.calls))
     }
 }
 
@@ -253,6 +253,6 @@ mod tests {
 
     #[test]
     fn phone_numbers_keep_their_plus() {
-        assert_eq!(form(&[("To", "+15550100"), ("Say", "a b")]), "To=%2B15550100&Say=a+b");
+        assert_eq!(encode_form(&[("To", "+15550100"), ("Say", "a b")]), "To=%2B15550100&Say=a+b");
     }
 }

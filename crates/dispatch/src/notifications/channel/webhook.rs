@@ -8,7 +8,7 @@ use reqwest::{Url, header::CONTENT_TYPE};
 use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
-use super::{DeliveryError, Parcel, host, post};
+use super::{DeliveryError, Parcel, host_of, post};
 use crate::config::secret::signing_key;
 
 #[derive(Clone)]
@@ -52,6 +52,6 @@ impl Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Webhook({}{})", host(&self.url), if self.keys.is_empty() { "" } else { ", signed" })
+        write!(f, "Webhook({}{})", host_of(&self.url), if self.keys.is_empty() { "" } else { ", signed" })
     }
 }

@@ -22,7 +22,7 @@ use dispatch::outbound;
 const BLOCK: u32 = 25;
 const SLOW: Duration = Duration::from_millis(200);
 /// Longer than any answer of a server that is alive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Measures, prints the report, and answers whether each order went to exactly one driver.
 pub async fn run(options: Options) -> anyhow::Result<bool> {
@@ -36,7 +36,7 @@ pub async fn run(options: Options) -> anyhow::Result<bool> {
 
 async fn measure(options: &Options) -> anyhow::Result<Report> {
     let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let mut races = Races { stage: Stage::set(options).await?, client: outbound::client(PATIENCE)?, number: 0 };
+    let mut races = Races { stage: Stage::set(options).await?, client: outbound::client(ORDER_TIMEOUT)?, number: 0 };
     // Connections are opened, statements prepared, caches filled.
     for way in Way::ALL {
         races.run(way, 2).await?;

@@ -17,11 +17,11 @@ use dispatch::{
     config::Config,
     db, fleet,
     orders::{
-        act::act,
         actions,
         create::{self, Location, NewOrder},
         metrics::UPDATES,
         store,
+        update::update_order,
     },
     people::{
         actor::{Actor, ActorRole},
@@ -118,8 +118,8 @@ impl Stage {
     pub(super) async fn finish(&self, id: &OrderId) -> anyhow::Result<Option<String>> {
         let s = store::load(&self.app.db, id).await?.context("the order is gone")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
-        act(&self.app, id, |s| actions::pickup(s, &driver)).await?;
-        act(&self.app, id, |s| actions::complete(s, &driver)).await?;
+        update_order(&self.app, id, |s| actions::pickup(s, &driver)).await?;
+        update_order(&self.app, id, |s| actions::complete(s, &driver)).await?;
         Ok(Some(driver))
     }
 

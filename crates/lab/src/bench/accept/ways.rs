@@ -15,7 +15,7 @@ use uuid::Uuid;
 use api::{auth::Caller, error::ApiError};
 use dispatch::{
     app::App,
-    orders::{Snapshot, act, actions, store},
+    orders::{Snapshot, actions, store, update},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,7 @@ async fn optimistic(
     Json(answer): Json<Answer>,
 ) -> Result<Response, ApiError> {
     let driver = caller.driver(Some(&answer.driver_id))?;
-    act::answer(&app, &id, answer.offer_id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
+    update::update_for_offer(&app, &id, answer.offer_id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
     Ok(taken(&id))
 }
 
@@ -95,7 +95,7 @@ async fn row_locks(
     let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
     if let store::Changed::Yes(after) = &changed {
-        act::enqueue(&app, after).await;
+        update::enqueue(&app, after).await;
     }
     Ok(taken(&id))
 }

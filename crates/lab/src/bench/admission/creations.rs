@@ -15,7 +15,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, Told, WITH_BYPASS, place};
 use dispatch::{
     admission::waiting::{self, Suspects},
-    orders::{act::act, actions},
+    orders::{actions, update::update_order},
     people::actor::{Actor, ActorRole},
 };
 
@@ -108,7 +108,7 @@ async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, produce
                     && let Ok(order) = format!("ORD-{n}").parse()
                 {
                     let by = Actor::named(ActorRole::Producer, "bench");
-                    let _ = act(&stage.app, &order, |s| actions::cancel(s, &by, None)).await;
+                    let _ = update_order(&stage.app, &order, |s| actions::cancel(s, &by, None)).await;
                 }
                 &counters.refused
             }

@@ -38,7 +38,7 @@ const ROWS: u32 = 40;
 pub(super) const AREAS: u32 = COLUMNS * ROWS;
 const SIDE: f64 = 0.02;
 const CORNER: (f64, f64) = (-6.6, 106.6);
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "bench"), reason: Some("bench") };
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Stage {
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         tokio::spawn(server::serve_api(listener, app.clone(), stop.clone()));
-        let client = outbound::client(PATIENCE)?;
+        let client = outbound::client(REQUEST_TIMEOUT)?;
         Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
     }
 

@@ -11,7 +11,7 @@ use super::{
     client::{Answer, Client, Request},
     hang_up,
 };
-use partner_sim::chance::Chance;
+use partner_sim::seeded_rng::ChoiceSeed;
 
 /// Divides the durations of orders, drivers and the partner.
 pub(super) const SPEED: f64 = 60.0;
@@ -30,7 +30,7 @@ pub(super) struct Crowd {
 impl Crowd {
     /// What is left to chance about one thing.
     pub(super) fn chance(&self, about: &[&str]) -> impl rand::Rng + use<> {
-        Chance::new(self.seed, about).rng()
+        ChoiceSeed::new(self.seed, about).rng()
     }
 
     pub(super) async fn ask(&self, request: Request<'_>) -> Answer {

@@ -15,7 +15,7 @@ use super::{
     producers::{BROADCAST, ONE_BY_ONE, somewhere},
 };
 use dispatch::people::api_keys;
-use partner_sim::chance::Chance;
+use partner_sim::seeded_rng::ChoiceSeed;
 
 /// How long an app waits for an offer before it asks again.
 const WAIT_SEC: u64 = 10;
@@ -52,7 +52,7 @@ pub(super) async fn hire(db: &PgPool, seed: u64, count: usize) -> anyhow::Result
     let drivers: Vec<Driver> =
         (1..=count).map(|n| Driver { id: format!("chaos-{n:05}"), key: api_keys::generate() }).collect();
     let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();
-    let mut rng = Chance::new(seed, &["where drivers wait"]).rng();
+    let mut rng = ChoiceSeed::new(seed, &["where drivers wait"]).rng();
     let (lats, lngs): (Vec<f64>, Vec<f64>) = ids.iter().map(|_| somewhere(&mut rng)).unzip();
     sqlx::query(
         "-- insert drivers of a chaos run

@@ -8,7 +8,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 /// The longest a client waits before it hangs up.
 pub(super) const LONGEST: Duration = Duration::from_millis(8);
 /// Connecting and sending may take so long; a process that stands still does not matter here.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is not told.
 pub(super) async fn post(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
@@ -29,5 +29,5 @@ pub(super) async fn post(base: &str, path: &str, headers: &[(&str, &str)], body:
         tokio::time::sleep(pause).await;
         std::io::Result::Ok(())
     };
-    let _ = timeout(PATIENCE, sent).await;
+    let _ = timeout(CONNECT_TIMEOUT, sent).await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{RngExt, seq::SliceRandom};
 
 use super::{fault::Fault, options::Options};
-use partner_sim::chance::Chance;
+use partner_sim::seeded_rng::ChoiceSeed;
 
 /// Orders are created for so long before the first fault.
 const WARM_UP: Duration = Duration::from_secs(4);
@@ -30,7 +30,7 @@ pub(super) struct Planned {
 pub(super) fn plan(options: &Options) -> Vec<Planned> {
     let end = Duration::from_secs_f64(options.minutes * 60.0);
     let recovery = if options.leaves_time_to_recover() { RECOVERY } else { SHORT_RECOVERY };
-    let mut rng = Chance::new(options.seed, &["schedule"]).rng();
+    let mut rng = ChoiceSeed::new(options.seed, &["schedule"]).rng();
     let mut planned = Vec::new();
     let mut at = WARM_UP;
     loop {

@@ -12,7 +12,7 @@ use crate::bench::spread::{Percentiles, micros};
 /// Requests a second.
 pub(super) const RATE: u32 = 100;
 /// Longer than any answer of a server that is alive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What became of the requests of one phase.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) struct Clients {
 
 impl Clients {
     pub(super) fn new(base: &str, keys: Vec<String>) -> anyhow::Result<Self> {
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(64).build();
+        let client = reqwest::Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(64).build();
         Ok(Self { client: client.context("cannot make an HTTP client")?, base: base.to_owned(), keys })
     }
 

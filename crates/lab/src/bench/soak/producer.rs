@@ -10,12 +10,12 @@ use crate::bench::timers::timer;
 const EVERY: Duration = Duration::from_millis(20);
 const SHORTEST: Duration = Duration::from_secs(1);
 /// A call that is given up and repeated could enqueue jobs that have run meanwhile, and they would count as run twice.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Enqueues timers 0, 1, 2 and so on for so long; answers how many. Delays lie between 1 s and `spread`. One that cannot
 /// keep up catches up with a second's jobs per call, after its time too.
 pub(super) async fn produce(redis_url: String, rate: u32, spread: Duration, time: Duration) -> anyhow::Result<u32> {
-    let store = Store::with_config(RedisConfig { response_timeout: PATIENCE, ..RedisConfig::new(redis_url) })?;
+    let store = Store::with_config(RedisConfig { response_timeout: ENQUEUE_TIMEOUT, ..RedisConfig::new(redis_url) })?;
     let begun = Instant::now();
     let mut enqueued = 0_u32;
     for call in 1.. {

@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// A job that has not run when others do that were enqueued so long after it, is missing.
 const MISSING_AFTER: Duration = Duration::from_secs(120);
 /// What the last jobs may take beyond their due.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Answers whether every promise was kept: nothing lost, doubled or early. Lateness and memory are reported, never judged.
@@ -89,7 +89,7 @@ fn read(line: &str) -> anyhow::Result<Seen> {
 /// Returns when no job is left, or when those that are left have had their time.
 async fn at_rest(stage: &Stage, spread: Duration) -> anyhow::Result<()> {
     let begun = Instant::now();
-    while begun.elapsed() < spread + PATIENCE {
+    while begun.elapsed() < spread + DRAIN_TIMEOUT {
         let stats = stage.store.stats(&[QUEUE]).await?;
         if stats.iter().all(|queue| queue.due + queue.scheduled + queue.leased == 0) {
             return Ok(());

@@ -32,7 +32,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const FIRST_SHARE: f64 = 0.05;
 
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct Throttle {
     name: String,
     breaker: BreakerConfig,
     rate_per_s: u32,
@@ -58,7 +58,7 @@ impl View {
     }
 }
 
-impl Guard {
+impl Throttle {
     pub(super) fn new(name: &str, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
         let slots = [
@@ -98,7 +98,7 @@ impl Guard {
         limits.push(rate(if state.is_half_open() {
             1
         } else {
-            ramped(self.rate_per_s, state.closed_for, self.breaker.ramp_up)
+            ramped_rate(self.rate_per_s, state.closed_for, self.breaker.ramp_up)
         }));
         limits
     }
@@ -119,7 +119,7 @@ fn max_delay(breaker: &BreakerConfig) -> Duration {
 }
 
 /// The rate of calls, so long after the breaker closed.
-fn ramped(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
+fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u32 {
     let Some(since) = closed_for.filter(|since| *since < ramp_up) else { return full };
     let share = (since.as_secs_f64() / ramp_up.as_secs_f64()).max(FIRST_SHARE);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u32, rounded")]
@@ -179,7 +179,7 @@ impl Partner {
     where
         F: Future<Output = Result<T, CallError>>,
     {
-        let guard = &self.guard;
+        let guard = &self.throttle;
         let view = guard.look(store).await.map_err(|_| Duration::from_secs(1))?;
         if !view.open_for().is_zero() {
             return Err(guard.put_off(view.open_for()));
@@ -199,17 +199,17 @@ impl Partner {
 
     /// How the breaker stands, for people.
     pub async fn breaker(&self, store: &Store) -> Result<BreakerState, StoreError> {
-        store.breaker(&self.guard.name).await
+        store.breaker(&self.throttle.name).await
     }
 
     /// How long to stay away at least, as far as this process knows without asking; zero when it may be worth a try.
     pub fn known_open_for(&self) -> Duration {
-        let view = self.guard.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let view = self.throttle.view.lock().unwrap_or_else(PoisonError::into_inner);
         view.as_ref().map_or(Duration::ZERO, View::open_for).min(MAX_DELAY)
     }
 
     async fn report(&self, store: &Store, view: &View, error: Option<&CallError>) {
-        let (guard, name) = (&self.guard, &self.guard.name);
+        let (guard, name) = (&self.throttle, &self.throttle.name);
         let told = match error {
             Some(CallError::Transient(why)) => store.breaker_failed(name, &guard.policy(), why).await,
             Some(error @ CallError::Unauthorized(_)) => {
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn calls_come_back_slowly() {
         let secs = Duration::from_secs;
-        let rate = |since: Option<u64>| ramped(200, since.map(secs), secs(30));
+        let rate = |since: Option<u64>| ramped_rate(200, since.map(secs), secs(30));
         assert_eq!([rate(Some(0)), rate(Some(15)), rate(Some(30)), rate(None)], [10, 100, 200, 200]);
-        assert_eq!(ramped(3, Some(secs(0)), secs(30)), 1);
+        assert_eq!(ramped_rate(3, Some(secs(0)), secs(30)), 1);
     }
 
     #[test]

@@ -49,23 +49,23 @@ pub struct Place {
 }
 
 /// Half the height and half the width, in degrees, of the box around everything within the radius.
-pub(super) fn spans(pickup: Pickup) -> (f64, f64) {
+pub(super) fn degree_spans(pickup: Pickup) -> (f64, f64) {
     let lat_span = pickup.radius_m / METRES_PER_DEGREE;
     // Meridians converge; near a pole every longitude is near.
     (lat_span, lat_span / pickup.lat.to_radians().cos().max(0.01))
 }
 
 /// The nearest available drivers of a service type within the radius, `most` at most.
-pub async fn drivers(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Result<Near, sqlx::Error> {
-    if let Some(ids) = indexed(app, service_type, pickup, most).await {
+pub async fn search(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Result<Near, sqlx::Error> {
+    if let Some(ids) = search_redis(app, service_type, pickup, most).await {
         return Ok(Near { ids, is_all: false });
     }
-    let ids = searched(&app.db, service_type, pickup, most).await?;
+    let ids = search_postgres(&app.db, service_type, pickup, most).await?;
     Ok(Near { is_all: ids.len() < most, ids })
 }
 
 /// `None`: Redis does not know.
-async fn indexed(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Option<Vec<String>> {
+async fn search_redis(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Option<Vec<String>> {
     if pickup.lat.abs() > MAX_LAT {
         return None;
     }
@@ -83,8 +83,13 @@ async fn indexed(app: &App, service_type: &str, pickup: Pickup, most: usize) -> 
     }
 }
 
-async fn searched(db: &PgPool, service_type: &str, pickup: Pickup, most: usize) -> Result<Vec<String>, sqlx::Error> {
-    let (lat_span, lng_span) = spans(pickup);
+async fn search_postgres(
+    db: &PgPool,
+    service_type: &str,
+    pickup: Pickup,
+    most: usize,
+) -> Result<Vec<String>, sqlx::Error> {
+    let (lat_span, lng_span) = degree_spans(pickup);
     sqlx::query_scalar(
         "-- drivers nearby
          SELECT id FROM drivers
@@ -103,10 +108,10 @@ async fn searched(db: &PgPool, service_type: &str, pickup: Pickup, most: usize) 
 }
 
 /// Notes where a driver is now. If Redis cannot be told, the next refresh will.
-pub async fn note(app: &App, place: &Place) {
+pub async fn upsert(app: &App, place: &Place) {
     for service_type in &place.service_types {
         let told: Result<i64, _> =
-            app.hint("note driver", &placed(&redis_keys::drivers(service_type), INDEX_SECS, [place])).await;
+            app.hint("note driver", &add_places(&redis_keys::drivers(service_type), INDEX_SECS, [place])).await;
         if let Err(error) = told {
             tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
             return;
@@ -115,7 +120,7 @@ pub async fn note(app: &App, place: &Place) {
 }
 
 /// Many drivers have changed: the index is not believed until it is rebuilt.
-pub async fn distrust(app: &App) {
+pub async fn invalidate(app: &App) {
     if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await {
         tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
     }
@@ -131,7 +136,7 @@ const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
      return redis.call('RENAME', KEYS[1], KEYS[2])";
 
 /// A command that adds these drivers, or one that removes the only one.
-fn placed<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
+fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
     let mut places = places.into_iter().peekable();
     if let Some(gone) = places.next_if(|p| !p.available || p.lat.abs() > MAX_LAT) {
         let mut command = cmd("ZREM");
@@ -148,17 +153,17 @@ fn placed<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a 
 
 /// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
-pub async fn refresh(app: &App) -> anyhow::Result<bool> {
+pub async fn rebuild_if_missing(app: &App) -> anyhow::Result<bool> {
     let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
     }
-    Ok(lock::exclusively(&app.upkeep, LOCK, rebuild(app)).await?.is_some())
+    Ok(lock::exclusively(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
 }
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
 /// again or the next refresh comes: the index is a hint.
-async fn rebuild(app: &App) -> anyhow::Result<()> {
+async fn rebuild_index(app: &App) -> anyhow::Result<()> {
     let places: Vec<Place> = sqlx::query_as(
         "-- places of drivers
          SELECT id, service_types, lat, lng, available FROM drivers WHERE available AND abs(lat) <= $1",
@@ -178,7 +183,7 @@ async fn rebuild(app: &App) -> anyhow::Result<()> {
         // This process's own, and gone soon if it dies.
         let unfinished = redis_keys::drivers_unfinished(service_type);
         for batch in places.chunks(BATCH) {
-            let batch = placed(&unfinished, UNFINISHED_SECS, batch.iter().copied());
+            let batch = add_places(&unfinished, UNFINISHED_SECS, batch.iter().copied());
             app.store.command::<()>("build index", &batch).await?;
             progress();
         }

@@ -7,9 +7,9 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 /// A source of chance of its own for each thing to be decided.
 #[derive(Debug, Clone, Copy)]
-pub struct Chance(u64);
+pub struct ChoiceSeed(u64);
 
-impl Chance {
+impl ChoiceSeed {
     /// Returns the source for one choice. FNV-1a over the parts: stable across platforms and releases, unlike the standard library's hashes.
     pub fn new(seed: u64, about: &[&str]) -> Self {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;

@@ -110,19 +110,19 @@ pub fn begin(config: &Config) {
     }
     begin_without_labels();
     for status in Status::ALL {
-        zero(counter!("order_status_count", "status" => status.as_str()));
+        register_counter(counter!("order_status_count", "status" => status.as_str()));
     }
     for result in ["success", "failed", "unreachable"] {
-        zero(counter!("dispatchq_status_updates_total", "result" => result));
+        register_counter(counter!("dispatchq_status_updates_total", "result" => result));
     }
     for result in ["written", "conflict"] {
-        zero(counter!("dispatchq_order_updates_total", "result" => result));
+        register_counter(counter!("dispatchq_order_updates_total", "result" => result));
     }
     for result in ["won", "own", "lost", "unknown"] {
-        zero(counter!("dispatchq_reservations_total", "result" => result));
+        register_counter(counter!("dispatchq_reservations_total", "result" => result));
     }
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
-        zero(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
+        register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
     config.service_types.keys().for_each(|service| begin_service_type(service));
     config.partners.keys().for_each(|partner| begin_partner(partner));
@@ -141,7 +141,7 @@ fn begin_without_labels() {
         "job_id_via_callback_total",
         "job_id_via_proactive_total",
     ] {
-        zero(counter!(name));
+        register_counter(counter!(name));
     }
 }
 
@@ -152,12 +152,12 @@ fn begin_service_type(service: &str) {
         let [area, service] = labels.clone();
         [area, service, (name, value.to_owned())]
     };
-    zero(counter!("dispatcher_retry_count_total", &labels));
+    register_counter(counter!("dispatcher_retry_count_total", &labels));
     for result in ["assigned", "timeout"] {
-        zero(counter!("dispatcher_attempt_total", &with("result", result)));
+        register_counter(counter!("dispatcher_attempt_total", &with("result", result)));
     }
     for reason in ["user", "lifetime_timeout"] {
-        zero(counter!("dispatcher_cancel_total", &with("reason", reason)));
+        register_counter(counter!("dispatcher_cancel_total", &with("reason", reason)));
     }
 }
 
@@ -165,11 +165,11 @@ fn begin_partner(partner: &str) {
     for call in Call::ALL {
         for result in CallError::LABELS {
             let labels = [("partner", partner.to_owned()), ("call", call.as_str().into()), ("result", result.into())];
-            zero(counter!("dispatchq_partner_calls_total", &labels));
+            register_counter(counter!("dispatchq_partner_calls_total", &labels));
         }
     }
 }
 
-fn zero(counter: metrics::Counter) {
+fn register_counter(counter: metrics::Counter) {
     counter.increment(0);
 }

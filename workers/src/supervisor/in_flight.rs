@@ -1,4 +1,4 @@
-//! The jobs in hand: leased by this process and not yet settled. Free permits are concurrency minus these.
+//! The jobs in in_flight: leased by this process and not yet settled. Free permits are concurrency minus these.
 //!
 //! A std mutex, for it is never held across an await and only for moments.
 
@@ -53,13 +53,13 @@ struct Table {
     suspects: usize,
 }
 
-pub(crate) struct Hand {
+pub(crate) struct InFlight {
     table: Mutex<Table>,
     freed: Notify,
     emptied: Notify,
 }
 
-impl Hand {
+impl InFlight {
     pub(crate) fn new(queues: &[(&'static str, usize)]) -> Self {
         let queues = queues.iter().map(|&(name, concurrency)| Queue { name, concurrency, in_hand: 0 }).collect();
         let table = Table { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0 };
@@ -139,7 +139,7 @@ impl Hand {
         self.table().jobs.get(&ticket).is_some_and(|job| job.expires > now)
     }
 
-    /// The jobs have left our hand: their permits are free.
+    /// The jobs have left our in_flight: their permits are free.
     pub(crate) fn remove(&self, tickets: impl Iterator<Item = u64>) {
         let mut table = self.table();
         for ticket in tickets {

@@ -77,7 +77,7 @@ pub fn hold_cause(order: &Order) -> Option<&str> {
 /// lifetime's own job ends the order, whichever of its timers is dead beside it.
 fn ends_review(s: &Snapshot, job: &JobId) -> bool {
     hold_cause(&s.order).is_some_and(|cause| {
-        cause == job.as_str() || (job.kind() == Lifetime::KIND && released(&s.order).is_past_lifetime(s.now))
+        cause == job.as_str() || (job.kind() == Lifetime::KIND && without_hold(&s.order).is_past_lifetime(s.now))
     })
 }
 
@@ -99,13 +99,13 @@ pub fn timer(s: &Snapshot, job: &JobId) -> Verdict {
         return Verdict::Refused(Refused::Superseded { order: order(), status });
     };
     // The lifetime's own job does what there is to do then: that is what it is for.
-    if job.kind() != Lifetime::KIND && released(&s.order).is_past_lifetime(s.now) {
+    if job.kind() != Lifetime::KIND && without_hold(&s.order).is_past_lifetime(s.now) {
         return Verdict::Refused(Refused::LifetimeOver { order: order(), at: s.order.lifetime_deadline });
     }
     verdict
 }
 
-fn released(order: &Order) -> Order {
+fn without_hold(order: &Order) -> Order {
     Order { held_for_review: false, held_reason: None, ..order.clone() }
 }
 
@@ -134,18 +134,18 @@ pub fn alert(row: Option<&Alert>) -> Verdict {
 /// What giving the job another life changes in its order: the history says who did it and why, and an order that was
 /// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
 pub fn requeue(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> Change {
-    let mut change = Change::of(s, actor);
+    let mut change = Change::new(s, actor);
     if ends_review(s, job) {
         change.release_hold();
-        resume(&mut change);
+        resume_search(&mut change);
     }
     let detail = why.map_or_else(|| job.to_string(), |why| format!("{job}: {why}"));
-    change.note(Reason::RequeuedByHand, Some(detail));
+    change.record_event(Reason::RequeuedByHand, Some(detail));
     change
 }
 
 /// What holding stopped goes on: the search with a new attempt, a partner's trip with being asked for.
-fn resume(change: &mut Change) {
+fn resume_search(change: &mut Change) {
     let (now, order) = (change.at, &mut change.order);
     match order.status {
         Status::Dispatching | Status::PendingJobId if order.attempt_deadline.is_none() => {
@@ -153,7 +153,7 @@ fn resume(change: &mut Change) {
         }
         Status::Assigned => {
             (order.job_id, order.next_attempt_at) = (None, Some(now));
-            change.enter(Status::PendingJobId, Reason::Redispatched, None);
+            change.transition_to(Status::PendingJobId, Reason::Redispatched, None);
         }
         Status::DriverAssigned | Status::PickedUp if order.partner.is_some() => {
             order.next_poll_at.get_or_insert(now);
@@ -175,7 +175,7 @@ mod tests {
 
     fn held_by(text: &str) -> Snapshot {
         let mut s = fixture::snapshot();
-        let mut change = Change::of(&s, Actor::RECONCILER);
+        let mut change = Change::new(&s, Actor::RECONCILER);
         change.hold(&s, hold_reason(&job(text)));
         s.order = change.order;
         s

@@ -17,21 +17,25 @@ use crate::{
 };
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
-pub async fn act(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> Result<Changed, ChangeError> {
-    about(app, id, None, decide).await
+pub async fn update_order(
+    app: &App,
+    id: &OrderId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Result<Changed, ChangeError> {
+    update_about(app, id, None, decide).await
 }
 
-/// As [`act`], of a decision on this offer, however old it is.
-pub async fn answer(
+/// As [`update_order`], of a decision on this offer, however old it is.
+pub async fn update_for_offer(
     app: &App,
     id: &OrderId,
     offer: Uuid,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Changed, ChangeError> {
-    about(app, id, Some(offer), decide).await
+    update_about(app, id, Some(offer), decide).await
 }
 
-async fn about(
+async fn update_about(
     app: &App,
     id: &OrderId,
     offer: Option<Uuid>,
@@ -46,7 +50,7 @@ async fn about(
     let changed = store::change_about(app, id, offer, decide).await?;
     if let Changed::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
-            revive(app, after).await;
+            revive_dead_timers(app, after).await;
         }
         if had_driver && after.order.status.is_searching() {
             reservation::forget(app, id).await;
@@ -57,7 +61,7 @@ async fn about(
 }
 
 /// A person has decided that a held order goes on: a timer that is dead must not hold it again.
-async fn revive(app: &App, snapshot: &Snapshot) {
+async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     let ids: Vec<_> = timers::derived_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
