@@ -71,7 +71,7 @@ async fn every_read_command_speaks_json() {
     assert_eq!(json(&fleet, &["queue", "stats", "--json"])["lateness"]["count"], 0);
     assert_eq!(json(&fleet, &["worker", "list", "--json"]), Value::Array(Vec::new()));
     assert_eq!(json(&fleet, &["cleanup", "run", "--dry-run", "--json"])["orders"], 0);
-    assert_eq!(json(&fleet, &["config", "show", "--json"])["dispatch"]["attempt"], "400ms");
+    assert_eq!(json(&fleet, &["config", "show", "--json"])["dispatch"]["attempt"], "1s");
     let findings = json(&fleet, &["doctor", "--json"]);
     assert!(findings.as_array().unwrap().iter().all(|f| f["verdict"] != "fail"), "{findings}");
 

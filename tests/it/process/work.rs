@@ -10,7 +10,8 @@ const MID_FLIGHT: &str = "SELECT count(*) FROM order_events WHERE reason = 'ATTE
 
 #[tokio::test]
 async fn two_workers_and_an_api_share_the_work() {
-    let fleet = Fleet::start().await;
+    // Long enough that drivers take every order, however busy the machine is.
+    let fleet = Fleet::with_lifetime("60s").await;
     let (mut api, base) = fleet.api().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     eventually("both workers show up", secs(20), || async { fleet.app.store.workers().await.unwrap().len() == 2 })
@@ -29,7 +30,7 @@ async fn two_workers_and_an_api_share_the_work() {
             .unwrap();
         assert_eq!(created.status().as_u16(), 201);
     }
-    fleet.at_rest(secs(30)).await;
+    fleet.at_rest(secs(90)).await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders").await, 60);
     assert_all_well(&fleet).await;
     assert_eq!(fleet.run(&["check", "history"]).code, Some(0));

@@ -68,7 +68,7 @@ impl Fleet {
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
             "[redis]\nurl = \"{}\"\n[database]\nurl = \"{}\"\n[http]\nbind = \"127.0.0.1:0\"\nadmin_bind = \"\"\n\
-             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"400ms\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
+             [worker]\ndrain = \"5s\"\n[dispatch]\nattempt = \"1s\"\nretry = [\"100ms\"]\nlifetime = \"{lifetime}\"\n{more}",
             redis.url(),
             postgres.url()
         );

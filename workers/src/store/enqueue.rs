@@ -3,7 +3,7 @@
 use super::{
     Store, StoreError,
     client::{BATCH, QueueNumbers, envelope},
-    script::{ENQUEUE, NamedScript, REPAIR},
+    script::{COMPARE, ENQUEUE, NamedScript, REPAIR},
 };
 use crate::job::NewJob;
 
@@ -44,7 +44,7 @@ impl Store {
     /// Any number of jobs; they go in batches of 500, each batch atomic. Enqueueing twice is harmless, so a caller may
     /// repeat a call that failed.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
-        let codes = self.insert(&ENQUEUE, &[], jobs).await?;
+        let codes = self.call_per_job(&ENQUEUE, &[], jobs).await?;
         codes
             .into_iter()
             .map(|code| match code {
@@ -62,7 +62,16 @@ impl Store {
     /// off by a snooze, a backoff or an operator only beyond 60 s. Never removes. Answers one verdict per job, in their
     /// order.
     pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
-        let codes = self.insert(&REPAIR, &[REPAIR_TOLERANCE_MS], jobs).await?;
+        self.verdicts(&REPAIR, jobs).await
+    }
+
+    /// Answers what [`Store::repair`] would do, and does nothing.
+    pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
+        self.verdicts(&COMPARE, jobs).await
+    }
+
+    async fn verdicts(&self, script: &'static NamedScript, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
+        let codes = self.call_per_job(script, &[REPAIR_TOLERANCE_MS], jobs).await?;
         codes
             .into_iter()
             .map(|code| match code {
@@ -70,12 +79,17 @@ impl Store {
                 2 => Ok(Repaired::Moved),
                 3 => Ok(Repaired::Fine),
                 5 => Ok(Repaired::Dead),
-                other => Err(StoreError::answer(REPAIR.name, other)),
+                other => Err(StoreError::answer(script.name, other)),
             })
             .collect()
     }
 
-    async fn insert(&self, script: &'static NamedScript, args: &[u64], jobs: &[NewJob]) -> Result<Vec<u8>, StoreError> {
+    async fn call_per_job(
+        &self,
+        script: &'static NamedScript,
+        args: &[u64],
+        jobs: &[NewJob],
+    ) -> Result<Vec<u8>, StoreError> {
         let mut codes = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
             let mut queues = QueueNumbers::default();

@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use super::{
     DeadRecord, Store, StoreError,
-    client::{BATCH, QueueNumbers},
-    script::{ABSENT, FIND, LIST, STATS},
+    script::{FIND, LIST, STATS},
 };
-use crate::job::{JobId, NewJob};
+use crate::job::JobId;
 
 /// Counts of one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -161,26 +160,6 @@ impl Store {
             envelope,
             dead: (state == JobState::Dead).then(|| DeadRecord::read_or_unreadable(dead.as_deref(), queue, at_ms)),
         }))
-    }
-
-    /// Returns those of these jobs that are not in their queue, in whatever state. Any number; they are asked for in batches of
-    /// 500.
-    pub async fn absent(&self, jobs: Vec<NewJob>) -> Result<Vec<NewJob>, StoreError> {
-        let mut codes: Vec<u8> = Vec::with_capacity(jobs.len());
-        for batch in jobs.chunks(BATCH) {
-            let mut queues = QueueNumbers::default();
-            let numbers: Vec<usize> = batch.iter().map(|job| queues.number(job.queue)).collect();
-            let mut call = self.job_script(&ABSENT, queues.names());
-            for (job, number) in batch.iter().zip(numbers) {
-                call.arg(number).arg(job.id.as_str());
-            }
-            let answer: Vec<u8> = self.run(&call).await?;
-            if answer.len() != batch.len() {
-                return Err(StoreError::answer(ABSENT.name, "not one code per job"));
-            }
-            codes.extend(answer);
-        }
-        Ok(jobs.into_iter().zip(codes).filter(|(_, code)| *code == 1).map(|(job, _)| job).collect())
     }
 
     /// Stops a queue: its due jobs wait, its running jobs finish. Answers whether it was running.

@@ -25,7 +25,7 @@ macro_rules! scripts {
 // memory must go on, and what is in hand must come to its end: follow-ups take their job's place.
 scripts! {
     ENQUEUE "": "lib" "insert" "enqueue";
-    REPAIR "": "lib" "insert" "repair";
+    REPAIR "": "lib" "insert" "place_of" "repair";
     TAKE " flags=allow-oom": "lib" "take";
     SETTLE " flags=allow-oom": "lib" "insert" "settle";
     EXTEND " flags=allow-oom": "lib" "extend";
@@ -40,7 +40,7 @@ scripts! {
     STATS " flags=no-writes": "lib" "stats";
     LIST " flags=no-writes": "lib" "list";
     FIND " flags=no-writes": "lib" "find";
-    ABSENT " flags=no-writes": "lib" "absent";
+    COMPARE " flags=no-writes": "lib" "place_of" "compare";
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";

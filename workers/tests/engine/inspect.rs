@@ -1,6 +1,6 @@
 //! What operators see.
 
-use workers::store::{End, Heartbeat, JobState, LatenessCounts, LatenessSummary, WorkerInfo};
+use workers::store::{End, Heartbeat, JobState, LatenessCounts, LatenessSummary, Repaired, WorkerInfo};
 
 use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
 
@@ -48,7 +48,7 @@ async fn the_dead_are_listed_with_their_error() {
 }
 
 #[tokio::test]
-async fn only_jobs_in_no_state_are_absent() {
+async fn a_preview_of_a_repair_says_what_it_would_do_and_does_nothing() {
     let bench = Bench::new().await;
     for job in ["t:dead", "t:leased"] {
         bench.enqueue(due_now(job)).await;
@@ -58,10 +58,13 @@ async fn only_jobs_in_no_state_are_absent() {
     bench.enqueue(due_now("t:due")).await;
     let mut wanted: Vec<_> = (0..600).map(|n| due_now(&format!("t:{n}"))).collect();
     wanted.extend(["t:dead", "t:leased", "t:due"].map(due_now));
-    let absent = bench.store.absent(wanted).await.unwrap();
-    assert_eq!(absent.len(), 600);
-    assert_eq!((absent[0].id.as_str(), absent[599].id.as_str()), ("t:0", "t:599"));
+    bench.enqueue(timer("t:late", secs(60))).await;
+    wanted.push(due_now("t:late"));
+    let preview = bench.store.preview_repair(&wanted).await.unwrap();
+    assert_eq!(preview[..600], [Repaired::Inserted; 600]);
+    assert_eq!(preview[600..], [Repaired::Dead, Repaired::Fine, Repaired::Fine, Repaired::Moved]);
     assert!(bench.find("t:0").await.is_none(), "asking inserts nothing");
+    assert_eq!(bench.store.repair(&wanted).await.unwrap(), preview);
 }
 
 #[tokio::test]

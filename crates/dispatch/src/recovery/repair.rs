@@ -1,6 +1,6 @@
 //! What a look of the reconciler does: read rows, derive their timers, put in what Redis lacks. It never removes.
 
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 use jobs::{Escalate, Notify, OrderId, Remind};
@@ -88,7 +88,9 @@ pub async fn missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
     let mut missing = Vec::new();
     let mut pages = Pages::new(Scope::All);
     while let Some(page) = pages.next(app).await? {
-        missing.extend(app.store.absent(page.jobs).await?);
+        let answers = app.store.preview_repair(&page.jobs).await?;
+        missing
+            .extend(page.jobs.into_iter().zip(answers).filter(|(_, a)| *a == Repaired::Inserted).map(|(job, _)| job));
     }
     Ok(missing)
 }
@@ -127,11 +129,15 @@ async fn repair_timers(app: &App, scope: Scope) -> anyhow::Result<Report> {
     enqueue_schedules(app).await?;
     match_late_callbacks(app, scope).await?;
     let mut pages = Pages::new(scope);
-    while let Some(page) = pages.next(app).await? {
+    loop {
+        let before = pages.clone();
+        let Some(page) = pages.next(app).await? else { return Ok(report) };
         report.looked_at += page.rows;
-        let answers = app.store.repair(&page.jobs).await?;
+        // While Redis is rebuilt, workers take nothing: what a page says stays true.
+        let jobs = if scope == Scope::All { page.jobs } else { still_lacking(app, before, page).await? };
+        let answers = app.store.repair(&jobs).await?;
         progress();
-        for (job, answer) in page.jobs.iter().zip(answers) {
+        for (job, answer) in jobs.iter().zip(answers) {
             match answer {
                 Repaired::Inserted => report.inserted += 1,
                 Repaired::Moved => report.moved += 1,
@@ -143,7 +149,19 @@ async fn repair_timers(app: &App, scope: Scope) -> anyhow::Result<Report> {
             }
         }
     }
-    Ok(report)
+}
+
+/// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
+/// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
+async fn still_lacking(app: &App, mut before: Pages, page: Page) -> anyhow::Result<Vec<NewJob>> {
+    let answers = app.store.preview_repair(&page.jobs).await?;
+    let lacking: HashSet<JobId> =
+        page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != Repaired::Fine).map(|(job, _)| job.id).collect();
+    if lacking.is_empty() {
+        return Ok(Vec::new());
+    }
+    let again = before.next(app).await?.map(|page| page.jobs).unwrap_or_default();
+    Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
 }
 
 /// One row that cannot be written holds up no other; a database that is away ends the look.
@@ -207,6 +225,7 @@ impl Page {
 
 /// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
 /// messages, and unacknowledged alerts.
+#[derive(Clone)]
 struct Pages {
     scope: Scope,
     orders_after: Option<String>,
