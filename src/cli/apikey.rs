@@ -5,10 +5,10 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::ensure;
 use clap::ArgGroup;
 use serde_json::json;
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::output::{self, or_dash, time};
+use dispatch::db::Pool;
 use dispatch::{
     config::Config,
     db,
@@ -145,7 +145,7 @@ impl Command {
 }
 
 impl Revoke {
-    async fn run(self, db: &PgPool) -> anyhow::Result<()> {
+    async fn run(self, db: &Pool) -> anyhow::Result<()> {
         let which = match (self.id, self.driver, self.name) {
             (Some(id), ..) => Which::Id(id),
             (_, Some(driver), _) => Which::Driver(driver),
@@ -154,7 +154,7 @@ impl Revoke {
         let keys = if self.dry_run {
             key_admin::to_revoke(db, &which).await?
         } else {
-            key_admin::revoke(&mut *db.acquire().await?, &which).await?
+            key_admin::revoke(&mut db.acquire().await?, &which).await?
         };
         ensure!(!keys.is_empty(), "no such live key; see: dispatchq apikey list");
         if self.json {

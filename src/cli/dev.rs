@@ -141,7 +141,7 @@ async fn admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
         return Ok(key.trim().to_owned());
     }
     let which = key_admin::Which::Name("dev".to_owned());
-    key_admin::revoke(&mut *app.db.acquire().await?, &which).await?;
+    key_admin::revoke(&mut app.db.acquire().await?, &which).await?;
     let (_, key) = api_keys::create(&app.db, "dev", Role::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)

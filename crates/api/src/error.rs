@@ -73,6 +73,8 @@ pub enum ApiError {
     /// The handler was given up: see [`finish`](super::finish).
     #[error("the request did not end in time, and may have been carried out; ask again")]
     NoAnswer,
+    #[error("more requests wait than can be served soon, and nothing was done; wait as long as Retry-After says")]
+    Overloaded,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
     #[error("whose key this is cannot be found out right now; ask again")]
@@ -107,9 +109,11 @@ impl ApiError {
             | Self::TooManyFailures(_)
             | Self::SentAway
             | Self::NoLookup(LookupError::Overrun) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Busy | Self::NoAnswer | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Busy
+            | Self::NoAnswer
+            | Self::Overloaded
+            | Self::Database(_)
+            | Self::NoLookup(LookupError::Unanswered(_)) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -145,7 +149,9 @@ impl ApiError {
             | Self::TooManyFailures(_)
             | Self::SentAway
             | Self::NoLookup(LookupError::Overrun) => "RATE_LIMITED",
-            Self::NoAnswer | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => "UNAVAILABLE",
+            Self::NoAnswer | Self::Overloaded | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => {
+                "UNAVAILABLE"
+            }
         }
     }
 
@@ -162,7 +168,7 @@ impl ApiError {
     fn retry_after_sec(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(wait) | Self::TooManyFailures(wait) => Some(wait.as_secs() + 1),
-            Self::NoLookup(LookupError::Overrun) => Some(1),
+            Self::NoLookup(LookupError::Overrun) | Self::Overloaded => Some(1),
             // Longer than an app takes to come back: so two apps of one driver do not push out each other for ever.
             Self::SentAway => Some(10),
             _ => None,

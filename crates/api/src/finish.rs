@@ -21,7 +21,7 @@ use super::{
     observe::{REQUEST_ID, request_id},
 };
 
-/// The longest wait for an offer is 50 s, a body may take 30 s, and a statement 10 s.
+/// The longest wait for an offer is 50 s, a body may take 30 s, and a statement 7 s.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The requests of a server, and what each may take.

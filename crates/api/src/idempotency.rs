@@ -15,10 +15,11 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use sqlx::{PgPool, Row};
+use sqlx::Row;
 use uuid::Uuid;
 
 use super::{auth::Caller, error::ApiError};
+use dispatch::db::Pool;
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;
@@ -55,7 +56,7 @@ enum Claimed {
 /// A key claimed for one run of its work. A later run that took over a lapsed claim has another time.
 #[derive(Debug, Clone)]
 struct Claim {
-    db: PgPool,
+    db: Pool,
     api_key: Uuid,
     key: String,
     at: DateTime<Utc>,
@@ -65,7 +66,7 @@ struct Claim {
 ///
 /// `request` is what makes two requests the same: what is asked, of what, with which body.
 pub async fn once(
-    db: &PgPool,
+    db: &Pool,
     caller: &Caller,
     key: Option<&str>,
     request: &[&[u8]],
@@ -123,7 +124,7 @@ impl Drop for ClaimGuard {
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim_key(db: &PgPool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
+async fn claim_key(db: &Pool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
     let hash = hash(request);
     let new_id = Uuid::now_v7();
     let claimed: Option<(Uuid, DateTime<Utc>)> = sqlx::query_as(

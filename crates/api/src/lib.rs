@@ -76,6 +76,7 @@ pub fn api(app: App) -> Router {
         .nest("/api/v1/admin/dispatcher", areas::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
         .nest("/api/v1/voice", voice::routes())
+        .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], OPENAPI)))

@@ -1,6 +1,6 @@
-//! How many requests a key may make, and how many an address whose keys or signatures are wrong.
+//! How many requests a key may make, how many an address whose keys or signatures are wrong, and how many this process.
 //!
-//! Both are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and the good
+//! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and the good
 //! among them must not pay for a stranger.
 
 use axum::{
@@ -24,6 +24,15 @@ pub(super) async fn failures(State(app): State<App>, request: Request, next: Nex
         Ok(()) => answer,
         Err(wait) => ApiError::TooManyFailures(wait).into_response(),
     }
+}
+
+/// Middleware: refuses requests at once while those before them wait long for Postgres. A client that gave up asks again, while
+/// its first request still waits: a queue that grew longer than clients wait would never become short again.
+pub(super) async fn shed_load(State(app): State<App>, request: Request, next: Next) -> Response {
+    if app.db.is_overloaded() {
+        return ApiError::Overloaded.into_response();
+    }
+    next.run(request).await
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use redis::{Cmd, FromRedisValue};
-use sqlx::PgPool;
 use workers::Store;
 
+use crate::db::Pool;
 use crate::request_limits::RequestLimits;
 use crate::{
     admission::{
@@ -30,9 +30,9 @@ const HINT_TIMEOUT: Duration = Duration::from_millis(50);
 /// Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct App {
-    pub db: PgPool,
+    pub db: Pool,
     /// See [`db::upkeep_pool`].
-    pub upkeep: PgPool,
+    pub upkeep: Pool,
     pub readiness: Readiness,
     pub loops: Loops,
     pub store: Store,
@@ -94,7 +94,7 @@ impl App {
         DispatchPolicy { retry: vec![retry], ..policy }
     }
 
-    pub fn new(config: Config, db: PgPool, store: Store) -> anyhow::Result<Self> {
+    pub fn new(config: Config, db: Pool, store: Store) -> anyhow::Result<Self> {
         let channels = config.channels()?;
         let partners = Partners::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);

@@ -1,8 +1,11 @@
 //! Postgres: connections with bounds, and the schema.
 //!
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
+//! * [`pool`]: connections on which every statement is answered in time, or given up.
+//! * [`history_days`]: the partitions of the history, a day each.
 
 mod failure;
+mod pool;
 
 pub mod history_days;
 
@@ -10,21 +13,21 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sqlx::{
-    Connection, Executor, PgConnection, PgPool, Row,
+    Connection as _,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-pub use self::failure::{Failure, classify, is_transient};
+pub use self::{
+    failure::{Failure, classify, is_transient},
+    pool::{Connection, Pool, Transaction},
+};
 use crate::config::{Config, DatabaseConfig, without_password};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
 /// A process that cannot have a connection within this time is better off trying again later.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection handed back must answer within this time, or it is closed. sqlx sets no limit: after a network that
-/// swallowed everything, such connections would fill the pool until TCP gives up, a quarter of an hour later.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was idle for longer is asked whether it is still there before it is used: asking each time would cost
 /// another round trip for each statement of a busy process. No restart of Postgres is over so soon.
 const IDLE_UNASKED: Duration = Duration::from_millis(50);
@@ -34,7 +37,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 
 /// Connects, or says what to do.
-pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
+pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<Pool> {
     let pool = lazy_pool(config)?;
     pool.acquire().await.with_context(|| {
         format!(
@@ -46,7 +49,7 @@ pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
 }
 
 /// No statement, lock or forgotten transaction may hold a connection for ever.
-fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
+fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
     let options: PgConnectOptions = config
         .url
         .parse()
@@ -61,19 +64,19 @@ fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<PgPool> {
         // Our statements are short: compiling one costs more than it ever saves.
         ("jit", "off"),
         // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such
-        // settings for our end: there every wait has a deadline of its own (see `loops` and `api::finish`).
+        // settings for our end: see `pool`.
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "25000"),
     ]);
-    Ok(pool_options(config.max_connections).connect_lazy_with(options))
+    Ok(Pool::new(pool_options(config.max_connections).connect_lazy_with(options), config.statement_timeout))
 }
 
 /// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other
 /// connections, and for asking whether Postgres takes writes. However busy a process is, these are free.
-pub fn upkeep_pool(db: &PgPool) -> PgPool {
-    pool_options(UPKEEP_CONNECTIONS).connect_lazy_with((*db.connect_options()).clone())
+pub fn upkeep_pool(db: &Pool) -> Pool {
+    db.sibling(pool_options(UPKEEP_CONNECTIONS))
 }
 
 fn pool_options(max_connections: u32) -> PgPoolOptions {
@@ -90,24 +93,6 @@ fn pool_options(max_connections: u32) -> PgPoolOptions {
                 Ok(true)
             })
         })
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                let answer = tokio::time::timeout(RELEASE_TIMEOUT, end_transaction(connection)).await;
-                answer.unwrap_or(Err(sqlx::Error::PoolTimedOut))
-            })
-        })
-}
-
-/// Takes a connection that was handed back out of any transaction. Returns whether the pool may keep it.
-///
-/// A `begin()` dropped between its BEGIN and the answer leaves the connection inside a transaction that sqlx does not know of:
-/// the next statement on it would be answered, and rolled back later. Statements of a dropped future still run, and come
-/// first. A ROLLBACK alone would warn each time, in the server's log, too; with a BEGIN before it only a transaction left open
-/// is warned of. A connection that began while the server took no writes may refuse them for as long as it lives: it goes.
-async fn end_transaction(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let rows = connection.fetch_all("BEGIN; SHOW transaction_read_only; ROLLBACK").await?;
-    let read_only: Option<String> = rows.first().map(|row| row.try_get(0)).transpose()?;
-    Ok(read_only.as_deref() == Some("off"))
 }
 
 /// What the schema of a database is to this binary.
@@ -120,7 +105,7 @@ pub enum Schema {
     Ahead(i64),
 }
 
-pub async fn schema(db: &PgPool) -> Result<Schema, sqlx::Error> {
+pub async fn schema(db: &Pool) -> Result<Schema, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
     let applied: Vec<i64> = if exists {
         sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(db).await?
@@ -136,7 +121,7 @@ pub async fn schema(db: &PgPool) -> Result<Schema, sqlx::Error> {
 }
 
 /// Refuses a schema this binary does not know: it would read and write nonsense.
-pub async fn check_schema(db: &PgPool) -> anyhow::Result<()> {
+pub async fn check_schema(db: &Pool) -> anyhow::Result<()> {
     match schema(db).await? {
         Schema::Current => Ok(()),
         Schema::Behind(n) => bail!("the database lacks {n} migration(s) of this version; run: dispatchq migrate"),
@@ -147,21 +132,20 @@ pub async fn check_schema(db: &PgPool) -> anyhow::Result<()> {
 }
 
 /// Brings the schema up to date; safe to run twice and from several places at once.
-pub async fn migrate(db: &PgPool) -> anyhow::Result<()> {
+pub async fn migrate(db: &Pool) -> anyhow::Result<()> {
     if let Schema::Ahead(version) = schema(db).await? {
         bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
     }
     let mut connection = db.acquire().await?;
-    // A migration takes as long as it takes.
-    sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await?;
-    MIGRATOR.run(&mut *connection).await.context("a migration failed; the database is as it was before it")?;
-    history_days::add_ahead(&mut connection).await.context("the days of the history could not be added")?;
-    connection.close().await?;
+    connection.lift_limit().await?;
+    let session = connection.as_raw()?;
+    MIGRATOR.run(&mut *session).await.context("a migration failed; the database is as it was before it")?;
+    history_days::add_ahead(session).await.context("the days of the history could not be added")?;
     Ok(())
 }
 
 /// Publishes what `dispatchq_create_order()` must know of the configuration.
-pub async fn publish_service_types(db: &PgPool, config: &Config) -> Result<(), sqlx::Error> {
+pub async fn publish_service_types(db: &Pool, config: &Config) -> Result<(), sqlx::Error> {
     for service_type in config.service_types.keys() {
         let lifetime_ms = config.policy(service_type).lifetime.as_secs_f64() * 1000.0;
         sqlx::query(

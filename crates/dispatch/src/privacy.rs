@@ -9,7 +9,6 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
@@ -107,21 +106,11 @@ pub enum Erased {
     InUse(Vec<String>),
 }
 
-/// A statement over all orders may take long.
-async fn without_limit(db: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "-- no statement timeout
-         SET LOCAL statement_timeout = 0",
-    )
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
 /// Finds what is known about a person.
 pub async fn find(app: &App, subject: Subject, id: &str) -> Result<Known, sqlx::Error> {
     let mut tx = app.db.begin().await?;
-    without_limit(&mut tx).await?;
+    // A statement over all orders may take long.
+    tx.lift_limit().await?;
     let statement = match subject {
         Subject::Driver => {
             "-- orders of erased driver
@@ -201,7 +190,7 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
     let mut erased = 0;
     for order in orders {
         let mut tx = app.db.begin().await?;
-        without_limit(&mut tx).await?;
+        tx.lift_limit().await?;
         let was_erased: bool = sqlx::query_scalar(
             "-- erase order
              SELECT dispatchq_erase_order($1)",
@@ -224,7 +213,7 @@ async fn erase_driver(app: &App, driver: &str, pseudonym: &str) -> Result<i64, s
     .fetch_optional(&app.db)
     .await?;
     let mut tx = app.db.begin().await?;
-    without_limit(&mut tx).await?;
+    tx.lift_limit().await?;
     let orders: i64 = sqlx::query_scalar(
         "-- erase driver
          SELECT dispatchq_erase_driver($1, $2)",

@@ -72,7 +72,7 @@ impl TestApp {
         let mut store = Store::connect(&config.redis.url).await.unwrap();
         if let Some(clock) = &clock {
             set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
-            history_days::add_ahead(&mut pool.acquire().await.unwrap()).await.unwrap();
+            history_days::add_ahead(pool.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
             store = store.with_clock(Clock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
@@ -102,7 +102,7 @@ impl TestApp {
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.db, now_ms).await;
         if new_day {
-            history_days::add_ahead(&mut self.app.db.acquire().await.unwrap()).await.unwrap();
+            history_days::add_ahead(self.app.db.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
         }
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
     }
@@ -178,7 +178,7 @@ pub(crate) async fn lasting_transaction(postgres: &Postgres) -> sqlx::Transactio
     PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
 }
 
-async fn set_database_clock(db: &PgPool, now_ms: u64) {
+async fn set_database_clock(db: &dispatch::db::Pool, now_ms: u64) {
     let function = format!(
         "CREATE OR REPLACE FUNCTION dispatchq_now() RETURNS timestamptz LANGUAGE sql VOLATILE PARALLEL SAFE
          AS $$ SELECT to_timestamp(0) + {now_ms} * interval '1 millisecond' $$"

@@ -15,7 +15,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
-use sqlx::{PgPool, types::Json};
+use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     limits::{Durations, Flag, Limits, LimitsTable, Loyalty, Override},
     table::LimitsRow,
 };
+use crate::db::Pool;
 use crate::{
     app::App,
     areas::{Area, Geofence, import},
@@ -101,7 +102,7 @@ impl RulesHandle {
     }
 
     /// Reads everything again if it has changed. Returns whether it had.
-    pub async fn refresh(&self, db: &PgPool, config: &AdmissionConfig) -> anyhow::Result<bool> {
+    pub async fn refresh(&self, db: &Pool, config: &AdmissionConfig) -> anyhow::Result<bool> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision
              SELECT number, dispatchq_now() FROM admission_revision",
@@ -153,7 +154,7 @@ struct AreaRow {
 }
 
 /// All of it, as of one moment; areas that have not changed since `known` are not read again.
-async fn load(db: &PgPool, config: &AdmissionConfig, known: &Rules) -> anyhow::Result<Rules> {
+async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Result<Rules> {
     let mut tx = db.begin().await?;
     sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
     let (revision, areas_revision): (i64, i64) = sqlx::query_as(

@@ -4,9 +4,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sqlx::{PgConnection, PgExecutor, PgPool, types::Json};
+use sqlx::{PgExecutor, types::Json};
 
 use super::limits::{Flag, Forced, Loyalty};
+use crate::db::{Connection, Pool};
 use crate::{areas::import::ImportedArea, people::actor::Actor};
 
 /// Why a change was not made.
@@ -133,7 +134,7 @@ pub struct AreaRow {
     pub updated_at: DateTime<Utc>,
 }
 
-pub async fn areas(db: &PgPool) -> Result<Vec<AreaRow>, sqlx::Error> {
+pub async fn areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list areas
          SELECT id, name, priority, geohashes, geometry IS NOT NULL AS has_polygons, version, updated_at
@@ -143,7 +144,7 @@ pub async fn areas(db: &PgPool) -> Result<Vec<AreaRow>, sqlx::Error> {
     .await
 }
 
-pub async fn limits(db: &PgPool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
+pub async fn limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list limits
          SELECT * FROM area_limits WHERE $1::text IS NULL OR area_id = $1 ORDER BY area_id, service_type",
@@ -154,7 +155,7 @@ pub async fn limits(db: &PgPool, area: Option<&str>) -> Result<Vec<LimitsRow>, s
 }
 
 /// Returns the version of all areas together: it grows whenever one is added, changed or removed.
-pub async fn areas_version(db: &PgPool) -> Result<i64, sqlx::Error> {
+pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- version of all areas
          SELECT areas FROM admission_revision",
@@ -166,7 +167,7 @@ pub async fn areas_version(db: &PgPool) -> Result<i64, sqlx::Error> {
 /// Adds areas, or brings those that exist up to date; with `replace` others are removed. `expected`: the version of all
 /// areas that the author has seen. Returns how many were written and removed.
 pub async fn import(
-    db: &PgPool,
+    db: &Pool,
     areas: &[ImportedArea],
     replace: bool,
     expected: Option<i64>,
@@ -225,7 +226,7 @@ pub async fn import(
 }
 
 /// Removes an area. `expected`: the area's version that the author has seen.
-pub async fn remove(db: &PgPool, area: &str, expected: Option<i64>, author: Author<'_>) -> Result<(), TableError> {
+pub async fn remove(db: &Pool, area: &str, expected: Option<i64>, author: Author<'_>) -> Result<(), TableError> {
     let mut tx = db.begin().await?;
     one_at_a_time(&mut tx).await?;
     must_be(expected, lock_area(&mut tx, area).await?)?;
@@ -236,7 +237,7 @@ pub async fn remove(db: &PgPool, area: &str, expected: Option<i64>, author: Auth
 }
 
 /// With its limits and its override, all of which the audit keeps. Was there such an area?
-async fn remove_one(tx: &mut PgConnection, area: &str, author: Author<'_>) -> Result<bool, sqlx::Error> {
+async fn remove_one(tx: &mut Connection, area: &str, author: Author<'_>) -> Result<bool, sqlx::Error> {
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- area to remove
          SELECT to_jsonb(a) || jsonb_build_object(
@@ -261,7 +262,7 @@ async fn remove_one(tx: &mut PgConnection, area: &str, author: Author<'_>) -> Re
 
 /// Changes the limits of an area for one service type. `expected`: the version the author has seen.
 pub async fn set_limits(
-    db: &PgPool,
+    db: &Pool,
     area: &str,
     change: &LimitsChange,
     expected: Option<i64>,
@@ -343,7 +344,7 @@ pub async fn override_version(db: impl PgExecutor<'_>, area: &str) -> Result<i64
 /// Decides for an area, until `expires_at`; `None` gives it back to its count. `expected`: the version of the override that
 /// the author has seen. Returns the new one.
 pub async fn set_override(
-    db: &PgPool,
+    db: &Pool,
     area: &str,
     forced: Option<(Forced, Option<DateTime<Utc>>)>,
     expected: Option<i64>,
@@ -383,7 +384,7 @@ pub async fn set_override(
 }
 
 /// Sets the flag as a whole. `expected`: the version the author has seen.
-pub async fn set_flag(db: &PgPool, flag: &Flag, expected: Option<i64>, author: Author<'_>) -> Result<Flag, TableError> {
+pub async fn set_flag(db: &Pool, flag: &Flag, expected: Option<i64>, author: Author<'_>) -> Result<Flag, TableError> {
     if !(0..=100).contains(&flag.percentage) {
         return Err(TableError::Invalid("percentage must be 0 to 100".to_owned()));
     }
@@ -425,11 +426,11 @@ pub async fn set_flag(db: &PgPool, flag: &Flag, expected: Option<i64>, author: A
     Ok(after)
 }
 
-pub async fn flag(db: &PgPool) -> Result<Flag, sqlx::Error> {
-    read_flag(&mut *db.acquire().await?).await
+pub async fn flag(db: &Pool) -> Result<Flag, sqlx::Error> {
+    read_flag(&mut db.acquire().await?).await
 }
 
-async fn read_flag(db: &mut PgConnection) -> Result<Flag, sqlx::Error> {
+async fn read_flag(db: &mut Connection) -> Result<Flag, sqlx::Error> {
     sqlx::query_as(
         "-- read admission flag
          SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
@@ -454,7 +455,7 @@ pub struct AuditEntry {
 /// A page of changes, newest first, from before the entry `before` on. Geometries may be large: in their place stands their
 /// SHA-256 (`geometry_sha256`), which says whether two are the same.
 pub async fn changes(
-    db: &PgPool,
+    db: &Pool,
     area: Option<&str>,
     before: Option<i64>,
     limit: u32,
@@ -490,7 +491,7 @@ fn must_be(expected: Option<i64>, version: i64) -> Result<(), TableError> {
 
 /// Changes come one after the other, and take this lock first: so no two wait for each other. Returns the version of all
 /// areas.
-async fn one_at_a_time(tx: &mut PgConnection) -> Result<i64, sqlx::Error> {
+async fn one_at_a_time(tx: &mut Connection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- lock admission
          SELECT areas FROM admission_revision FOR UPDATE",
@@ -500,7 +501,7 @@ async fn one_at_a_time(tx: &mut PgConnection) -> Result<i64, sqlx::Error> {
 }
 
 /// Returns the area's version.
-async fn lock_area(tx: &mut PgConnection, area: &str) -> Result<i64, TableError> {
+async fn lock_area(tx: &mut Connection, area: &str) -> Result<i64, TableError> {
     let found: Option<i64> = sqlx::query_scalar(
         "-- lock area
          SELECT version FROM areas WHERE id = $1 FOR UPDATE",
@@ -513,7 +514,7 @@ async fn lock_area(tx: &mut PgConnection, area: &str) -> Result<i64, TableError>
 
 /// Writes a line of the audit, and returns its number.
 async fn record_change(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     author: Author<'_>,
     what: &str,
     area: Option<&str>,

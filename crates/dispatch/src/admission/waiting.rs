@@ -13,12 +13,12 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use metrics::gauge;
 use redis::cmd;
-use sqlx::PgPool;
 
 use super::{
     decide::{Gate, Standing},
     limits::Limits,
 };
+use crate::db::Pool;
 use crate::{app::App, loops::progress, orders::Order, redis_keys};
 
 /// An order that is not in the database yet may still be on its way there.
@@ -212,7 +212,7 @@ pub async fn remove(app: &App, area: &str, service_type: &str, order: &OrderId, 
 }
 
 /// As Postgres counts.
-pub async fn counted(db: &PgPool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
+pub async fn counted(db: &Pool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count waiting
          SELECT dispatchq_waiting($1, $2)",

@@ -37,6 +37,12 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     classify(error) != Failure::Own
 }
 
+/// Returns whether the session takes no writes: it is on a standby, or on a primary that is about to go.
+pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
+    const READ_ONLY_SQL_TRANSACTION: &str = "25006";
+    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
+}
+
 /// Returns what an SQLSTATE means. `routine` is the function of the server that raised it.
 fn of_sqlstate(code: &str, routine: Option<&str>) -> Failure {
     use Failure::{OutcomeUnknown, Own, Transient};

@@ -11,9 +11,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor, postgres::PgConnectOptions};
 use tokio_util::sync::CancellationToken;
 
+use super::Pool;
 use crate::config::{Config, without_password};
 
 /// Days are added this far ahead.
@@ -42,7 +43,7 @@ pub struct Report {
 }
 
 /// Runs until told to stop: keeps the days if there is a maintenance login, and else only warns when few lie ahead.
-pub async fn run(config: Arc<Config>, db: PgPool, stop: CancellationToken) {
+pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let mut pause = INTERVAL;
         if !config.database.maintenance_url.is_empty() {
@@ -161,7 +162,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
 }
 
 /// Returns how many days in a row have a partition, from today; today itself is not counted.
-pub async fn count_ahead(db: &PgPool) -> Result<u64, sqlx::Error> {
+pub async fn count_ahead(db: &Pool) -> Result<u64, sqlx::Error> {
     let mut db = db.acquire().await?;
     let today = now(&mut db).await?.date_naive();
     let there = list_days(&mut db).await?;
@@ -177,7 +178,7 @@ struct Day {
     going: bool,
 }
 
-async fn now(db: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
+async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar(
         "-- now
          SELECT dispatchq_now()",
@@ -186,7 +187,7 @@ async fn now(db: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     .await
 }
 
-async fn list_days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
+async fn list_days(db: impl PgExecutor<'_>) -> Result<Vec<Day>, sqlx::Error> {
     sqlx::query_as(
         "-- days of the history
          SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhdetachpending AS going
@@ -199,8 +200,8 @@ async fn list_days(db: &mut PgConnection) -> Result<Vec<Day>, sqlx::Error> {
 }
 
 async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Result<()> {
-    let today = now(db).await?.date_naive();
-    let there = list_days(db).await?;
+    let today = now(&mut *db).await?.date_naive();
+    let there = list_days(&mut *db).await?;
     for day in today.iter_days().take(usize::try_from(DAYS_AHEAD)? + 1) {
         if there.iter().any(|d| d.day == day) {
             continue;
@@ -221,8 +222,8 @@ async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Resu
 }
 
 async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) -> anyhow::Result<()> {
-    let before = now(db).await? - keep;
-    let there = list_days(db).await?;
+    let before = now(&mut *db).await? - keep;
+    let there = list_days(&mut *db).await?;
     // Postgres knows one interrupted DETACH at a time: it comes first.
     for Day { day, .. } in there.iter().filter(|d| d.going) {
         if !report.is_done(change_day(db, *day, Ddl::FinishDetach).await, || format!("detaching {day}"))? {

@@ -4,9 +4,10 @@
 //! decided on here: deciding again heals it, and so does the mirror, which a minute later opens the row again. The other
 //! way round a flush could bring back a dead letter that an operator had dealt with.
 
+use crate::db::Pool;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::{FromRow, PgPool};
+use sqlx::FromRow;
 use workers::store::{DeadEntry, DeadRecord};
 
 /// What was decided on a dead letter.
@@ -122,7 +123,7 @@ impl Columns {
 
 /// Copies jobs that are dead in Redis now. One that was decided on more than a minute ago and is still dead is open again:
 /// the decision never came to be. An open earlier death of the same job is closed: it lived in between.
-pub async fn copy(db: &PgPool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
+pub async fn copy(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
     let columns = Columns::of(queue, entries);
     sqlx::query(
         "-- copy dead letters
@@ -153,7 +154,7 @@ pub async fn copy(db: &PgPool, queue: &str, entries: &[DeadEntry]) -> Result<(),
 }
 
 /// Writes down what was decided on a dead job, copied before or not.
-pub async fn resolve(db: &PgPool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
+pub async fn resolve(db: &Pool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
     let columns = Columns::of(&entry.record.queue, std::slice::from_ref(entry));
     sqlx::query(
         "-- resolve dead letter
@@ -183,7 +184,7 @@ pub async fn resolve(db: &PgPool, entry: &DeadEntry, resolution: &Resolution) ->
 }
 
 /// Closes whatever is open about these jobs.
-pub async fn resolve_jobs(db: &PgPool, ids: &[String], resolution: &Resolution) -> Result<(), sqlx::Error> {
+pub async fn resolve_jobs(db: &Pool, ids: &[String], resolution: &Resolution) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- resolve dead letters of jobs
          UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = $2, resolved_how = $3, resolved_why = $4
@@ -199,7 +200,7 @@ pub async fn resolve_jobs(db: &PgPool, ids: &[String], resolution: &Resolution) 
 }
 
 /// A page of what is open in a queue, the longest dead first, behind the last of the page before.
-pub async fn open(db: &PgPool, queue: &str, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>, sqlx::Error> {
+pub async fn open(db: &Pool, queue: &str, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>, sqlx::Error> {
     sqlx::query_as(
         "-- open dead letters
          SELECT * FROM dead_letters
@@ -215,7 +216,7 @@ pub async fn open(db: &PgPool, queue: &str, after: Option<&Letter>, limit: usize
 }
 
 /// All deaths of a job that are known, the latest first; at most 20.
-pub async fn deaths(db: &PgPool, job: &str) -> Result<Vec<Letter>, sqlx::Error> {
+pub async fn deaths(db: &Pool, job: &str) -> Result<Vec<Letter>, sqlx::Error> {
     sqlx::query_as(
         "-- deaths of a job
          SELECT * FROM dead_letters WHERE job_id = $1 ORDER BY died_at DESC LIMIT 20",

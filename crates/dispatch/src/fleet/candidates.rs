@@ -4,7 +4,6 @@
 //! read and the offer is noticed by the unique index on live offers, and the next one is asked.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgPool;
 use workers::Outcome;
 
 use super::{
@@ -12,6 +11,7 @@ use super::{
     policy::DispatchPolicy,
     ranking::{Candidate, Pickup, Ranking, rank},
 };
+use crate::db::Pool;
 use crate::{
     app::App,
     orders::{Order, Snapshot},
@@ -46,7 +46,7 @@ pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> R
 
 /// Those of `ids` who drive for this service type and want work, and why some of them are not asked.
 async fn load_candidates(
-    db: &PgPool,
+    db: &Pool,
     order: &Order,
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
@@ -90,7 +90,7 @@ async fn load_candidates(
 
 /// The nearest of those who may be asked, however many who may not are nearer. The rare case, and the dear one.
 async fn find_eligible(
-    db: &PgPool,
+    db: &Pool,
     order: &Order,
     pickup: Pickup,
     policy: &DispatchPolicy,

@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, cmd};
-use sqlx::PgPool;
 
 use super::ranking::Pickup;
+use crate::db::Pool;
 use crate::{app::App, loops::progress, recovery::lock, redis_keys};
 
 /// Metres of one degree of latitude.
@@ -84,7 +84,7 @@ async fn search_redis(app: &App, service_type: &str, pickup: Pickup, most: usize
 }
 
 async fn search_postgres(
-    db: &PgPool,
+    db: &Pool,
     service_type: &str,
     pickup: Pickup,
     most: usize,

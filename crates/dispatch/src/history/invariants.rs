@@ -1,8 +1,7 @@
 //! The invariants of the history, each with its question in SQL: a row is a violation.
 
-use sqlx::PgPool;
-
 use super::Violation;
+use crate::db::Pool;
 use crate::orders::{Status, state};
 
 /// Name, meaning, and the query that finds violations as (subject, detail).
@@ -187,7 +186,7 @@ pub const INVARIANTS: [Invariant; 16] = [
     },
 ];
 
-pub(super) async fn check(db: &PgPool) -> Result<Vec<Violation>, sqlx::Error> {
+pub(super) async fn check(db: &Pool) -> Result<Vec<Violation>, sqlx::Error> {
     let mut violations = illegal_transitions(db).await?;
     for invariant in INVARIANTS {
         let rows: Vec<(String, String)> = sqlx::query_as(invariant.query).fetch_all(db).await?;
@@ -198,7 +197,7 @@ pub(super) async fn check(db: &PgPool) -> Result<Vec<Violation>, sqlx::Error> {
 }
 
 /// The table of transitions lives in Rust; the history is compared with it pair by pair.
-async fn illegal_transitions(db: &PgPool) -> Result<Vec<Violation>, sqlx::Error> {
+async fn illegal_transitions(db: &Pool) -> Result<Vec<Violation>, sqlx::Error> {
     let pairs: Vec<(Option<Status>, Status, String)> = sqlx::query_as(
         "SELECT from_status, to_status, min(order_id) FROM audit_events GROUP BY from_status, to_status",
     )

@@ -8,7 +8,6 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool};
 use workers::NewJob;
 
 use super::{
@@ -16,6 +15,7 @@ use super::{
     messages::{self, Repeated},
     outbox,
 };
+use crate::db::{Connection, Pool};
 use crate::{
     orders::{PendingAlert, PendingMessage, Settlement, timers},
     people::actor::Actor,
@@ -41,7 +41,7 @@ pub struct Alert {
 
 /// Raises the alert of a message, once.
 pub(super) async fn raise(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     routes: &Routes,
     order: &OrderId,
     message: &Message,
@@ -70,7 +70,7 @@ pub(super) async fn raise(
 
 /// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
 pub async fn settle(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     order: &OrderId,
     settlement: &Settlement,
     actor: &Actor,
@@ -102,7 +102,7 @@ pub enum Which {
 }
 
 /// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
-pub async fn acknowledge(db: &PgPool, which: &Which, actor: &Actor, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
+pub async fn acknowledge(db: &Pool, which: &Which, actor: &Actor, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
     let (id, order) = match which {
         Which::One(id) => (Some(*id), None),
         Which::Order(order) => (None, Some(order.as_str())),
@@ -138,7 +138,7 @@ pub struct Filter {
     pub limit: u32,
 }
 
-pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Error> {
+pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Error> {
     sqlx::query_as(
         "-- list alerts
          SELECT * FROM alerts
@@ -157,7 +157,7 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Erro
 
 /// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
 /// or was just told about by another run.
-pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<(), sqlx::Error> {
+pub(super) async fn tell_again(db: &Pool, routes: &Routes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let due: Option<(Alert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
@@ -190,7 +190,7 @@ pub(super) async fn tell_again(db: &PgPool, routes: &Routes, id: i64) -> Result<
 }
 
 /// Returns an alert, if there is one of this id.
-pub async fn load(db: &PgPool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
+pub async fn load(db: &Pool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
     sqlx::query_as(
         "-- load alert
          SELECT * FROM alerts WHERE id = $1",
@@ -201,7 +201,7 @@ pub async fn load(db: &PgPool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
 }
 
 /// Has an alert told again whose job had died, once that job runs again.
-pub async fn resume(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+pub async fn resume(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- resume alert
          UPDATE alerts SET gave_up_at = NULL WHERE id = $1 AND gave_up_at IS NOT NULL",
@@ -213,7 +213,7 @@ pub async fn resume(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// The row, locked, if it is to be told again now.
-async fn lock_due_alert(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
+async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
     let row = sqlx::query(
         "-- alert due
@@ -226,7 +226,7 @@ async fn lock_due_alert(tx: &mut PgConnection, id: i64) -> Result<Option<(Alert,
 }
 
 /// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
-pub async fn derived_jobs(db: &PgPool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
+pub async fn derived_jobs(db: &Pool, order: &OrderId) -> Result<Vec<NewJob>, sqlx::Error> {
     use sqlx::{Row, types::Json};
     let row = sqlx::query(
         "-- messages and alerts that wait

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 use workers::{RetryPolicy, retry::jittered};
 
 use super::{Audience, Message, Routes, alerts, messages};
+use crate::db::{Connection, Pool};
 use crate::{
     orders::{PendingAlert, PendingMessage},
     people::actor::Actor,
@@ -24,7 +24,7 @@ pub struct Written {
 /// Inserts the rows of these messages, and of the alerts among them; a message that was written before is not written
 /// again.
 pub async fn insert(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     routes: &Routes,
     order: &OrderId,
     messages: &[Message],
@@ -71,7 +71,7 @@ pub async fn insert(
 
 /// Channel and dedupe key of each row.
 async fn recipients_of(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     routes: &Routes,
     message: &Message,
 ) -> Result<Vec<(String, String)>, sqlx::Error> {
@@ -95,7 +95,7 @@ async fn recipients_of(
 
 /// Writes down a message that was delivered without a row, and raises its alert.
 pub async fn insert_delivered(
-    db: &PgPool,
+    db: &Pool,
     routes: &Routes,
     order: &OrderId,
     message: &Message,
@@ -126,7 +126,7 @@ pub async fn insert_delivered(
 }
 
 /// Does the log say that a message under this id was delivered?
-pub async fn was_delivered(db: &PgPool, order: &OrderId, message_id: Uuid) -> Result<bool, sqlx::Error> {
+pub async fn was_delivered(db: &Pool, order: &OrderId, message_id: Uuid) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- was delivered
          SELECT EXISTS (SELECT 1 FROM outbox WHERE order_id = $1 AND message_id = $2 AND state = 'delivered')",
@@ -160,7 +160,7 @@ pub struct OutboxRow {
     pub now: DateTime<Utc>,
 }
 
-pub async fn load(db: &PgPool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
+pub async fn load(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
         "-- load outbox
          SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
@@ -205,7 +205,7 @@ pub struct Waiting {
 }
 
 /// Returns a message that still waits for its delivery.
-pub async fn load_waiting(db: &PgPool, id: i64) -> Result<Option<Waiting>, sqlx::Error> {
+pub async fn load_waiting(db: &Pool, id: i64) -> Result<Option<Waiting>, sqlx::Error> {
     sqlx::query_as(
         "-- load waiting message
          SELECT channel, next_attempt_at, dispatchq_now() AS now,
@@ -223,7 +223,7 @@ pub async fn load_waiting(db: &PgPool, id: i64) -> Result<Option<Waiting>, sqlx:
 /// and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by `backoff` alone.
 /// `None`: another run was quicker. `random` lies in 0..1.
 pub async fn claim_try(
-    db: &PgPool,
+    db: &Pool,
     id: i64,
     backoff: &RetryPolicy,
     claim: Duration,
@@ -258,7 +258,7 @@ pub async fn claim_try(
 }
 
 /// Has a due message wait for so long, because its channel has no place for it. Returns when it comes back.
-pub async fn park(db: &PgPool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+pub async fn park(db: &Pool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar(
         "-- park message
          UPDATE outbox SET next_attempt_at = dispatchq_now() + $2 * interval '1 second'
@@ -271,7 +271,7 @@ pub async fn park(db: &PgPool, id: i64, pause: Duration) -> Result<Option<DateTi
 }
 
 /// Ends a message that is no longer worth sending.
-pub async fn expire(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+pub async fn expire(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- expire message
          UPDATE outbox SET state = 'expired' WHERE id = $1 AND state = 'pending'",
@@ -283,7 +283,7 @@ pub async fn expire(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// Records the end of a claimed try, if no other try was claimed since.
-pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result<(), sqlx::Error> {
+pub async fn record(db: &Pool, row: &OutboxRow, delivery: &Delivery) -> Result<(), sqlx::Error> {
     let (state, next, error) = match delivery {
         Delivery::Delivered => ("delivered", row.next_attempt_at, None),
         Delivery::Again(at, error) => ("pending", *at, Some(error)),
@@ -310,7 +310,7 @@ pub async fn record(db: &PgPool, row: &OutboxRow, delivery: &Delivery) -> Result
 
 /// Marks an offer's message whose receiver does not want it. Of two channels that fail at the same moment the later to be
 /// marked finds the other marked, whichever records its end first.
-pub async fn mark_unreachable(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
+pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- mark unreachable
          UPDATE outbox SET unreachable = true WHERE id = $1",
@@ -323,7 +323,7 @@ pub async fn mark_unreachable(db: &PgPool, id: i64) -> Result<(), sqlx::Error> {
 
 /// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
 /// outlive its offer. The delivery log says who had it done.
-pub async fn revive(db: &PgPool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
+pub async fn revive(db: &Pool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
          WITH revived AS (
@@ -345,7 +345,7 @@ pub async fn revive(db: &PgPool, id: i64, actor: &Actor) -> Result<(), sqlx::Err
 /// The offer a message was about, unless it was or may yet be delivered over another channel.
 ///
 /// Ask after [`mark_unreachable`], in a statement of its own: it must see what the other channel has marked meanwhile.
-pub async fn undelivered_offer(db: &PgPool, id: i64) -> Result<Option<Uuid>, sqlx::Error> {
+pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar(
         "-- undelivered offer
          SELECT m.dedupe_key::uuid FROM outbox m
@@ -371,7 +371,7 @@ pub struct OfferMessage {
 }
 
 /// The offer message under this id.
-pub async fn offer_of(db: &PgPool, channel: &str, message_id: Uuid) -> Result<Option<OfferMessage>, sqlx::Error> {
+pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Option<OfferMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- offer of message
          SELECT m.id, m.order_id, f.driver_id, f.id AS offer_id, m.attempts
@@ -394,7 +394,7 @@ pub struct Try {
 }
 
 /// The latest tries to deliver a message, at most 10, in their order.
-pub async fn tries(db: &PgPool, id: i64) -> Result<Vec<Try>, sqlx::Error> {
+pub async fn tries(db: &Pool, id: i64) -> Result<Vec<Try>, sqlx::Error> {
     sqlx::query_as(
         "-- tries of a message
          SELECT * FROM (SELECT attempt_no, at, error FROM outbox_attempts WHERE outbox_id = $1

@@ -5,10 +5,10 @@
 use chrono::{DateTime, Utc};
 use jobs::{Notify, OrderId};
 use serde::Serialize;
-use sqlx::PgPool;
 use uuid::Uuid;
 use workers::Job;
 
+use crate::db::Pool;
 use crate::{
     app::App,
     dead_letters::decide::{self, Answer, Decider},
@@ -56,7 +56,7 @@ pub struct Filter {
     pub limit: u32,
 }
 
-pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error> {
+pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error> {
     sqlx::query_as(
         "-- list outbox
          SELECT id, message_id, order_id, kind, channel, state, attempts, last_error, next_attempt_at, expires_at,
@@ -79,7 +79,7 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error>
 }
 
 /// Counts the rows on all pages.
-pub async fn count(db: &PgPool, filter: &Filter) -> Result<i64, sqlx::Error> {
+pub async fn count(db: &Pool, filter: &Filter) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count outbox
          SELECT count(*) FROM outbox
@@ -97,7 +97,7 @@ pub async fn count(db: &PgPool, filter: &Filter) -> Result<i64, sqlx::Error> {
 }
 
 /// The delivery log of a message, in the order in which it happened.
-pub async fn log(db: &PgPool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
+pub async fn log(db: &Pool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
     sqlx::query_as(
         "-- delivery log
          SELECT at, what, error, actor FROM (

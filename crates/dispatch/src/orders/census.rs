@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::db::Pool;
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgPool;
 
 /// Orders one statement looks at.
 const PAGE: i64 = 2000;
@@ -43,7 +43,7 @@ struct Group {
 }
 
 /// Counts all open orders. An order that is changed meanwhile is counted as it was or as it is.
-pub async fn take(db: &PgPool) -> Result<Census, sqlx::Error> {
+pub async fn take(db: &Pool) -> Result<Census, sqlx::Error> {
     let mut census = Census::default();
     let mut after = String::new();
     loop {
@@ -60,7 +60,7 @@ pub async fn take(db: &PgPool) -> Result<Census, sqlx::Error> {
     }
 }
 
-async fn count_page(db: &PgPool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
+async fn count_page(db: &Pool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
     sqlx::query_as(
         "-- count a page of open orders
          WITH page AS MATERIALIZED (
@@ -93,7 +93,7 @@ const REFUNDS_PAGE: i64 = 200;
 
 /// Returns how many refunds wait to begin, and the age of the oldest. A refund is due when its order was closed, or paid after
 /// that.
-pub async fn refunds_to_begin(db: &PgPool) -> Result<(u64, Option<TimeDelta>), sqlx::Error> {
+pub async fn refunds_to_begin(db: &Pool) -> Result<(u64, Option<TimeDelta>), sqlx::Error> {
     let (mut total, mut oldest) = (0, None);
     let mut after = String::new();
     loop {

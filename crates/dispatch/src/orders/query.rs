@@ -3,9 +3,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::Serialize;
-use sqlx::{PgConnection, PgPool};
 
 use super::{Offer, Order, Status};
+use crate::db::{Connection, Pool};
 use crate::people::actor::{Actor, ActorRole};
 
 /// Which orders to list; newest first.
@@ -17,7 +17,7 @@ pub struct Filter {
     pub limit: u32,
 }
 
-pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Order>, sqlx::Error> {
+pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Order>, sqlx::Error> {
     sqlx::query_as(
         "-- list orders
          SELECT * FROM orders
@@ -33,7 +33,7 @@ pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<Order>, sqlx::Erro
 }
 
 /// Orders whose running attempt has this partner's job id; the newest first.
-pub async fn with_job_id(db: &PgPool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {
+pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {
     let ids: Vec<String> = sqlx::query_scalar(
         "-- orders with job id
          SELECT id FROM orders WHERE job_id = $1 ORDER BY created_at DESC LIMIT 10",
@@ -45,7 +45,7 @@ pub async fn with_job_id(db: &PgPool, job_id: &str) -> Result<Vec<OrderId>, sqlx
 }
 
 /// The latest offers of an order, oldest first; at most 100.
-pub async fn offers(db: &PgPool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
+pub async fn offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
     sqlx::query_as(
         "-- offers of order
          SELECT * FROM (SELECT id, attempt_no, round, driver_id, state, offered_at, expires_at, rank FROM offers
@@ -86,12 +86,12 @@ const CLOCK_SET_BACK: TimeDelta = TimeDelta::days(1);
 
 /// Returns the history of an order, oldest first. Reads and locks the days the order lived on alone: each day is a
 /// partition, and a year of them would take a good part of the server's lock table for one timeline.
-pub async fn timeline(db: &PgPool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
-    timeline_on(&mut *db.acquire().await?, order).await
+pub async fn timeline(db: &Pool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+    timeline_on(&mut db.acquire().await?, order).await
 }
 
 /// As [`timeline`], on a connection.
-pub async fn timeline_on(db: &mut PgConnection, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+pub async fn timeline_on(db: &mut Connection, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     let lived: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
         "-- when an order lived
          SELECT created_at, updated_at FROM orders WHERE id = $1",

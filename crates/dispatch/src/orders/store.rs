@@ -7,13 +7,14 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use sqlx::{Connection, FromRow, PgConnection, PgExecutor, postgres::PgRow, types::Json};
+use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
 use super::{
     Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
     Refusal, Snapshot, Status, change::Event, metrics, state, trip,
 };
+use crate::db::Connection;
 use crate::{
     admission::waiting,
     app::App,
@@ -228,7 +229,7 @@ pub async fn outdate(app: &App, id: &OrderId, offer: Uuid) -> Result<(), sqlx::E
 /// Loads, decides and writes once, outside of any transaction. `None`: another change was first.
 pub async fn try_change(
     app: &App,
-    db: &mut PgConnection,
+    db: &mut Connection,
     id: &OrderId,
     offer: Option<Uuid>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
@@ -250,11 +251,11 @@ pub async fn try_change(
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 #[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %before.order.id))]
 pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    apply_on(app, &mut *app.db.acquire().await?, before, change).await
+    apply_on(app, &mut app.db.acquire().await?, before, change).await
 }
 
 /// `db` is outside of any transaction: what is written is committed.
-async fn apply_on(app: &App, db: &mut PgConnection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+async fn apply_on(app: &App, db: &mut Connection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
     let change = with_trip_deadline(app, before, change);
     let written = write_change(db, &app.config.notifications, before, &change).await;
     follow_up(app, before, &change, &written).await;
@@ -287,7 +288,7 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
 
 /// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
 async fn write_change(
-    db: &mut PgConnection,
+    db: &mut Connection,
     routes: &Routes,
     before: &Snapshot,
     change: &Change,
@@ -357,7 +358,7 @@ fn frees_driver(before: &Snapshot, change: &Change) -> bool {
 /// statement: most changes need no more than this, and each round trip costs as much as its statement.
 ///
 /// Everything follows from the updated row. If the version is another, or the callback was acted on, nothing is written.
-async fn write_core(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
     let order = &change.order;
     let (callback, result) = change.callback.unzip();
     let events = |text: fn(&Event) -> &str| change.events.iter().map(text).collect::<Vec<_>>();
@@ -436,7 +437,7 @@ fn driver_busy(error: sqlx::Error) -> ApplyError {
     }
 }
 
-async fn end_offers(tx: &mut PgConnection, change: &Change) -> Result<(), ApplyError> {
+async fn end_offers(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
     if change.offers.is_empty() {
         return Ok(());
     }
@@ -469,7 +470,7 @@ type Made = (Uuid, String, f64);
 /// A driver who was taken since the ranking was made is passed over: one with an active order, or without a free slot for
 /// one more live offer. So is a driver to whom another transaction makes an offer at this moment: waiting for its commit
 /// would put all orders of a busy place in one queue.
-async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
+async fn insert_offers(tx: &mut Connection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
     let Some(new) = &change.new_offers else { return Ok(Vec::new()) };
     let wanted = usize::from(new.at_once.max(1));
     let mut made: Vec<Made> = Vec::new();
@@ -537,7 +538,7 @@ async fn insert_offers(tx: &mut PgConnection, change: &Change) -> Result<Vec<(Of
     Ok(made.into_iter().map(offer).collect())
 }
 
-async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sqlx::Error> {
+async fn write_ranking(tx: &mut Connection, change: &Change) -> Result<(), sqlx::Error> {
     let Some((attempt_no, ranking)) = &change.ranking else { return Ok(()) };
     sqlx::query(
         "-- write ranking
@@ -555,7 +556,7 @@ async fn write_ranking(tx: &mut PgConnection, change: &Change) -> Result<(), sql
 
 /// The callbacks that had come for bookings not yet known: they are the order's now.
 async fn match_callbacks(
-    tx: &mut PgConnection,
+    tx: &mut Connection,
     change: &Change,
     bookings: &[&Booking],
 ) -> Result<Vec<PendingCallback>, sqlx::Error> {
@@ -578,7 +579,7 @@ async fn match_callbacks(
 
 /// What the producer said of the money, so that the same event changes nothing twice. The latest [`MAX_PAYMENT_EVENTS`] are
 /// kept, and the first that said that money came.
-async fn write_payment_event(tx: &mut PgConnection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
+async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Change) -> Result<(), ApplyError> {
     let Some((event_id, status)) = &change.payment_event else { return Ok(()) };
     let inserted = sqlx::query(
         "-- insert payment event

@@ -4,9 +4,9 @@
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde_json::Value;
-use sqlx::PgPool;
 
 use super::observation::CallbackBody;
+use crate::db::Pool;
 
 /// A callback as it lies in the inbox.
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -23,7 +23,7 @@ pub struct InboxRow {
 
 /// Stores a callback, or finds it stored before. Its order is found by the booking, or by our reference: a callback may be
 /// quicker than the answer that names the booking.
-pub async fn store(db: &PgPool, partner: &str, body: &CallbackBody, raw: &Value) -> Result<InboxRow, sqlx::Error> {
+pub async fn store(db: &Pool, partner: &str, body: &CallbackBody, raw: &Value) -> Result<InboxRow, sqlx::Error> {
     let referred = body.reference.as_deref().and_then(|r| r.rsplit_once(':')).map(|(order, _)| order);
     let stored: Option<InboxRow> = sqlx::query_as(
         "-- store callback
@@ -58,7 +58,7 @@ pub async fn store(db: &PgPool, partner: &str, body: &CallbackBody, raw: &Value)
 }
 
 /// The partner's word, while it was not acted on.
-pub(super) async fn pending(db: &PgPool, id: i64, order: &OrderId) -> Result<Option<Value>, sqlx::Error> {
+pub(super) async fn pending(db: &Pool, id: i64, order: &OrderId) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar(
         "-- pending callback
          SELECT body FROM inbox WHERE id = $1 AND order_id = $2 AND state = 'pending'",
@@ -70,7 +70,7 @@ pub(super) async fn pending(db: &PgPool, id: i64, order: &OrderId) -> Result<Opt
 }
 
 /// Nothing came of it.
-pub(super) async fn ignore(db: &PgPool, id: i64, why: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn ignore(db: &Pool, id: i64, why: &str) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- ignore callback
          UPDATE inbox SET state = 'ignored', result = $2, processed_at = dispatchq_now()

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, PgPool};
 use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
 use super::{client::Client, decide::Rules, throttle::Throttle};
+use crate::db::{Connection, Pool};
 use crate::{
     app::App,
     config::{
@@ -169,7 +169,7 @@ pub(super) async fn polling_percent(app: &App, partner: &Partner) -> u8 {
 }
 
 /// What an operator set, if anything.
-pub async fn run_time_percent(db: &PgPool, partner: &str) -> Result<Option<u8>, sqlx::Error> {
+pub async fn run_time_percent(db: &Pool, partner: &str) -> Result<Option<u8>, sqlx::Error> {
     let percent: Option<Option<i16>> = sqlx::query_scalar(
         "-- polling percent
          SELECT polling_percent FROM partner_settings WHERE partner = $1",
@@ -181,7 +181,7 @@ pub async fn run_time_percent(db: &PgPool, partner: &str) -> Result<Option<u8>, 
 }
 
 /// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.
-pub async fn set_percent(db: &PgPool, partner: &str, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
+pub async fn set_percent(db: &Pool, partner: &str, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set polling percent
          INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
@@ -206,7 +206,7 @@ pub struct Waiting {
     pub cancels: i64,
 }
 
-pub async fn waiting(db: &PgPool, partner: &str) -> Result<Waiting, sqlx::Error> {
+pub async fn waiting(db: &Pool, partner: &str) -> Result<Waiting, sqlx::Error> {
     sqlx::query_as(
         "-- waiting for partner
          SELECT (SELECT count(*) FROM orders
@@ -219,7 +219,7 @@ pub async fn waiting(db: &PgPool, partner: &str) -> Result<Waiting, sqlx::Error>
 }
 
 /// True for one caller an hour: the one who tells support that the partner refuses our key.
-pub(super) async fn claim_alert(tx: &mut PgConnection, partner: &str) -> Result<bool, sqlx::Error> {
+pub(super) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(
         "-- claim partner alert
          INSERT INTO partner_alerts AS a (partner, alerted_at) VALUES ($1, dispatchq_now())

@@ -3,13 +3,13 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
     actor::{Actor, ActorRole},
     key_admin::{self, KeyError, NewKey},
 };
+use crate::db::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
@@ -74,17 +74,12 @@ pub fn hash(key: &str) -> Vec<u8> {
 }
 
 /// Makes a key that does not expire. The text returned is nowhere else.
-pub async fn create(
-    db: &PgPool,
-    name: &str,
-    role: Role,
-    driver_id: Option<&str>,
-) -> Result<(ApiKey, String), KeyError> {
-    key_admin::issue(&mut *db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
+pub async fn create(db: &Pool, name: &str, role: Role, driver_id: Option<&str>) -> Result<(ApiKey, String), KeyError> {
+    key_admin::issue(&mut db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.
-pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+pub async fn find(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
          SELECT id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
@@ -95,7 +90,7 @@ pub async fn find(db: &PgPool, key: &str) -> Result<Option<ApiKey>, sqlx::Error>
 }
 
 /// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
-pub async fn find_all(db: &PgPool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
+pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
     #[derive(sqlx::FromRow)]
     struct Row {
         sha256: Vec<u8>,
@@ -114,7 +109,7 @@ pub async fn find_all(db: &PgPool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, A
 }
 
 /// Was there such a key to revoke?
-pub async fn revoke(db: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+pub async fn revoke(db: &Pool, id: Uuid) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query(
         "-- revoke api key
          UPDATE api_keys SET revoked_at = dispatchq_now() WHERE id = $1 AND revoked_at IS NULL",

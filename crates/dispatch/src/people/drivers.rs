@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::key_admin::{self, Which};
+use crate::db::Pool;
 use crate::{fleet::driver_index::Place, notifications::channel::voice::is_phone};
 
 /// A driver as imported, one JSON object per line.
@@ -68,7 +68,7 @@ pub struct Driver {
 }
 
 /// Adds drivers, or brings those that exist up to date. All or none.
-pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
+pub async fn import(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for driver in drivers {
         sqlx::query(
@@ -93,7 +93,7 @@ pub async fn import(db: &PgPool, drivers: &[NewDriver]) -> Result<u64, sqlx::Err
 }
 
 /// One driver; `None`: there is no such one.
-pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
+pub async fn find(db: &Pool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
@@ -108,7 +108,7 @@ pub async fn find(db: &PgPool, id: &str) -> Result<Option<Driver>, sqlx::Error> 
 }
 
 /// Writes down where a driver is. `None`: there is no such driver.
-pub async fn move_to(db: &PgPool, id: &str, lat: f64, lng: f64) -> Result<Option<Place>, sqlx::Error> {
+pub async fn move_to(db: &Pool, id: &str, lat: f64, lng: f64) -> Result<Option<Place>, sqlx::Error> {
     sqlx::query_as(
         "-- move driver
          UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
@@ -122,7 +122,7 @@ pub async fn move_to(db: &PgPool, id: &str, lat: f64, lng: f64) -> Result<Option
 }
 
 /// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
-pub async fn set_available(db: &PgPool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
+pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
     sqlx::query_as(
         "-- set driver available
          UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
@@ -151,7 +151,7 @@ pub struct LiveOffer {
 }
 
 /// What a driver is being asked, the oldest first.
-pub async fn live_offers(db: &PgPool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
+pub async fn live_offers(db: &Pool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
     sqlx::query_as(
         "-- live offers
          SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat AS pickup_latitude,
@@ -165,7 +165,7 @@ pub async fn live_offers(db: &PgPool, driver: &str) -> Result<Vec<LiveOffer>, sq
     .await
 }
 
-pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
+pub async fn list(db: &Pool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
     sqlx::query_as(
         "-- list drivers
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
@@ -180,7 +180,7 @@ pub async fn list(db: &PgPool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
 }
 
 /// Returns whether there is such a driver who may work.
-pub async fn exists(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn exists(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- driver exists
                         SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
@@ -191,7 +191,7 @@ pub async fn exists(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
 }
 
 /// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
-pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set driver disabled
          UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
@@ -220,7 +220,7 @@ pub enum Removal {
 }
 
 /// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
-pub async fn remove(db: &PgPool, id: &str) -> Result<Removal, sqlx::Error> {
+pub async fn remove(db: &Pool, id: &str) -> Result<Removal, sqlx::Error> {
     let mut tx = db.begin().await?;
     let order: Option<String> = sqlx::query_scalar(
         "-- order of driver

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::api_keys::{ApiKey, Role, generate, hash};
+use crate::db::{Connection, Pool};
 use crate::plain_text;
 
 /// Longest name, in characters.
@@ -37,7 +37,7 @@ pub enum KeyError {
 }
 
 /// Writes a new key. Returns it with its text, which is stored nowhere.
-pub(super) async fn issue(db: &mut PgConnection, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
+pub(super) async fn issue(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
     if new.name.trim().is_empty() {
         return Err(KeyError::BadName("must not be empty".to_owned()));
     }
@@ -67,14 +67,14 @@ pub(super) async fn issue(db: &mut PgConnection, new: &NewKey<'_>) -> Result<(Ap
 }
 
 /// Makes a key, as [`NewKey`] says.
-pub async fn create(db: &PgPool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
-    issue(&mut *db.acquire().await?, new).await
+pub async fn create(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
+    issue(&mut db.acquire().await?, new).await
 }
 
 /// Replaces the key of this name by a new one with the same rights. The old one works for `overlap` more, so that its
 /// holder can change over. Orders keep their owner: it is the name.
 pub async fn rotate(
-    db: &PgPool,
+    db: &Pool,
     name: &str,
     overlap: Duration,
     expires_in: Option<Duration>,
@@ -129,7 +129,7 @@ pub struct Filter {
 }
 
 /// One page of keys behind this one; empty after the last.
-pub async fn list_page(db: &PgPool, filter: &Filter, after: Option<Uuid>) -> Result<Vec<ListedKey>, sqlx::Error> {
+pub async fn list_page(db: &Pool, filter: &Filter, after: Option<Uuid>) -> Result<Vec<ListedKey>, sqlx::Error> {
     sqlx::query_as(
         "-- list api keys
          SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
@@ -153,7 +153,7 @@ pub async fn list_page(db: &PgPool, filter: &Filter, after: Option<Uuid>) -> Res
 }
 
 /// Returns all keys of the filter, however many.
-pub async fn list(db: &PgPool, filter: &Filter) -> Result<Vec<ListedKey>, sqlx::Error> {
+pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<ListedKey>, sqlx::Error> {
     let mut keys = Vec::new();
     loop {
         let page = list_page(db, filter, keys.last().map(|key: &ListedKey| key.id)).await?;
@@ -185,7 +185,7 @@ impl Which {
 }
 
 /// Id and name of the keys that `revoke` would revoke.
-pub async fn to_revoke(db: &PgPool, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+pub async fn to_revoke(db: &Pool, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     let (id, driver, name) = which.parts();
     sqlx::query_as(
         "-- api keys to revoke
@@ -200,7 +200,7 @@ pub async fn to_revoke(db: &PgPool, which: &Which) -> Result<Vec<(Uuid, String)>
 }
 
 /// Makes keys useless. Returns id and name of those it did.
-pub async fn revoke(db: &mut PgConnection, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+pub async fn revoke(db: &mut Connection, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     let (id, driver, name) = which.parts();
     sqlx::query_as(
         "-- revoke api keys

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::PgPool;
+use crate::db::Pool;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,7 +26,7 @@ impl KeyUse {
     }
 
     /// Writes what was noted, each key at most once a minute.
-    pub async fn write(&self, db: &PgPool) -> Result<(), sqlx::Error> {
+    pub async fn write(&self, db: &Pool) -> Result<(), sqlx::Error> {
         let used = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if used.is_empty() {
             return Ok(());
@@ -49,7 +49,7 @@ impl KeyUse {
     }
 
     /// Writes every few seconds until the process ends.
-    pub async fn keep_written(self, db: PgPool, stop: CancellationToken) {
+    pub async fn keep_written(self, db: Pool, stop: CancellationToken) {
         loop {
             let ends = stop.run_until_cancelled(tokio::time::sleep(WRITE_EVERY)).await.is_none();
             let written = tokio::time::timeout(WRITE_EVERY, self.write(&db)).await;

@@ -11,13 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::PgPool;
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
 
 use super::api_keys::{self, ApiKey};
+use crate::db::Pool;
 
 /// A key is believed for so long: a key that is revoked is good for no longer than this.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ struct Known {
 
 impl KnownKeys {
     /// Returns the key's owner, unless it is unknown or revoked.
-    pub async fn find(&self, db: &PgPool, key: &str) -> Answer {
+    pub async fn find(&self, db: &Pool, key: &str) -> Answer {
         if !api_keys::is_well_formed(key) {
             return Ok(None);
         }
@@ -122,14 +122,14 @@ impl KnownKeys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask_soon(&self, known: &mut Known, db: &PgPool) {
+    fn ask_soon(&self, known: &mut Known, db: &Pool) {
         if !mem::replace(&mut known.is_asking, true) {
             tokio::spawn(self.clone().ask(db.clone()));
         }
     }
 
     /// Looks up what waits, until nothing does.
-    async fn ask(self, db: PgPool) {
+    async fn ask(self, db: Pool) {
         loop {
             let Some(group) = self.take_waiting() else { return };
             let hashes: Vec<Hash> = group.keys().cloned().collect();

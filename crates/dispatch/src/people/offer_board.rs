@@ -13,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use sqlx::PgPool;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout_at},
@@ -21,6 +20,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::drivers::{self, LiveOffer};
+use crate::db::Pool;
 use crate::{app::App, loops::Loops};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -160,7 +160,7 @@ impl OfferBoard {
     }
 
     /// Until no app waits any more.
-    async fn look(self, db: PgPool, loops: Loops) {
+    async fn look(self, db: Pool, loops: Loops) {
         let turns = loops.register("offer board");
         let mut next = Instant::now();
         let mut seen = HashMap::new();
@@ -197,7 +197,7 @@ impl OfferBoard {
 }
 
 /// Which of `drivers` have live offers, and which.
-async fn load_live_offers(db: &PgPool, drivers: &[String]) -> Result<HashMap<String, Vec<Uuid>>, sqlx::Error> {
+async fn load_live_offers(db: &Pool, drivers: &[String]) -> Result<HashMap<String, Vec<Uuid>>, sqlx::Error> {
     let rows: Vec<(String, Vec<Uuid>)> = sqlx::query_as(
         "-- drivers asked
          SELECT driver_id, array_agg(id ORDER BY id) FROM offers

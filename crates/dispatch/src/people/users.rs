@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
 
 use super::api_keys::Role;
+use crate::db::Pool;
 use crate::{notifications::routes::LOG, plain_text};
 
 /// A user as imported, one JSON object per line, and as listed.
@@ -43,7 +43,7 @@ impl User {
 }
 
 /// Adds users, or brings those that exist up to date. All or none.
-pub async fn import(db: &PgPool, users: &[User]) -> Result<u64, sqlx::Error> {
+pub async fn import(db: &Pool, users: &[User]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for user in users {
         sqlx::query(
@@ -73,7 +73,7 @@ pub struct ListedUser {
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
-pub async fn list(db: &PgPool) -> Result<Vec<ListedUser>, sqlx::Error> {
+pub async fn list(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users
                     SELECT id, name, role, channel, disabled_at FROM users ORDER BY id LIMIT 10000",
@@ -83,7 +83,7 @@ pub async fn list(db: &PgPool) -> Result<Vec<ListedUser>, sqlx::Error> {
 }
 
 /// Tells this person nothing more, or takes that back. False: there is no such user.
-pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set user disabled
          UPDATE users SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END WHERE id = $1",
@@ -96,7 +96,7 @@ pub async fn set_disabled(db: &PgPool, id: &str, disabled: bool) -> Result<bool,
 }
 
 /// Removes a user. False: there is no such user.
-pub async fn remove(db: &PgPool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn remove(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
     let removed = sqlx::query(
         "-- remove user
          DELETE FROM users WHERE id = $1",

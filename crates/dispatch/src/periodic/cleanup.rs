@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::bail;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::PgPool;
 use workers::store::DeadFilter;
 
+use crate::db::Pool;
 use crate::{app::App, config::RetentionConfig, db, orders::store};
 
 /// Rows of one statement: few, so that it takes milliseconds.
@@ -118,7 +118,7 @@ pub struct Sweep {
 
 /// Sweeps one table after the other.
 struct Sweeper<'a> {
-    db: &'a PgPool,
+    db: &'a Pool,
     now: DateTime<Utc>,
     mode: Mode,
     failed: Vec<String>,

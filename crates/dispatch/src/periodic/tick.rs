@@ -6,10 +6,10 @@
 use chrono::DateTime;
 use jobs::Tick;
 use serde_json::Value;
-use sqlx::PgPool;
 use workers::{NewJob, Outcome};
 
 use super::{cleanup, schedule::Task, statistics};
+use crate::db::Pool;
 use crate::{app::App, orders::store, worker::step};
 
 pub async fn perform(app: App, job: Tick) -> Outcome {
@@ -39,7 +39,7 @@ async fn run(app: &App, task: Task, job: &Tick) -> anyhow::Result<Vec<NewJob>> {
 }
 
 /// Is this run still to be done?
-async fn claim_run(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
+async fn claim_run(db: &Pool, job: &Tick) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- claim schedule run
          INSERT INTO schedule_runs AS r (name, slot) VALUES ($1, $2)
@@ -53,7 +53,7 @@ async fn claim_run(db: &PgPool, job: &Tick) -> Result<bool, sqlx::Error> {
     .map(|claimed: Option<bool>| claimed.is_some())
 }
 
-async fn record_result(db: &PgPool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
+async fn record_result(db: &Pool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- finish schedule run
          UPDATE schedule_runs SET finished_at = dispatchq_now(), result = $3 WHERE name = $1 AND slot = $2",

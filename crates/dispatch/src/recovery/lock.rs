@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use crate::db::{Connection, Pool};
 use tokio::time::Instant;
 
 /// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
@@ -17,7 +17,7 @@ const LOST_AFTER: Duration = Duration::from_secs(4);
 /// The lock is held on a connection of `upkeep`, the work is done on others: with one pool for both, a few locks could take every
 /// connection, and each would wait for one more.
 pub async fn exclusively<T>(
-    upkeep: &PgPool,
+    upkeep: &Pool,
     lock: i64,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<Option<T>> {
@@ -45,7 +45,7 @@ pub async fn exclusively<T>(
 }
 
 /// Returns when the lock is lost; `answered` is when the last statement that was answered was sent.
-async fn until_lost(held: &mut PgConnection, mut answered: Instant) -> sqlx::Error {
+async fn until_lost(held: &mut Connection, mut answered: Instant) -> sqlx::Error {
     loop {
         tokio::time::sleep_until(answered + SIGN_OF_LIFE_EVERY).await;
         let sent = Instant::now();

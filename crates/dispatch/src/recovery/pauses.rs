@@ -3,9 +3,9 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
-use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use workers::StoreError;
 
+use crate::db::{Connection, Pool, Transaction};
 use crate::{app::App, people::actor::Actor};
 
 /// Any number, the same in every process.
@@ -64,7 +64,7 @@ pub async fn mirror(app: &App) -> Result<(), PauseError> {
     Ok(tx.rollback().await?)
 }
 
-async fn list_paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+async fn list_paused(db: &mut Connection) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- paused queues
          SELECT queue FROM paused_queues",
@@ -73,7 +73,7 @@ async fn list_paused(db: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> 
     .await
 }
 
-async fn begin_locked(db: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+async fn begin_locked(db: &Pool) -> Result<Transaction<'static>, sqlx::Error> {
     let mut tx = db.begin().await?;
     sqlx::query(
         "-- lock pauses

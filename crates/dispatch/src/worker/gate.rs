@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::PgPool;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use workers::Gate;
 
+use crate::db::Pool;
 use crate::loops::Loops;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -41,13 +41,13 @@ impl Postgres {
 /// that neither requests nor jobs can use up. Clones share the answer.
 #[derive(Debug, Clone)]
 pub struct Readiness {
-    upkeep: PgPool,
+    upkeep: Pool,
     last: Arc<Mutex<Option<(Instant, Postgres)>>>,
 }
 
 impl Readiness {
     /// Asks over these connections: see [`db::upkeep_pool`](crate::db::upkeep_pool).
-    pub fn new(upkeep: PgPool) -> Self {
+    pub fn new(upkeep: Pool) -> Self {
         Self { upkeep, last: Arc::default() }
     }
 
@@ -69,7 +69,7 @@ impl Readiness {
 }
 
 /// Asks over a connection of this pool.
-pub(super) async fn ask(pool: &PgPool) -> Postgres {
+pub(super) async fn ask(pool: &Pool) -> Postgres {
     let question = sqlx::query_scalar(
         "-- takes writes
          SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",

@@ -3,13 +3,13 @@
 use anyhow::Context;
 use geo::{Distance, Haversine, Point};
 use rand::{Rng, seq::IndexedRandom};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
     choices::ChoiceSeed,
     plan::{Plan, PlannedOrder},
 };
+use dispatch::db::Pool;
 use dispatch::people::api_keys;
 
 /// Replayed orders are all of this type.
@@ -64,7 +64,7 @@ fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
 }
 
 /// Adds them and their keys in two statements, however many they are.
-pub(super) async fn insert(db: &PgPool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
+pub(super) async fn insert(db: &Pool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
     let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
     let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sqlx::{PgPool, Row};
+use sqlx::Row;
 use workers::Store;
 
 use crate::testbed::figures::{self, Lateness, Outcomes};
+use dispatch::db::Pool;
 
 /// Seconds of the order's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -33,7 +34,7 @@ pub(super) struct Measures {
 
 impl Measures {
     /// `speed` turns wall time into the order's time.
-    pub(super) async fn take(db: &PgPool, store: &Store, speed: f64) -> anyhow::Result<Self> {
+    pub(super) async fn take(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
         let attempts: Vec<(i32, i64)> = sqlx::query_as(
             "-- replay attempts
              SELECT attempt_no, count(*) FROM orders GROUP BY attempt_no",

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use dispatch::db::Pool;
 use serde::Serialize;
-use sqlx::PgPool;
 use workers::Store;
 
 /// Milliseconds of wall time.
@@ -26,7 +26,7 @@ pub(crate) struct Outcomes {
     pub(crate) held: u64,
 }
 
-pub(crate) async fn outcomes(db: &PgPool) -> Result<Outcomes, sqlx::Error> {
+pub(crate) async fn outcomes(db: &Pool) -> Result<Outcomes, sqlx::Error> {
     let rows: Vec<(String, i64, i64)> = sqlx::query_as(
         "-- outcomes
          SELECT status, count(*), count(*) FILTER (WHERE held_for_review) FROM orders GROUP BY status",
@@ -41,7 +41,7 @@ pub(crate) async fn outcomes(db: &PgPool) -> Result<Outcomes, sqlx::Error> {
 }
 
 /// Delivered alerts, by channel: what staff must act on. Other messages, to drivers, customers and producers, are none.
-pub(crate) async fn alerts(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+pub(crate) async fn alerts(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- alerts by channel
          SELECT channel, count(*) FROM outbox m
@@ -55,7 +55,7 @@ pub(crate) async fn alerts(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::E
 }
 
 /// Bookings by state.
-pub(crate) async fn bookings(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+pub(crate) async fn bookings(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- bookings by state
          SELECT state, count(*) FROM bookings GROUP BY state",
@@ -66,7 +66,7 @@ pub(crate) async fn bookings(db: &PgPool) -> Result<BTreeMap<String, u64>, sqlx:
 }
 
 /// Timers the reconciler put back or moved.
-pub(crate) async fn repairs(db: &PgPool) -> Result<i64, sqlx::Error> {
+pub(crate) async fn repairs(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- repairs
          SELECT coalesce(sum(inserted + moved), 0)::bigint FROM reconcile_log",

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
-
+use dispatch::db::Pool;
 use partner_sim::PartnerSim;
 
 /// What is still open.
@@ -28,7 +27,7 @@ pub(crate) struct Unrest {
 }
 
 impl Unrest {
-    pub(crate) async fn look(db: &PgPool, partner: Option<&PartnerSim>) -> Result<Self, sqlx::Error> {
+    pub(crate) async fn look(db: &Pool, partner: Option<&PartnerSim>) -> Result<Self, sqlx::Error> {
         let seen: Self = sqlx::query_as(
             "-- unrest
              SELECT count(*) FILTER (WHERE NOT held_for_review) AS open,
@@ -49,7 +48,7 @@ impl Unrest {
     }
 
     /// For a run that should have come to rest.
-    pub(crate) async fn describe(&self, db: &PgPool, waited: Duration) -> Result<String, sqlx::Error> {
+    pub(crate) async fn describe(&self, db: &Pool, waited: Duration) -> Result<String, sqlx::Error> {
         let some: Vec<String> = sqlx::query_scalar(
             "-- some open orders
              SELECT id || ' ' || status FROM orders WHERE closed_at IS NULL AND NOT held_for_review ORDER BY id LIMIT 10",

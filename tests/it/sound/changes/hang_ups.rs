@@ -13,7 +13,7 @@ use std::{
 use chrono::Utc;
 use dispatch::{db, outbound, people::api_keys::Role};
 use serde_json::{Value, json};
-use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
+use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Mutex, task::JoinSet};
 
@@ -38,26 +38,27 @@ fn address(api: &Api) -> String {
     api.url("").trim_start_matches("http://").to_owned()
 }
 
-/// Rows that are committed after a `begin()` was dropped between its BEGIN and the answer, twenty times on one connection.
-async fn kept_after_dropped_begins(t: &TestApp, pool: &PgPool) -> i64 {
-    sqlx::query("CREATE TABLE probe (n integer)").execute(pool).await.unwrap();
+/// Drops a `begin()` between its BEGIN and the answer. Returns whether it was dropped in time.
+async fn drop_halfway<T>(begin: impl Future<Output = T>) -> bool {
+    let mut begin = pin!(begin);
+    poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_pending())).await
+}
+
+/// Rows that are committed after twenty dropped `begin()` on one connection.
+async fn count_kept(t: &TestApp, begin: impl AsyncFn() -> bool, insert: impl AsyncFn(i32)) -> i64 {
+    t.sql("CREATE TABLE probe (n integer)").await;
     let mut dropped = 0;
     while dropped < 20 {
-        let mut connection = pool.acquire().await.unwrap();
-        {
-            let mut begin = pin!(connection.begin());
-            if poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await {
-                // Answered within one look: not what this is about.
-                continue;
-            }
+        if begin().await {
+            dropped += 1;
+            insert(dropped).await;
         }
-        drop(connection);
-        dropped += 1;
-        sqlx::query("INSERT INTO probe VALUES ($1)").bind(dropped).execute(pool).await.unwrap();
     }
     // Another session sees what is committed, and nothing else.
     t.count("SELECT count(*) FROM probe").await
 }
+
+const INSERT_PROBE: &str = "INSERT INTO probe VALUES ($1)";
 
 #[tokio::test]
 async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
@@ -65,14 +66,32 @@ async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
     let ours = db::connect(&config).await.unwrap();
-    assert_eq!(kept_after_dropped_begins(&t, &ours).await, 20);
+    let begin = async || {
+        let mut connection = ours.acquire().await.unwrap();
+        drop_halfway(connection.begin()).await
+    };
+    let insert = async |n| drop(sqlx::query(INSERT_PROBE).bind(n).execute(&ours).await.unwrap());
+    assert_eq!(count_kept(&t, begin, insert).await, 20);
     assert_no_open_transaction(&t).await;
+
+    // On the connection itself, with a statement after it and without handing it back.
+    let mut connection = ours.acquire().await.unwrap();
+    while !drop_halfway(connection.begin()).await {}
+    sqlx::query(INSERT_PROBE).bind(21).execute(&mut connection).await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 21);
 
     // The same with nothing of ours shows what the pool is guarded against.
     t.sql("DROP TABLE probe").await;
     let plain = PgPoolOptions::new().max_connections(1).connect(&t.postgres.url()).await.unwrap();
-    let kept = kept_after_dropped_begins(&t, &plain).await;
-    assert!(kept < 20, "sqlx ends such transactions by itself now: db::end_transaction may go");
+    let begin = async || {
+        let mut connection = plain.acquire().await.unwrap();
+        drop_halfway(connection.begin()).await
+    };
+    let insert = async |n| drop(sqlx::query(INSERT_PROBE).bind(n).execute(&plain).await.unwrap());
+    assert!(
+        count_kept(&t, begin, insert).await < 20,
+        "sqlx ends such transactions by itself now: so need db::pool not"
+    );
 }
 
 /// As when a job is given up at its deadline: the statement goes on, its transaction must not.

@@ -2,12 +2,20 @@
 
 use std::sync::Arc;
 
-use dispatch::{admission::rules, dead_letters::mirror, loops::Loops, people::offer_board, recovery::reconciler};
+use dispatch::{
+    admission::rules,
+    db,
+    dead_letters::mirror,
+    loops::Loops,
+    people::{api_keys::Role, offer_board},
+    recovery::reconciler,
+};
+use serde_json::json;
 use servers::Proxy;
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use super::behind;
+use super::{behind, config_behind};
 use crate::support::{Api, TestApp, eventually, lasting_transaction, secs};
 
 const LOOPS: [&str; 4] = ["mirror of dead letters", "offer board", "reconciler", "rules"];
@@ -30,7 +38,12 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     running.spawn(mirror::run(app.clone(), stop.clone()));
     running.spawn(rules::keep(app.clone(), stop.clone()));
     let waiting = app.clone();
-    running.spawn(async move { drop(offer_board::wait(&waiting, "D1", &[].into(), secs(50)).await) });
+    // As an app does: it asks again when it gets no answer.
+    running.spawn(async move {
+        loop {
+            drop(offer_board::wait(&waiting, "D1", &[].into(), secs(50)).await);
+        }
+    });
 
     let in_postgres =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'relation'";
@@ -45,6 +58,32 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
         eventually(name, secs(90), || async { app.loops.turns(name) > before }).await;
     }
     stop.cancel();
+}
+
+/// A queue that is longer than clients wait would never become short again: they ask once more, and their first request still waits.
+#[tokio::test]
+async fn f08_requests_are_refused_at_once_while_others_wait_long_for_postgres() {
+    let t = TestApp::with(|config| config.database.max_connections = 1).await;
+    let api = Arc::new(Api::start(&t.app).await);
+    let key = t.key(Role::Producer).await;
+    t.order("ORD-1").await;
+    assert_eq!(api.get("/api/v1/orders/ORD-1", &key).await.status, 200);
+    let held = t.app.db.acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let (api, key) = (api.clone(), key.clone());
+        async move { api.get("/api/v1/orders/ORD-1", &key).await.status }
+    });
+    eventually("the process is overloaded", secs(4), async || t.app.db.is_overloaded()).await;
+    let refused = api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await;
+    assert_eq!(refused.error(), (503, "UNAVAILABLE"));
+    let refused = api.send_raw("/api/v1/orders/ORD-1", &key).await;
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].as_bytes()), (503, &b"1"[..]));
+    assert_eq!(api.get("/readyz", "").await.status, 200, "it serves, though not all");
+    drop(held);
+    assert_eq!(waiting.await.unwrap(), 200);
+    assert!(!t.app.db.is_overloaded());
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED"]);
+    assert_eq!(api.post("/api/v1/orders/ORD-1/cancel", &key, json!({})).await.status, 200);
 }
 
 /// One of two connections is in use. The locks of the reconciler and of the mirror are held elsewhere.
@@ -81,4 +120,73 @@ async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *stands_still).await.unwrap();
     eventually("the order can be changed", secs(20), async || t.cancel("ORD-1").await.is_ok()).await;
     assert!(stands_still.commit().await.is_err());
+}
+
+/// One connection, and a way that swallows what is sent on it: whatever is done with it, its place in the pool is free again.
+#[tokio::test]
+async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
+    let t = TestApp::start().await;
+    let proxy = Proxy::start(t.postgres.port()).await.unwrap();
+    let mut config = config_behind(&t, &proxy).database;
+    (config.max_connections, config.statement_timeout) = (1, secs(1));
+    let pool = db::connect(&config).await.unwrap();
+    let answers = async || sqlx::query("SELECT 1").execute(&pool).await.is_ok();
+
+    // Idle.
+    proxy.forget_connections();
+    eventually("a new connection is made", secs(20), answers).await;
+
+    // In use: the statement is given up, and another may follow at once.
+    let mut held = pool.acquire().await.unwrap();
+    proxy.forget_connections();
+    let lost = sqlx::query("SELECT 1").execute(&mut held).await.unwrap_err();
+    assert_eq!(db::classify(&lost), db::Failure::OutcomeUnknown, "{lost}");
+    drop(held);
+    assert!(answers().await);
+
+    // In a transaction that was written in, and is dropped.
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query("CREATE TABLE probe (n integer)").execute(&mut *tx).await.unwrap();
+    proxy.forget_connections();
+    drop(tx);
+    eventually("the transaction was given up", secs(20), answers).await;
+
+    // At its commit.
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query("SELECT 1").execute(&mut *tx).await.unwrap();
+    proxy.forget_connections();
+    let lost = tx.commit().await.unwrap_err();
+    assert_eq!(db::classify(&lost), db::Failure::OutcomeUnknown, "{lost}");
+    assert!(answers().await);
+}
+
+/// A part of a transaction that was given up takes the whole with it.
+#[tokio::test]
+async fn f01_a_joined_transaction_commits_with_the_outer_or_not_at_all() {
+    let t = TestApp::start().await;
+    t.sql("CREATE TABLE probe (n integer)").await;
+    let insert = async |db: &mut db::Connection| {
+        sqlx::query("INSERT INTO probe VALUES (1)").execute(db).await.unwrap();
+    };
+    let mut outer = t.app.db.begin().await.unwrap();
+    insert(&mut outer).await;
+    let mut inner = outer.begin().await.unwrap();
+    insert(&mut inner).await;
+    inner.commit().await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 0);
+    outer.commit().await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
+
+    let mut outer = t.app.db.begin().await.unwrap();
+    let mut inner = outer.begin().await.unwrap();
+    insert(&mut inner).await;
+    drop(inner);
+    assert!(outer.commit().await.is_err());
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
+
+    // Given up, a connection's next statement is outside of it.
+    let mut connection = t.app.db.acquire().await.unwrap();
+    insert(&mut *connection.begin().await.unwrap()).await;
+    insert(&mut connection).await;
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 3);
 }

@@ -2,21 +2,28 @@
 
 use std::time::Duration;
 
-use dispatch::{app::App, config::Config, db::history_days, orders::query, periodic::cleanup};
+use dispatch::{
+    app::App,
+    config::Config,
+    db::{Pool, history_days},
+    orders::query,
+    periodic::cleanup,
+};
 use sqlx::{
-    AssertSqlSafe, Connection, PgConnection, PgPool,
+    AssertSqlSafe, Connection, PgConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use crate::support::{Fleet, TestApp, by, id, lasting_transaction};
+use crate::support::{Fleet, TestApp, by, id};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const DAYS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'order_events'::regclass";
 
 /// Connections on which nothing waits for a lock: an open reader would be waited for until it ends.
-async fn hasty_pool(url: &str) -> PgPool {
+async fn hasty_pool(url: &str) -> Pool {
     let options: PgConnectOptions = url.parse().unwrap();
-    PgPoolOptions::new().connect_with(options.options([("lock_timeout", "100")])).await.unwrap()
+    let connections = PgPoolOptions::new().connect_with(options.options([("lock_timeout", "100")])).await.unwrap();
+    Pool::new(connections, Duration::from_secs(6))
 }
 
 #[tokio::test]
@@ -144,7 +151,7 @@ async fn f06_a_timeline_locks_the_days_its_order_lived_on() {
     t.advance(DAY * 100).await;
     // More often than it takes Postgres to think of a plan for all values.
     for _ in 0..8 {
-        let mut tx = lasting_transaction(&t.postgres).await;
+        let mut tx = t.app.db.begin().await.unwrap();
         let events = query::timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
         assert_eq!(events.len(), 2);
         let locks: i64 = sqlx::query_scalar(AssertSqlSafe(

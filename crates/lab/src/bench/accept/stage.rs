@@ -4,7 +4,6 @@ use anyhow::{Context, ensure};
 use jobs::{Dispatch, OrderId};
 use metrics_exporter_prometheus::PrometheusHandle;
 use servers::{Postgres, Proxy, Redis};
-use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
@@ -12,6 +11,7 @@ use workers::{Outcome, Store};
 
 use super::{options::Options, ways};
 use api::server;
+use dispatch::db::Pool;
 use dispatch::{
     app::App,
     config::Config,
@@ -150,7 +150,7 @@ impl Stage {
     }
 }
 
-async fn hire(db: &PgPool, count: u16) -> anyhow::Result<Vec<Driver>> {
+async fn hire(db: &Pool, count: u16) -> anyhow::Result<Vec<Driver>> {
     let ids: Vec<String> = (1..=count).map(|n| format!("D-{n:03}")).collect();
     let new: Vec<_> = ids
         .iter()

@@ -6,16 +6,16 @@ use anyhow::Context;
 use chrono::Utc;
 use rand::RngExt;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 use super::crowd::Crowd;
 use crate::testbed::partner;
+use dispatch::db::Pool;
 
 const EVERY: Duration = Duration::from_millis(400);
 
 /// Repeats job ids under new event ids until the run is over. `secret` signs them.
-pub(super) async fn repeat_job_ids(crowd: Crowd, db: PgPool, secret: String) -> anyhow::Result<()> {
+pub(super) async fn repeat_job_ids(crowd: Crowd, db: Pool, secret: String) -> anyhow::Result<()> {
     let signer = Webhook::new(&secret).ok().context("the partner's secret is not one")?;
     let mut n = 0_u32;
     while !crowd.stop.is_cancelled() {
@@ -73,7 +73,7 @@ async fn call(crowd: &Crowd, event_id: &str, timestamp: i64, signature: &str, bo
 }
 
 /// Order, attempt, booking and job id.
-async fn latest_booking(db: &PgPool) -> Result<Option<(String, i32, String, String)>, sqlx::Error> {
+async fn latest_booking(db: &Pool) -> Result<Option<(String, i32, String, String)>, sqlx::Error> {
     sqlx::query_as(
         "-- latest booking with a job id
          SELECT order_id, attempt_no, booking_id, job_id FROM bookings

@@ -6,7 +6,6 @@ use anyhow::Context;
 use rand::{Rng, RngExt};
 use serde::Deserialize;
 use serde_json::json;
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{
@@ -14,6 +13,7 @@ use super::{
     crowd::{Crowd, SPEED, millis},
     producers::{BROADCAST, ONE_BY_ONE, somewhere},
 };
+use dispatch::db::Pool;
 use dispatch::people::api_keys;
 use partner_sim::seeded_rng::ChoiceSeed;
 
@@ -48,7 +48,7 @@ struct Offers {
 }
 
 /// Adds drivers and their keys in two statements, however many they are.
-pub(super) async fn hire(db: &PgPool, seed: u64, count: usize) -> anyhow::Result<Vec<Driver>> {
+pub(super) async fn hire(db: &Pool, seed: u64, count: usize) -> anyhow::Result<Vec<Driver>> {
     let drivers: Vec<Driver> =
         (1..=count).map(|n| Driver { id: format!("chaos-{n:05}"), key: api_keys::generate() }).collect();
     let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use sqlx::PgPool;
 use workers::store::JobState;
 
 use super::{
     claims::Claims,
     receivers::{ALERTS, OFFERS, Receivers},
 };
+use dispatch::db::Pool;
 use dispatch::{
     app::App,
     notifications::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD},
@@ -42,7 +42,7 @@ impl Found {
     }
 }
 
-async fn orders_and_offers(db: &PgPool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
     let orders: Vec<&str> = claims.created.iter().map(|(_, order)| order.as_str()).collect();
     let missing = sqlx::query_scalar(
         "-- claimed orders that are missing
@@ -96,7 +96,7 @@ async fn orders_and_offers(db: &PgPool, claims: &Claims, found: &mut Found) -> R
     Ok(())
 }
 
-async fn actions(db: &PgPool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn actions(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
     let cancelled: Vec<(String, String)> =
         claims.cancelled.iter().map(|order| (order.clone(), String::new())).collect();
     for (told, reason, by) in [
@@ -141,7 +141,7 @@ async fn actions(db: &PgPool, claims: &Claims, found: &mut Found) -> Result<(), 
     Ok(())
 }
 
-async fn messages(db: &PgPool, receivers: &Receivers, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn messages(db: &Pool, receivers: &Receivers, found: &mut Found) -> Result<(), sqlx::Error> {
     for channel in [OFFERS, ALERTS] {
         let received: HashSet<String> = receivers.received(channel);
         let delivered: Vec<(String, String)> = sqlx::query_as(
@@ -201,7 +201,7 @@ async fn left_behind(app: &App, found: &mut Found) -> anyhow::Result<()> {
 }
 
 /// Sessions that stay inside a transaction while all is at rest.
-pub(super) async fn idle_in_transaction(db: &PgPool) -> Result<Vec<String>, sqlx::Error> {
+pub(super) async fn idle_in_transaction(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- idle in transaction
          SELECT 'a session has been ' || state || ' for ' || (clock_timestamp() - state_change) || ' after: ' || query
@@ -214,7 +214,7 @@ pub(super) async fn idle_in_transaction(db: &PgPool) -> Result<Vec<String>, sqlx
 }
 
 /// Some orders that did not end, each with its history.
-pub(super) async fn open_orders(db: &PgPool) -> Result<Vec<String>, sqlx::Error> {
+pub(super) async fn open_orders(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
     sqlx::query_scalar(
         "-- open orders with their history
          SELECT 'open: ' || o.id || ' ' || o.status || ' ' || coalesce(o.partner, 'own fleet') || ' '
@@ -228,7 +228,7 @@ pub(super) async fn open_orders(db: &PgPool) -> Result<Vec<String>, sqlx::Error>
 }
 
 /// Messages delivered, by kind.
-pub(super) async fn delivered(db: &PgPool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+pub(super) async fn delivered(db: &Pool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- delivered messages by kind
          SELECT kind, count(*) FROM outbox WHERE state = 'delivered' GROUP BY kind",

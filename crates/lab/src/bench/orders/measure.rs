@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sqlx::PgPool;
 use workers::Store;
 
 use crate::testbed::figures::{self, Lateness, Outcomes};
+use dispatch::db::Pool;
 
 /// Who asks without thinking asks this often, in seconds of the order's time.
 const NAIVE_INTERVAL_S: f64 = 2.0;
@@ -54,7 +54,7 @@ pub(super) struct AlertDelay {
 }
 
 impl Measures {
-    pub(super) async fn take(db: &PgPool, store: &Store, speed: f64) -> anyhow::Result<Self> {
+    pub(super) async fn take(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
         let job_ids = sqlx::query_as(
             "-- first job ids
              SELECT count(*) AS orders, count(*) FILTER (WHERE reason = 'JOB_ID_VIA_CALLBACK') AS via_callback,
