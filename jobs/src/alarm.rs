@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use crate::{OrderId, queues};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Alarm {
+pub struct SendAlarm {
     pub order: OrderId,
     /// Name of the configured channel.
     pub channel: String,
-    pub content: Content,
+    pub content: AlarmContent,
 }
 
 /// The payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Content {
+pub struct AlarmContent {
     /// The message as receivers get it.
     pub message: serde_json::Value,
     /// It was delivered; the job stays until the delivery log says so too.
     pub told: bool,
 }
 
-impl Job for Alarm {
+impl Job for SendAlarm {
     const KIND: &'static str = "alarm";
     const QUEUE: &'static str = queues::NOTIFY;
     /// 1, 2, 4 ... up to 600 s: some 24 hours.
@@ -38,7 +38,7 @@ impl Job for Alarm {
     };
 
     fn id(&self) -> JobId {
-        self.order.numbered_job(Self::KIND, &self.channel)
+        self.order.numbered_job_id(Self::KIND, &self.channel)
     }
 
     fn payload(&self) -> Option<serde_json::Value> {
@@ -46,7 +46,7 @@ impl Job for Alarm {
     }
 
     fn decode(id: &JobId, payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, channel) = OrderId::of_numbered_job(id)?;
+        let (order, channel) = OrderId::from_numbered_job_id(id)?;
         let payload = payload.ok_or_else(|| DecodeError::new(id, "no payload"))?;
         let content = serde_json::from_value(payload).map_err(|e| DecodeError::new(id, e))?;
         Ok(Self { order, channel, content })

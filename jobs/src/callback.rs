@@ -5,21 +5,21 @@ use job_contract::{DecodeError, Job, JobId};
 use crate::{OrderId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Callback {
+pub struct ApplyCallback {
     pub order: OrderId,
     pub inbox_id: i64,
 }
 
-impl Job for Callback {
+impl Job for ApplyCallback {
     const KIND: &'static str = "callback";
     const QUEUE: &'static str = queues::JOBID_POLL;
 
     fn id(&self) -> JobId {
-        self.order.numbered_job(Self::KIND, self.inbox_id)
+        self.order.numbered_job_id(Self::KIND, self.inbox_id)
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, inbox_id) = OrderId::of_numbered_job(id)?;
+        let (order, inbox_id) = OrderId::from_numbered_job_id(id)?;
         Ok(Self { order, inbox_id })
     }
 }

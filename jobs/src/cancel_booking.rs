@@ -15,11 +15,11 @@ impl Job for CancelBooking {
     const QUEUE: &'static str = queues::COMPENSATION;
 
     fn id(&self) -> JobId {
-        self.order.numbered_job(Self::KIND, self.attempt)
+        self.order.numbered_job_id(Self::KIND, self.attempt)
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, attempt) = OrderId::of_numbered_job(id)?;
+        let (order, attempt) = OrderId::from_numbered_job_id(id)?;
         Ok(Self { order, attempt })
     }
 }

@@ -5,22 +5,22 @@ use job_contract::{DecodeError, Job, JobId};
 use crate::{OrderId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Escalate {
+pub struct EscalateAlert {
     pub order: OrderId,
     /// An order may have several alerts, so the number is the alert's and not that of the escalation.
     pub alert_id: i64,
 }
 
-impl Job for Escalate {
+impl Job for EscalateAlert {
     const KIND: &'static str = "escalate";
     const QUEUE: &'static str = queues::NOTIFY;
 
     fn id(&self) -> JobId {
-        self.order.numbered_job(Self::KIND, self.alert_id)
+        self.order.numbered_job_id(Self::KIND, self.alert_id)
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, alert_id) = OrderId::of_numbered_job(id)?;
+        let (order, alert_id) = OrderId::from_numbered_job_id(id)?;
         Ok(Self { order, alert_id })
     }
 }

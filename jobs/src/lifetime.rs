@@ -5,19 +5,19 @@ use job_contract::{DecodeError, Job, JobId};
 use crate::{OrderId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lifetime {
+pub struct ExpireOrder {
     pub order: OrderId,
 }
 
-impl Job for Lifetime {
+impl Job for ExpireOrder {
     const KIND: &'static str = "lifetime";
     const QUEUE: &'static str = queues::LIFETIME_CANCEL;
 
     fn id(&self) -> JobId {
-        self.order.job(Self::KIND)
+        self.order.job_id(Self::KIND)
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        Ok(Self { order: OrderId::of_job(id)? })
+        Ok(Self { order: OrderId::from_job_id(id)? })
     }
 }

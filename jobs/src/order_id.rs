@@ -22,22 +22,22 @@ impl OrderId {
     }
 
     /// `kind:{order}`
-    pub(crate) fn job(&self, kind: &str) -> JobId {
+    pub(crate) fn job_id(&self, kind: &str) -> JobId {
         JobId::parse(format!("{kind}:{self}")).expect("an order id fits into a job id")
     }
 
     /// `kind:{order}:{number}`
-    pub(crate) fn numbered_job(&self, kind: &str, number: impl fmt::Display) -> JobId {
+    pub(crate) fn numbered_job_id(&self, kind: &str, number: impl fmt::Display) -> JobId {
         JobId::parse(format!("{kind}:{self}:{number}")).expect("an order id fits into a job id")
     }
 
     /// Reads `kind:{order}`.
-    pub(crate) fn of_job(id: &JobId) -> Result<Self, DecodeError> {
+    pub(crate) fn from_job_id(id: &JobId) -> Result<Self, DecodeError> {
         id.key().parse().map_err(|e| DecodeError::new(id, e))
     }
 
     /// Reads `kind:{order}:{number}`.
-    pub(crate) fn of_numbered_job<N: FromStr>(id: &JobId) -> Result<(Self, N), DecodeError> {
+    pub(crate) fn from_numbered_job_id<N: FromStr>(id: &JobId) -> Result<(Self, N), DecodeError> {
         let (order, number) = id.key().rsplit_once(':').ok_or_else(|| DecodeError::new(id, "no number"))?;
         let number = number.parse().map_err(|_| DecodeError::new(id, format!("'{number}' is no number")))?;
         Ok((order.parse().map_err(|e| DecodeError::new(id, e))?, number))
@@ -89,14 +89,14 @@ mod tests {
     #[test]
     fn a_job_id_gives_the_order_and_the_number_back() {
         let order: OrderId = "ORD-1".parse().unwrap();
-        let id = order.numbered_job("timeout", 3);
+        let id = order.numbered_job_id("timeout", 3);
         assert_eq!(id.as_str(), "timeout:ORD-1:3");
-        assert_eq!(OrderId::of_numbered_job::<u32>(&id).unwrap(), (order, 3));
+        assert_eq!(OrderId::from_numbered_job_id::<u32>(&id).unwrap(), (order, 3));
     }
 
     #[test]
     fn a_foreign_job_id_says_what_is_wrong() {
-        let read = |text: &str| OrderId::of_numbered_job::<u32>(&JobId::parse(text).unwrap()).unwrap_err().reason;
+        let read = |text: &str| OrderId::from_numbered_job_id::<u32>(&JobId::parse(text).unwrap()).unwrap_err().reason;
         assert_eq!(read("timeout:ORD-1:x"), "'x' is no number");
         assert_eq!(read("timeout:ORD-1"), "no number");
     }

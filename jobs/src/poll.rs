@@ -5,22 +5,22 @@ use job_contract::{DecodeError, Job, JobId};
 use crate::{OrderId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Poll {
+pub struct PollPartner {
     pub order: OrderId,
     /// Counts from 1, and again from 1 with each booking.
     pub number: u32,
 }
 
-impl Job for Poll {
+impl Job for PollPartner {
     const KIND: &'static str = "poll";
     const QUEUE: &'static str = queues::JOBID_POLL;
 
     fn id(&self) -> JobId {
-        self.order.numbered_job(Self::KIND, self.number)
+        self.order.numbered_job_id(Self::KIND, self.number)
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, number) = OrderId::of_numbered_job(id)?;
+        let (order, number) = OrderId::from_numbered_job_id(id)?;
         Ok(Self { order, number })
     }
 }

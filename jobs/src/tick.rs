@@ -5,14 +5,14 @@ use job_contract::{DecodeError, Job, JobId};
 use crate::queues;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tick {
+pub struct PeriodicTick {
     /// Name of the schedule: letters, digits, '_' and '-'.
     pub schedule: String,
     /// Seconds since the epoch.
     pub slot: i64,
 }
 
-impl Job for Tick {
+impl Job for PeriodicTick {
     const KIND: &'static str = "tick";
     const QUEUE: &'static str = queues::PERIODIC;
     /// Cleaning up after a long pause takes its time.

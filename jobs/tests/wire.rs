@@ -10,16 +10,17 @@ use std::{
 };
 
 use jobs::{
-    Alarm, Callback, CancelBooking, Compensate, Dispatch, Escalate, Job, JobId, Lifetime, NewJob, Notify, OrderId,
-    Poll, Remind, Tick, Timeout, Trip, alarm::Content, queues,
+    ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, Job,
+    JobId, NewJob, OrderId, PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, SendAlarm, SendNotification,
+    alarm::AlarmContent, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use servers::Redis;
+use servers::RedisServer;
 use workers::{
-    Clock, DecodeError, Delivery, Outcome, Registry, RetryPolicy, Store, Token,
-    store::{Enqueued, JobState, TakeMode, TakeRequest, Taken},
+    DecodeError, Delivery, LeaseToken, Outcome, Registry, RetryPolicy, ScriptClock, Store,
+    store::{EnqueueVerdict, JobState, TakeAnswer, TakeMode, TakeRequest},
 };
 
 /// 2030-01-01 08:00:00 UTC.
@@ -84,45 +85,45 @@ fn contract<J: Job + PartialEq + std::fmt::Debug>(job: J) -> (String, NewJob) {
 
 fn all() -> Vec<(String, NewJob)> {
     vec![
-        contract(Dispatch { order: order(), attempt: 3 }),
-        contract(Timeout { order: order(), attempt: 3 }),
-        contract(Poll { order: order(), number: 7 }),
-        contract(Callback { order: order(), inbox_id: 17 }),
-        contract(Lifetime { order: order() }),
-        contract(Trip { order: order() }),
-        contract(Compensate { order: order() }),
+        contract(DispatchOrder { order: order(), attempt: 3 }),
+        contract(ExpireAttempt { order: order(), attempt: 3 }),
+        contract(PollPartner { order: order(), number: 7 }),
+        contract(ApplyCallback { order: order(), inbox_id: 17 }),
+        contract(ExpireOrder { order: order() }),
+        contract(ReportStaleTrip { order: order() }),
+        contract(CompensateOrder { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
-        contract(Notify { order: order(), outbox_id: 41 }),
-        contract(Escalate { order: order(), alert_id: 5 }),
-        contract(Remind { order: order(), alert_id: 6 }),
-        contract(Alarm {
+        contract(SendNotification { order: order(), outbox_id: 41 }),
+        contract(EscalateAlert { order: order(), alert_id: 5 }),
+        contract(RemindDispatchers { order: order(), alert_id: 6 }),
+        contract(SendAlarm {
             order: order(),
             channel: "slack".to_owned(),
-            content: Content { message: serde_json::json!({ "order_id": "ORD-1" }), told: false },
+            content: AlarmContent { message: serde_json::json!({ "order_id": "ORD-1" }), told: false },
         }),
-        contract(Tick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
+        contract(PeriodicTick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
         contract(Receipt::example()),
     ]
 }
 
 /// One Redis with an epoch, and time standing still.
-async fn redis() -> (Redis, Store) {
-    let redis = Redis::start().await.unwrap();
+async fn redis() -> (RedisServer, Store) {
+    let redis = RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
-    let store = store.with_clock(Clock::Fixed(Arc::new(AtomicU64::new(START_MS))));
+    let store = store.with_clock(ScriptClock::Fixed(Arc::new(AtomicU64::new(START_MS))));
     let marker = store.begin_rebuild().await.unwrap();
     assert!(store.finish_rebuild(&marker, "run").await.unwrap());
     (redis, store)
 }
 
-async fn command<T: FromRedisValue>(redis: &Redis, words: &[&str]) -> T {
+async fn command<T: FromRedisValue>(redis: &RedisServer, words: &[&str]) -> T {
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.unwrap()
 }
 
 /// All that Redis holds, but for the epoch.
-async fn content(redis: &Redis) -> String {
+async fn content(redis: &RedisServer) -> String {
     let mut keys: Vec<String> = command(redis, &["KEYS", "*"]).await;
     keys.retain(|key| key != "{dq:0}:epoch");
     keys.sort();
@@ -167,11 +168,11 @@ async fn what_is_enqueued_is_in_redis_as_ever() {
     let (redis, store) = redis().await;
     let jobs: Vec<NewJob> = all().into_iter().map(|(_, job)| job).collect();
     let verdicts = store.enqueue(&jobs).await.unwrap();
-    assert!(verdicts.iter().all(|verdict| *verdict == Enqueued::Inserted), "{verdicts:?}");
+    assert!(verdicts.iter().all(|verdict| *verdict == EnqueueVerdict::Inserted), "{verdicts:?}");
     let written = content(&redis).await;
     insta::assert_snapshot!("content", written);
     let verdicts = store.enqueue(&jobs).await.unwrap();
-    assert!(verdicts.iter().all(|verdict| *verdict == Enqueued::Kept), "{verdicts:?}");
+    assert!(verdicts.iter().all(|verdict| *verdict == EnqueueVerdict::Kept), "{verdicts:?}");
     assert_eq!(content(&redis).await, written, "twice is once");
 }
 
@@ -179,12 +180,12 @@ async fn what_is_enqueued_is_in_redis_as_ever() {
 async fn perform_all(store: &Store) -> String {
     let registry = Registry::new()
         .register(|_: Receipt, _: Delivery| async { Outcome::done() })
-        .register(|_: Dispatch, _: Delivery| async { Outcome::done() });
+        .register(|_: DispatchOrder, _: Delivery| async { Outcome::done() });
     let queues = queues::ALL.map(|queue| (queue, 100));
-    let token = Token::new("test", 1);
+    let token = LeaseToken::new("test", 1);
     let lease = Duration::from_secs(8);
     let request = TakeRequest { queues: &queues, token: &token, lease, mode: TakeMode::Normal };
-    let Taken::Jobs { jobs, unreadable, .. } = store.take(&request).await.unwrap() else { panic!("no epoch") };
+    let TakeAnswer::Jobs { jobs, unreadable, .. } = store.take(&request).await.unwrap() else { panic!("no epoch") };
     let mut ids: Vec<JobId> = unreadable.iter().map(|settle| settle.id.clone()).collect();
     let mut settles = unreadable;
     for leased in &jobs {
@@ -196,7 +197,7 @@ async fn perform_all(store: &Store) -> String {
     ids.sort();
     let mut text = String::new();
     for id in ids {
-        let found = store.find(&id, &queues::ALL).await.unwrap();
+        let found = store.find_job(&id, &queues::ALL).await.unwrap();
         let fate = match found {
             None => "performed".to_owned(),
             Some(job) if job.state == JobState::Dead => {
@@ -257,9 +258,9 @@ async fn s20g_a_producer_needs_few_rights_and_forges_no_alert() {
     command::<()>(&redis, &["HSET", "{dq:0}:leases", "dispatch:ORD-1:7", "a:1 1 -"]).await;
     command::<()>(&redis, &["HSET", "{dq:0}:dead", "dispatch:ORD-1:8", "{}"]).await;
     command::<()>(&redis, &["ZADD", "{dq:0}:suspects:dispatch-queue", "9999999999999", "dispatch:ORD-1:9"]).await;
-    let again: Vec<NewJob> = [7, 8, 9].map(|attempt| NewJob::now(&Dispatch { order: order(), attempt })).into();
+    let again: Vec<NewJob> = [7, 8, 9].map(|attempt| NewJob::now(&DispatchOrder { order: order(), attempt })).into();
     let verdicts = store.enqueue(&again).await.unwrap();
-    assert_eq!(verdicts, [Enqueued::Again, Enqueued::Dead, Enqueued::Moved]);
+    assert_eq!(verdicts, [EnqueueVerdict::Again, EnqueueVerdict::Dead, EnqueueVerdict::Moved]);
     assert!(others.iter().any(|job| job.queue == queues::NOTIFY), "alerts and messages");
     for job in others {
         assert!(store.enqueue(std::slice::from_ref(&job)).await.is_err(), "it may not enqueue {}", job.id);

@@ -6,13 +6,13 @@ use anyhow::{Context, bail, ensure};
 use jobs::OrderId;
 
 use super::{
-    consent::{Consent, reason},
-    order::operator,
-    output::{self, or_dash, time},
+    consent::{ConsentArgs, parse_reason},
+    order::cli_operator,
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     app::App,
-    notifications::alerts::{self, Alert, Filter, Which},
+    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
 
 const HEADINGS: [&str; 7] = ["ID", "ORDER", "KIND", "RAISED", "ESCALATED", "ESCALATES NEXT", "ACKNOWLEDGED"];
@@ -45,10 +45,10 @@ pub(super) enum Command {
         #[arg(long, value_name = "ID")]
         order: Option<OrderId>,
         /// The same as --reason
-        #[arg(long, value_name = "TEXT", value_parser = reason, conflicts_with = "reason", hide = true)]
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason, conflicts_with = "reason", hide = true)]
         note: Option<String>,
         #[command(flatten)]
-        consent: Consent,
+        consent: ConsentArgs,
     },
 }
 
@@ -56,12 +56,12 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { open, kind, order, limit, json } => {
-                let filter = Filter { open, kind, order, before: None, limit };
-                let list = alerts::list(&app.db, &filter).await?;
+                let filter = AlertFilter { open, kind, order, before: None, limit };
+                let list = alerts::list_alerts(&app.db, &filter).await?;
                 if json {
-                    output::json(&list)?;
+                    output::print_json(&list)?;
                 } else {
-                    output::table(&HEADINGS, list.into_iter().map(as_row), "No such alerts.");
+                    output::print_rows(&HEADINGS, list.into_iter().map(format_row), "No such alerts.");
                 }
             }
             Self::Ack { id, order, note, consent } => {
@@ -69,10 +69,10 @@ impl Command {
                     let open = open_alerts(&app, order).await?;
                     ensure!(!open.is_empty(), "no such alert; see: dispatchq alert list");
                     if consent.dry_run {
-                        output::table(&HEADINGS, open.into_iter().map(as_row), "No such alerts.");
+                        output::print_rows(&HEADINGS, open.into_iter().map(format_row), "No such alerts.");
                         return Ok(ExitCode::SUCCESS);
                     }
-                    if !consent.obtain(&format!("acknowledge {} alerts of {order}?", open.len()))? {
+                    if !consent.ask_consent(&format!("acknowledge {} alerts of {order}?", open.len()))? {
                         bail!("no alert was acknowledged");
                     }
                 } else {
@@ -80,15 +80,15 @@ impl Command {
                 }
                 let note = note.or(consent.reason).context("--reason must say what was done, or will be")?;
                 let which = match (id, order) {
-                    (Some(id), _) => Which::One(id),
-                    (None, Some(order)) => Which::Order(order),
+                    (Some(id), _) => AlertSelection::One(id),
+                    (None, Some(order)) => AlertSelection::Order(order),
                     (None, None) => unreachable!("one of them is required"),
                 };
-                let acked = alerts::acknowledge(&app.db, &which, &operator(), &note).await?;
+                let acked = alerts::acknowledge_alerts(&app.db, &which, &cli_operator(), &note).await?;
                 ensure!(!acked.is_empty(), "no such alert; see: dispatchq alert list");
                 for alert in acked {
                     let by = alert.acked_by.unwrap_or_default();
-                    output::line(&format!(
+                    output::print_escaped(&format!(
                         "Alert {} ({} of {}) is acknowledged by {by}.",
                         alert.id, alert.kind, alert.order_id
                     ));
@@ -100,25 +100,25 @@ impl Command {
 }
 
 /// The open alerts of an order.
-async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<Alert>, sqlx::Error> {
-    let filter = Filter { open: true, order: Some(order.clone()), limit: u32::MAX, ..Filter::default() };
-    alerts::list(&app.db, &filter).await
+async fn open_alerts(app: &App, order: &OrderId) -> Result<Vec<RaisedAlert>, sqlx::Error> {
+    let filter = AlertFilter { open: true, order: Some(order.clone()), limit: u32::MAX, ..AlertFilter::default() };
+    alerts::list_alerts(&app.db, &filter).await
 }
 
-fn as_row(alert: Alert) -> [String; 7] {
+fn format_row(alert: RaisedAlert) -> [String; 7] {
     let acked = alert.acked_at.map(|at| {
         let (by, note) = (alert.acked_by.unwrap_or_default(), alert.ack_note.unwrap_or_default());
-        format!("{} by {by}: {note}", time(at))
+        format!("{} by {by}: {note}", format_time(at))
     });
     [
         alert.id.to_string(),
         alert.order_id,
         alert.kind,
-        time(alert.raised_at),
+        format_time(alert.raised_at),
         alert.escalations.to_string(),
         match alert.gave_up_at {
             Some(_) => "never: its job is dead".to_owned(),
-            None => or_dash(alert.next_escalation_at.map(time)),
+            None => or_dash(alert.next_escalation_at.map(format_time)),
         },
         or_dash(acked),
     ]

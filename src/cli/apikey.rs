@@ -7,14 +7,14 @@ use clap::ArgGroup;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::output::{self, or_dash, time};
+use super::output::{self, format_time, or_dash};
 use dispatch::db::Pool;
 use dispatch::{
     config::Config,
     db,
     people::{
-        api_keys::{ApiKey, Role},
-        key_admin::{self, Filter, ListedKey, NewKey, Which},
+        api_keys::{AccountRole, ApiKey},
+        key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
     },
 };
 
@@ -35,7 +35,7 @@ pub(super) enum RoleName {
     Admin,
 }
 
-impl From<RoleName> for Role {
+impl From<RoleName> for AccountRole {
     fn from(name: RoleName) -> Self {
         match name {
             RoleName::Producer => Self::Producer,
@@ -99,12 +99,12 @@ pub(super) enum Command {
         json: bool,
     },
     /// Make keys useless
-    Revoke(Revoke),
+    Revoke(RevokeArgs),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).args(["id", "driver", "name"]))]
-pub(super) struct Revoke {
+pub(super) struct RevokeArgs {
     /// This key
     id: Option<Uuid>,
     /// All keys of this driver
@@ -122,21 +122,21 @@ pub(super) struct Revoke {
 
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let db = db::connect(&config.database).await?;
+        let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         match self {
             Self::Create { name, role, driver, expires_in, json } => {
-                let role = Role::from(role);
-                ensure!((role == Role::Driver) == driver.is_some(), "--driver goes with --role driver");
+                let role = AccountRole::from(role);
+                ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
                 let new = NewKey { name: &name, role, driver_id: driver.as_deref(), expires_in };
-                show_key(key_admin::create(&db, &new).await?, json)?;
+                show_key(key_admin::create_key(&db, &new).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, json } => {
-                show_key(key_admin::rotate(&db, &name, overlap, expires_in).await?, json)?;
+                show_key(key_admin::rotate_key(&db, &name, overlap, expires_in).await?, json)?;
             }
             Self::List { role, driver, name, unused_for, all, json } => {
-                let filter = Filter { role: role.map(Role::from), driver, name, all, unused_for };
-                list(key_admin::list(&db, &filter).await?, json)?;
+                let filter = KeyFilter { role: role.map(AccountRole::from), driver, name, all, unused_for };
+                print_keys(key_admin::list_keys(&db, &filter).await?, json)?;
             }
             Self::Revoke(revoke) => revoke.run(&db).await?,
         }
@@ -144,26 +144,26 @@ impl Command {
     }
 }
 
-impl Revoke {
+impl RevokeArgs {
     async fn run(self, db: &Pool) -> anyhow::Result<()> {
         let which = match (self.id, self.driver, self.name) {
-            (Some(id), ..) => Which::Id(id),
-            (_, Some(driver), _) => Which::Driver(driver),
-            (.., name) => Which::Name(name.unwrap_or_default()),
+            (Some(id), ..) => KeySelection::Id(id),
+            (_, Some(driver), _) => KeySelection::Driver(driver),
+            (.., name) => KeySelection::Name(name.unwrap_or_default()),
         };
         let keys = if self.dry_run {
-            key_admin::to_revoke(db, &which).await?
+            key_admin::list_revocable(db, &which).await?
         } else {
-            key_admin::revoke(&mut db.acquire().await?, &which).await?
+            key_admin::revoke_keys(&mut db.acquire().await?, &which).await?
         };
         ensure!(!keys.is_empty(), "no such live key; see: dispatchq apikey list");
         if self.json {
             let keys: Vec<_> = keys.into_iter().map(|(id, name)| json!({ "id": id, "name": name })).collect();
-            return output::json(&json!({ "revoked": keys, "dry_run": self.dry_run }));
+            return output::print_json(&json!({ "revoked": keys, "dry_run": self.dry_run }));
         }
         let done = if self.dry_run { "would be revoked" } else { "is revoked" };
         for (id, name) in keys {
-            output::line(&format!("{id} ({name}) {done}."));
+            output::print_escaped(&format!("{id} ({name}) {done}."));
         }
         Ok(())
     }
@@ -171,21 +171,21 @@ impl Revoke {
 
 fn show_key((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
     if json {
-        return output::json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
+        return output::print_json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
     }
     println!("{key}");
     eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
     Ok(())
 }
 
-fn list(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
+fn print_keys(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
     if json {
-        return output::json(&keys);
+        return output::print_json(&keys);
     }
     let rows = keys.into_iter().map(|k| {
         let state = match (&k.revoked_at, &k.superseded_at, k.valid) {
-            (Some(at), ..) => format!("revoked {}", time(*at)),
-            (None, Some(at), true) => format!("replaced {}", time(*at)),
+            (Some(at), ..) => format!("revoked {}", format_time(*at)),
+            (None, Some(at), true) => format!("replaced {}", format_time(*at)),
             (None, _, true) => "valid".to_owned(),
             (None, _, false) => "refused".to_owned(),
         };
@@ -194,13 +194,13 @@ fn list(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
             k.name,
             format!("{:?}", k.role).to_lowercase(),
             or_dash(k.driver_id),
-            time(k.created_at),
-            or_dash(k.last_used_at.map(time)),
-            or_dash(k.expires_at.map(time)),
+            format_time(k.created_at),
+            or_dash(k.last_used_at.map(format_time)),
+            or_dash(k.expires_at.map(format_time)),
             state,
         ]
     });
     let headings = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
-    output::table(&headings, rows, "No such keys. Make one: dispatchq apikey create NAME --role producer");
+    output::print_rows(&headings, rows, "No such keys. Make one: dispatchq apikey create NAME --role producer");
     Ok(())
 }

@@ -6,14 +6,14 @@ use anyhow::{Context, ensure};
 use chrono::{DateTime, Utc};
 
 use super::{
-    order::operator,
-    output::{self, or_dash, time},
+    order::cli_operator,
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     admission::{
-        limits::Forced,
+        limits::ForcedStatus,
         report,
-        table::{self, Author, LimitsChange},
+        table::{self, ChangeAuthor, LimitsChange},
     },
     app::App,
     areas::import,
@@ -36,7 +36,7 @@ pub(super) enum Command {
     #[command(
         after_help = "Example:\n  dispatchq area set JKT-PUSAT --service-type RIDE --max-waiting-orders 150 --reason \"Lebaran\""
     )]
-    Set(Box<Set>),
+    Set(Box<AreaSetArgs>),
     /// Decide for an area, whatever its count: force-busy, force-available; auto gives it back
     #[command(
         after_help = "Example:\n  dispatchq area override JKT-PUSAT force-busy --reason \"Banjir di area\" --for 2h"
@@ -44,7 +44,7 @@ pub(super) enum Command {
     Override {
         area: String,
         #[arg(value_enum)]
-        status: Wanted,
+        status: WantedStatus,
         #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
         /// How long it holds, such as 2h; without it until a person ends it
@@ -55,7 +55,7 @@ pub(super) enum Command {
     #[command(
         after_help = "Example:\n  dispatchq area flag --enabled true --shadow true --areas JKT-PUSAT,CGK-T3 --percentage 10"
     )]
-    Flag(Flag),
+    Flag(AreaFlagArgs),
     /// Add areas from GeoJSON (properties area_id, name, priority, geohashes), or bring known ones up to date
     Import {
         /// A FeatureCollection; "-" is standard input
@@ -96,14 +96,14 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(super) enum Wanted {
+pub(super) enum WantedStatus {
     ForceBusy,
     ForceAvailable,
     Auto,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Set {
+pub(super) struct AreaSetArgs {
     area: String,
     #[arg(long)]
     service_type: String,
@@ -146,7 +146,7 @@ pub(super) struct Set {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Flag {
+pub(super) struct AreaFlagArgs {
     #[arg(long)]
     enabled: Option<bool>,
     /// No request is refused; those that would have been are counted
@@ -170,24 +170,25 @@ pub(super) struct Flag {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => list(&app, None, json).await?,
+            Self::List { json } => print_areas(&app, None, json).await?,
             Self::Show { area, json } => {
-                let known = table::areas(&app.db).await?.into_iter().any(|row| row.id == area);
+                let known = table::list_areas(&app.db).await?.into_iter().any(|row| row.id == area);
                 ensure!(known, "no area {area}; see: dispatchq area list");
-                list(&app, Some(&area), json).await?;
+                print_areas(&app, Some(&area), json).await?;
             }
             Self::Set(set) => set.run(&app).await?,
             Self::Override { area, status, reason, lasts } => {
-                let until = lasts.map(|d| chrono::TimeDelta::from_std(*d)).transpose()?.map(|d| app.rules.now() + d);
+                let until =
+                    lasts.map(|d| chrono::TimeDelta::from_std(*d)).transpose()?.map(|d| app.rules.database_now() + d);
                 let forced = match status {
-                    Wanted::ForceBusy => Some((Forced::ForceBusy, until)),
-                    Wanted::ForceAvailable => Some((Forced::ForceAvailable, until)),
-                    Wanted::Auto => None,
+                    WantedStatus::ForceBusy => Some((ForcedStatus::ForceBusy, until)),
+                    WantedStatus::ForceAvailable => Some((ForcedStatus::ForceAvailable, until)),
+                    WantedStatus::Auto => None,
                 };
-                let author = Author { actor: &operator(), reason: reason.as_deref() };
+                let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
                 table::set_override(&app.db, &area, forced, None, author).await?;
                 let status = forced.map_or("AUTO", |(status, _)| status.as_str());
-                let until = until.map(|at| format!(" until {}", time(at))).unwrap_or_default();
+                let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
                 println!("{area} is {status}{until}.");
             }
             Self::Flag(flag) => flag.run(&app).await?,
@@ -195,8 +196,8 @@ impl Command {
                 import_file(&app, &file, replace, check, reason.as_deref()).await?;
             }
             Self::Remove { area, reason } => {
-                let author = Author { actor: &operator(), reason: reason.as_deref() };
-                table::remove(&app.db, &area, None, author).await?;
+                let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                table::remove_area(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
             Self::Report { area, hours, json } => print_report(&app, area.as_deref(), hours, json).await?,
@@ -206,18 +207,18 @@ impl Command {
     }
 }
 
-async fn list(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
+async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
     let wanted = |id: &str| only.is_none_or(|only| only == id);
-    let areas: Vec<_> = table::areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
-    let limits = table::limits(&app.db, only).await?;
-    let status: Vec<_> = report::status(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
+    let areas: Vec<_> = table::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
+    let limits = table::list_limits(&app.db, only).await?;
+    let status: Vec<_> = report::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
     if json {
-        return output::json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
+        return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
     let rows = areas.iter().flat_map(|area| {
         let own: Vec<_> = status.iter().filter(|row| row.area_id == area.id).collect();
         let line = |service: String, waiting: String, threshold: String, mode: &str, oldest: Option<DateTime<Utc>>| {
-            let oldest = oldest.map(time);
+            let oldest = oldest.map(format_time);
             [
                 area.id.clone(),
                 area.name.clone(),
@@ -232,7 +233,7 @@ async fn list(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
         if own.is_empty() {
             vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), "AUTO", None)]
         } else {
-            let line = |row: &&report::Status| {
+            let line = |row: &&report::AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
                 line(row.service_type.clone(), waiting, threshold, row.mode, row.oldest_waiting_since)
             };
@@ -240,11 +241,11 @@ async fn list(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
         }
     });
     let headings = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
-    output::table(&headings, rows, "No areas. Add some: dispatchq area import FILE");
+    output::print_rows(&headings, rows, "No areas. Add some: dispatchq area import FILE");
     Ok(())
 }
 
-impl Set {
+impl AreaSetArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
         ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
         let change = LimitsChange {
@@ -264,7 +265,7 @@ impl Set {
             priority: None,
             reason: None,
         };
-        let author = Author { actor: &operator(), reason: self.reason.as_deref() };
+        let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
         let row = table::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
         println!(
             "{} {} has version {} now; it holds on all replicas within a second.",
@@ -274,9 +275,9 @@ impl Set {
     }
 }
 
-impl Flag {
+impl AreaFlagArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
-        let before = table::flag(&app.db).await?;
+        let before = table::load_flag(&app.db).await?;
         let mut flag = before.clone();
         let list = |value: Option<Vec<String>>, before: &[String]| match value {
             Some(list) if list == ["all"] => Vec::new(),
@@ -289,11 +290,11 @@ impl Flag {
         flag.enabled_channels = list(self.channels, &before.enabled_channels);
         flag.percentage = self.percentage.unwrap_or(before.percentage);
         if flag != before {
-            let author = Author { actor: &operator(), reason: self.reason.as_deref() };
+            let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
             flag = table::set_flag(&app.db, &flag, Some(before.version), author).await?;
         }
         if self.json {
-            return output::json(&flag);
+            return output::print_json(&flag);
         }
         let names = |list: &[String]| if list.is_empty() { "all".to_owned() } else { list.join(", ") };
         println!("enabled     {}", flag.enabled);
@@ -323,20 +324,20 @@ async fn import_file(
         println!("{} areas could be imported.", areas.len());
         return Ok(());
     }
-    let author = Author { actor: &operator(), reason };
-    let (imported, removed) = table::import(&app.db, &areas, replace, None, author).await?;
+    let author = ChangeAuthor { actor: &cli_operator(), reason };
+    let (imported, removed) = table::import_areas(&app.db, &areas, replace, None, author).await?;
     println!("{imported} areas imported, {removed} removed.");
     Ok(())
 }
 
 async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
-    let stretches = report::stretches(app, area, hours).await?;
+    let stretches = report::list_area_hours(app, area, hours).await?;
     if json {
-        return output::json(&stretches);
+        return output::print_json(&stretches);
     }
     let rows = stretches.into_iter().map(|s| {
         [
-            time(s.hour),
+            format_time(s.hour),
             s.area_id,
             s.service_type,
             s.most_waiting.to_string(),
@@ -347,19 +348,19 @@ async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> 
         ]
     });
     let headings = ["HOUR", "AREA", "SERVICE", "MOST WAITING", "UTILISATION", "REFUSED", "IN SHADOW", "BYPASSED"];
-    output::table(&headings, rows, "Nothing was kept in that time; see [schedules] statistics.");
+    output::print_rows(&headings, rows, "Nothing was kept in that time; see [schedules] statistics.");
     Ok(())
 }
 
 async fn print_changes(app: &App, area: Option<&str>, limit: u32, json: bool) -> anyhow::Result<()> {
-    let changes = table::changes(&app.db, area, None, limit).await?;
+    let changes = table::list_changes(&app.db, area, None, limit).await?;
     if json {
-        return output::json(&changes);
+        return output::print_json(&changes);
     }
     let rows = changes.into_iter().map(|c| {
-        let after = c.after.map(|after| output::short(&after.to_string(), 80));
-        [time(c.at), c.actor, c.what, or_dash(c.area_id), or_dash(c.reason), or_dash(after)]
+        let after = c.after.map(|after| output::shorten_text(&after.to_string(), 80));
+        [format_time(c.at), c.actor, c.what, or_dash(c.area_id), or_dash(c.reason), or_dash(after)]
     });
-    output::table(&["AT", "ACTOR", "WHAT", "AREA", "REASON", "IS NOW"], rows, "Nothing was changed yet.");
+    output::print_rows(&["AT", "ACTOR", "WHAT", "AREA", "REASON", "IS NOW"], rows, "Nothing was changed yet.");
     Ok(())
 }

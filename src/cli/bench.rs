@@ -18,19 +18,19 @@ pub(super) enum Command {
     /// Let one worker run for long, with a Redis of its own: does memory grow, is a job ever lost, early or run twice?
     Soak(SoakOptions),
     /// Put orders served by a partner on this machine at a steady rate, with servers and a partner of its own
-    Orders(bench::orders::Options),
+    Orders(bench::orders::OrdersOptions),
     /// Let many drivers press accept at the same moment, order after order, beside two other ways of deciding who wins
-    Accept(bench::accept::Options),
+    Accept(bench::accept::AcceptOptions),
     /// Ask who is near, among many drivers who keep moving, by Redis and by Postgres
-    Nearby(bench::nearby::Options),
+    Nearby(bench::nearby::NearbyOptions),
     /// Ask whether there is room, create orders where there is little, and answer a burst of 77,000 requests
-    Admission(bench::admission::Options),
+    Admission(bench::admission::AdmissionOptions),
     /// Let everything fail, one thing after another, while orders are created; compare what clients were told with the tables
-    Chaos(bench::chaos::Options),
+    Chaos(bench::chaos::ChaosOptions),
     /// Flood the API with wrong keys and silent sockets, and see what clients with good keys notice of it
-    Flood(bench::flood::Options),
+    Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
-    History(bench::history::Options),
+    History(bench::history::HistoryOptions),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]

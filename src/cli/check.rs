@@ -22,9 +22,9 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::History { json } = self;
-        let violations = history::check(&app).await?;
+        let violations = history::check_history(&app).await?;
         if json {
-            output::json(&json!({ "violations": violations }))?;
+            output::print_json(&json!({ "violations": violations }))?;
         } else if violations.is_empty() {
             for invariant in INVARIANTS {
                 println!("ok  {:<36} {}", invariant.name, invariant.meaning);
@@ -34,7 +34,7 @@ impl Command {
             println!("ok  {:<36} every dead job says why", "no_dead_job_without_reason");
         } else {
             for violation in &violations {
-                output::line(&format!("VIOLATION  {violation}"));
+                output::print_escaped(&format!("VIOLATION  {violation}"));
             }
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

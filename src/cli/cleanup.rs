@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::output;
 use dispatch::{
     app::App,
-    periodic::cleanup::{self, Mode},
+    periodic::cleanup::{self, CleanupMode},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -23,10 +23,10 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
-        let report = cleanup::run_all(&app, if dry_run { Mode::DryRun } else { Mode::Remove }).await?;
+        let report = cleanup::run_all(&app, if dry_run { CleanupMode::DryRun } else { CleanupMode::Remove }).await?;
         let outcome = if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         if json {
-            output::json(&report)?;
+            output::print_json(&report)?;
             return Ok(outcome);
         }
         println!("{}", if dry_run { "Would be removed:" } else { "Removed:" });

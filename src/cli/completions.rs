@@ -21,7 +21,7 @@ impl Args {
     pub(super) fn run(&self) -> ExitCode {
         let mut script = Vec::new();
         generate(self.shell, &mut Cli::command(), "dispatchq", &mut script);
-        super::output::print(String::from_utf8_lossy(&script).trim_end());
+        super::output::print_text(String::from_utf8_lossy(&script).trim_end());
         ExitCode::SUCCESS
     }
 }

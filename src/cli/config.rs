@@ -20,8 +20,8 @@ impl Command {
     pub(super) fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
         let config = Config::load(file)?;
         match self {
-            Self::Show { json: true } => output::json(&config.redacted())?,
-            Self::Show { json: false } => print!("{}", toml::to_string(&config.redacted())?),
+            Self::Show { json: true } => output::print_json(&config.without_secrets())?,
+            Self::Show { json: false } => print!("{}", toml::to_string(&config.without_secrets())?),
             Self::Check => println!("The configuration is valid."),
         }
         Ok(ExitCode::SUCCESS)

@@ -10,9 +10,9 @@ use dispatch::plain_text::is_plain;
 const REASON_BYTES: usize = 500;
 
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct Consent {
+pub(super) struct ConsentArgs {
     /// Why; kept with who did it
-    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub(super) reason: Option<String>,
     /// Only say what would be done
     #[arg(long)]
@@ -22,9 +22,9 @@ pub(super) struct Consent {
     yes: bool,
 }
 
-impl Consent {
+impl ConsentArgs {
     /// Returns whether `question` (as in `requeue 7 jobs?`) is answered with yes, by `--yes` or by a person.
-    pub(super) fn obtain(&self, question: &str) -> anyhow::Result<bool> {
+    pub(super) fn ask_consent(&self, question: &str) -> anyhow::Result<bool> {
         if self.yes {
             return Ok(true);
         }
@@ -41,7 +41,7 @@ impl Consent {
 }
 
 /// Parses a reason: one line of a bounded length.
-pub(super) fn reason(text: &str) -> Result<String, String> {
+pub(super) fn parse_reason(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.len() > REASON_BYTES || !is_plain(text) {
         return Err(format!("a reason is one line of 1 to {REASON_BYTES} bytes"));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 
 use super::{serve, signals};
 use dispatch::{
@@ -17,7 +17,7 @@ use dispatch::{
     config::Config,
     db,
     people::{
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
         key_admin,
     },
     telemetry,
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     bind: Option<String>,
     /// How much faster than life the simulated partner finds drivers and rides
-    #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::speed)]
+    #[arg(long, value_name = "X", default_value_t = 20.0, value_parser = partner_sim::options::parse_speed)]
     partner_speed: f64,
 }
 
@@ -47,19 +47,19 @@ impl Args {
         std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;
         let data = self.data.canonicalize()?;
         let bind = self.bind.clone().unwrap_or_else(|| config.http.bind.clone());
-        let listener = api::server::bind(&bind, "http.bind (or --bind)").await?;
+        let listener = api::server::bind_listener(&bind, "http.bind (or --bind)").await?;
 
-        let mut redis = Redis::start_in(&data.join("redis"), None).await?;
-        let mut postgres = Postgres::start_in(&data.join("postgres"), None).await?;
+        let mut redis = RedisServer::start_in(&data.join("redis"), None).await?;
+        let mut postgres = PostgresServer::start_in(&data.join("postgres"), None).await?;
         config.redis.url = redis.url();
         config.database.url = postgres.url();
         config.database.maintenance_url = postgres.url();
-        let sim = self.partner(&mut config).await?;
-        let pool = db::connect(&config.database).await?;
-        db::migrate(&pool).await?;
+        let sim = self.start_partner(&mut config).await?;
+        let pool = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         let app = App::connect(config).await?;
-        let key = admin_key(&app, &data.join("api-key")).await?;
+        let key = ensure_admin_key(&app, &data.join("api-key")).await?;
         let address = listener.local_addr()?;
         let file = data.join("config.toml");
         write_private(&file, &format!("# Written by dispatchq dev.\n{}", toml::to_string(&app.config)?))?;
@@ -97,14 +97,14 @@ impl Args {
         }
         println!("\nCtrl-C ends it; the data stays.");
 
-        let admin = match serve::admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await {
+        let admin = match serve::serve_admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await {
             Ok(admin) => admin,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "There will be no /metrics.");
                 None
             }
         };
-        let queues = process::queues(&app, &[], None)?;
+        let queues = process::select_queues(&app, &[], None)?;
         api::server::raise_open_files();
         let serve = api::server::serve_api(listener, app.clone(), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
@@ -122,11 +122,12 @@ impl Args {
     }
 
     /// A partner for the service type it serves, unless the configuration has either of its own.
-    async fn partner(&self, config: &mut Config) -> anyhow::Result<Option<PartnerSim>> {
+    async fn start_partner(&self, config: &mut Config) -> anyhow::Result<Option<PartnerSim>> {
         if config.partners.contains_key(NAME) || config.service_types.contains_key(SERVICE_TYPE) {
             return Ok(None);
         }
-        let options = partner_sim::Options { speed: self.partner_speed, ..partner_sim::Options::default() };
+        let options =
+            partner_sim::PartnerSimOptions { speed: self.partner_speed, ..partner_sim::PartnerSimOptions::default() };
         let sim = partner::start(&options).await?;
         partner::served_by(&sim, &options).add_to(config);
         Ok(Some(sim))
@@ -134,15 +135,15 @@ impl Args {
 }
 
 /// A key for everything, kept in a file only its owner reads.
-async fn admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
+async fn ensure_admin_key(app: &App, file: &Path) -> anyhow::Result<String> {
     if let Ok(key) = std::fs::read_to_string(file)
-        && api_keys::find(&app.db, key.trim()).await?.is_some()
+        && api_keys::find_key(&app.db, key.trim()).await?.is_some()
     {
         return Ok(key.trim().to_owned());
     }
-    let which = key_admin::Which::Name("dev".to_owned());
-    key_admin::revoke(&mut app.db.acquire().await?, &which).await?;
-    let (_, key) = api_keys::create(&app.db, "dev", Role::Admin, None).await?;
+    let which = key_admin::KeySelection::Name("dev".to_owned());
+    key_admin::revoke_keys(&mut app.db.acquire().await?, &which).await?;
+    let (_, key) = api_keys::create_permanent_key(&app.db, "dev", AccountRole::Admin, None).await?;
     write_private(file, &format!("{key}\n"))?;
     Ok(key)
 }

@@ -10,7 +10,7 @@ use workers::Store;
 use super::output;
 use dispatch::{
     config::{Config, without_password},
-    db::{self, Schema, history_days},
+    db::{self, SchemaState, history_days},
 };
 
 #[derive(Debug, clap::Args)]
@@ -24,16 +24,16 @@ pub(super) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+enum FindingVerdict {
     Ok,
     Warn,
     Fail,
 }
 
 #[derive(Debug, Serialize)]
-struct Finding {
+struct DoctorFinding {
     what: &'static str,
-    verdict: Verdict,
+    verdict: FindingVerdict,
     detail: String,
 }
 
@@ -42,19 +42,21 @@ const CLOCK_TOLERANCE_MS: i64 = 1000;
 
 impl Args {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let mut findings = vec![new_finding("configuration", Verdict::Ok, "valid".to_owned())];
-        findings.extend(transport::warnings(&config));
+        let mut findings = vec![new_finding("configuration", FindingVerdict::Ok, "valid".to_owned())];
+        findings.extend(transport::find_warnings(&config));
         findings.extend(check_postgres(&config).await);
         findings.extend(check_redis(&config).await);
-        let failed = findings.iter().any(|f| f.verdict == Verdict::Fail || (self.strict && f.verdict == Verdict::Warn));
+        let failed = findings
+            .iter()
+            .any(|f| f.verdict == FindingVerdict::Fail || (self.strict && f.verdict == FindingVerdict::Warn));
         if self.json {
-            output::json(&findings)?;
+            output::print_json(&findings)?;
         } else {
             for f in &findings {
                 let mark = match f.verdict {
-                    Verdict::Ok => "ok  ",
-                    Verdict::Warn => "warn",
-                    Verdict::Fail => "FAIL",
+                    FindingVerdict::Ok => "ok  ",
+                    FindingVerdict::Warn => "warn",
+                    FindingVerdict::Fail => "FAIL",
                 };
                 println!("{mark}  {:<14} {}", f.what, f.detail);
             }
@@ -63,27 +65,27 @@ impl Args {
     }
 }
 
-fn new_finding(what: &'static str, verdict: Verdict, detail: String) -> Finding {
-    Finding { what, verdict, detail }
+fn new_finding(what: &'static str, verdict: FindingVerdict, detail: String) -> DoctorFinding {
+    DoctorFinding { what, verdict, detail }
 }
 
-async fn check_postgres(config: &Config) -> Vec<Finding> {
-    let pool = match db::connect(&config.database).await {
+async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
+    let pool = match db::connect_pool(&config.database).await {
         Ok(pool) => pool,
-        Err(e) => return vec![new_finding("postgres", Verdict::Fail, format!("{e:#}"))],
+        Err(e) => return vec![new_finding("postgres", FindingVerdict::Fail, format!("{e:#}"))],
     };
-    let mut found = vec![new_finding("postgres", Verdict::Ok, without_password(&config.database.url))];
-    found.push(match db::schema(&pool).await {
-        Ok(Schema::Current) => new_finding("schema", Verdict::Ok, "up to date".to_owned()),
-        Ok(Schema::Behind(n)) => {
-            new_finding("schema", Verdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
+    let mut found = vec![new_finding("postgres", FindingVerdict::Ok, without_password(&config.database.url))];
+    found.push(match db::read_schema_state(&pool).await {
+        Ok(SchemaState::Current) => new_finding("schema", FindingVerdict::Ok, "up to date".to_owned()),
+        Ok(SchemaState::Behind(n)) => {
+            new_finding("schema", FindingVerdict::Fail, format!("{n} migration(s) missing; run: dispatchq migrate"))
         }
-        Ok(Schema::Ahead(v)) => {
-            new_finding("schema", Verdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
+        Ok(SchemaState::Ahead(v)) => {
+            new_finding("schema", FindingVerdict::Fail, format!("made by a newer dispatchq ({v}); upgrade this binary"))
         }
-        Err(e) => new_finding("schema", Verdict::Fail, e.to_string()),
+        Err(e) => new_finding("schema", FindingVerdict::Fail, e.to_string()),
     });
-    if found.iter().any(|f| f.verdict == Verdict::Fail) {
+    if found.iter().any(|f| f.verdict == FindingVerdict::Fail) {
         return found;
     }
     let drift: Result<f64, _> =
@@ -94,22 +96,22 @@ async fn check_postgres(config: &Config) -> Vec<Finding> {
         found.push(if ms.abs() > CLOCK_TOLERANCE_MS {
             new_finding(
                 "clock",
-                Verdict::Warn,
+                FindingVerdict::Warn,
                 format!("this machine's clock is {ms} ms off Postgres'; only lists show it, but set NTP up"),
             )
         } else {
-            new_finding("clock", Verdict::Ok, "agrees with Postgres".to_owned())
+            new_finding("clock", FindingVerdict::Ok, "agrees with Postgres".to_owned())
         });
     }
     if let Ok(days) = history_days::count_ahead(&pool).await
         && days < history_days::FEWEST_DAYS_AHEAD
     {
         let detail = format!("{days} days are ready; after them no order can change: dispatchq migrate --partitions");
-        found.push(new_finding("history", Verdict::Fail, detail));
+        found.push(new_finding("history", FindingVerdict::Fail, detail));
     } else if config.database.maintenance_url.is_empty() {
         let detail =
             "workers add no days of it without database.maintenance_url; run dispatchq migrate --partitions daily";
-        found.push(new_finding("history", Verdict::Warn, detail.to_owned()));
+        found.push(new_finding("history", FindingVerdict::Warn, detail.to_owned()));
     }
     let staff: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL")
@@ -118,14 +120,14 @@ async fn check_postgres(config: &Config) -> Vec<Finding> {
     if matches!(staff, Ok(0)) {
         let detail =
             "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
-        found.push(new_finding("dispatchers", Verdict::Warn, detail.to_owned()));
+        found.push(new_finding("dispatchers", FindingVerdict::Warn, detail.to_owned()));
     }
     let held: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;
     if let Ok(n @ 1..) = held {
         found.push(new_finding(
             "review",
-            Verdict::Warn,
+            FindingVerdict::Warn,
             format!("{n} orders wait for a person: dispatchq order list --held"),
         ));
     }
@@ -135,61 +137,65 @@ async fn check_postgres(config: &Config) -> Vec<Finding> {
             .await;
     if let Ok(n @ 1..) = late {
         let detail = format!("{n} were not acknowledged in time: dispatchq alert list --open");
-        found.push(new_finding("alerts", Verdict::Warn, detail));
+        found.push(new_finding("alerts", FindingVerdict::Warn, detail));
     }
     let dead: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'dead'").fetch_one(&pool).await;
     if let Ok(n @ 1..) = dead {
         let detail = format!("{n} could not be delivered: dispatchq outbox list --state dead");
-        found.push(new_finding("messages", Verdict::Warn, detail));
+        found.push(new_finding("messages", FindingVerdict::Warn, detail));
     }
     found
 }
 
 async fn connect_redis(config: &Config) -> anyhow::Result<Store> {
-    let store = Store::with_config(config.redis.of_store()?)?;
+    let store = Store::with_config(config.redis.to_store_config()?)?;
     store.ping().await?;
     Ok(store)
 }
 
-async fn check_redis(config: &Config) -> Vec<Finding> {
+async fn check_redis(config: &Config) -> Vec<DoctorFinding> {
     let store = match connect_redis(config).await {
         Ok(store) => store,
-        Err(e) => return vec![new_finding("redis", Verdict::Fail, format!("{e:#}"))],
+        Err(e) => return vec![new_finding("redis", FindingVerdict::Fail, format!("{e:#}"))],
     };
-    let mut found = vec![new_finding("redis", Verdict::Ok, without_password(&config.redis.url))];
+    let mut found = vec![new_finding("redis", FindingVerdict::Ok, without_password(&config.redis.url))];
     found.push(match store.epoch().await {
-        Ok(Some(_)) => new_finding("timers", Verdict::Ok, "in place".to_owned()),
+        Ok(Some(_)) => new_finding("timers", FindingVerdict::Ok, "in place".to_owned()),
         Ok(None) => new_finding(
             "timers",
-            Verdict::Warn,
+            FindingVerdict::Warn,
             "Redis holds none of ours yet; a worker puts them there (dispatchq work)".to_owned(),
         ),
-        Err(e) => new_finding("timers", Verdict::Fail, e.to_string()),
+        Err(e) => new_finding("timers", FindingVerdict::Fail, e.to_string()),
     });
-    match store.workers().await {
+    match store.list_workers().await {
         Ok(workers) if workers.is_empty() => {
-            found.push(new_finding("workers", Verdict::Warn, "none is running; start one: dispatchq work".to_owned()));
+            found.push(new_finding(
+                "workers",
+                FindingVerdict::Warn,
+                "none is running; start one: dispatchq work".to_owned(),
+            ));
         }
-        Ok(workers) => found.push(new_finding("workers", Verdict::Ok, format!("{} running", workers.len()))),
-        Err(e) => found.push(new_finding("workers", Verdict::Fail, e.to_string())),
+        Ok(workers) => found.push(new_finding("workers", FindingVerdict::Ok, format!("{} running", workers.len()))),
+        Err(e) => found.push(new_finding("workers", FindingVerdict::Fail, e.to_string())),
     }
     let mut info = redis::cmd("INFO");
     info.arg("memory").arg("persistence");
     // A login that may not ask is no fault.
-    if let Ok(info) = store.command::<String>("info", &info).await {
-        found.extend(transport::redis_policy(&info));
+    if let Ok(info) = store.run_command::<String>("info", &info).await {
+        found.extend(transport::check_redis_policy(&info));
     }
-    if let Ok(stats) = store.stats(&jobs::queues::ALL).await {
+    if let Ok(stats) = store.queue_stats(&jobs::queues::ALL).await {
         for paused in stats.iter().filter(|s| s.paused) {
             let detail =
                 format!("{} is paused; let it run again: dispatchq queue resume {}", paused.queue, paused.queue);
-            found.push(new_finding("queues", Verdict::Warn, detail));
+            found.push(new_finding("queues", FindingVerdict::Warn, detail));
         }
         let dead: u64 = stats.iter().map(|s| s.dead).sum();
         if dead > 0 {
             let detail = format!("{dead} dead; look: dispatchq job list QUEUE --state dead");
-            found.push(new_finding("jobs", Verdict::Warn, detail));
+            found.push(new_finding("jobs", FindingVerdict::Warn, detail));
         }
     }
     found

@@ -9,14 +9,14 @@ use anyhow::{bail, ensure};
 
 use super::{
     import,
-    output::{self, or_dash, time},
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     app::App,
     config::Config,
     db,
     fleet::driver_index,
-    people::drivers::{self, NewDriver, Removal},
+    people::drivers::{self, DriverRemoval, NewDriver},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -48,7 +48,7 @@ impl Command {
         if let Self::Import { file } = self {
             return import_drivers(&App::connect(config).await?, &file).await;
         }
-        let db = db::connect(&config.database).await?;
+        let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         let no_such = |id: &str| format!("no driver '{id}'; see: dispatchq driver list");
         match self {
@@ -56,7 +56,7 @@ impl Command {
             Self::Disable { id } => {
                 ensure!(drivers::set_disabled(&db, &id, true).await?, no_such(&id));
                 println!("{id} is disabled.");
-                if let Some(order) = drivers::find(&db, &id).await?.and_then(|driver| driver.active_order) {
+                if let Some(order) = drivers::find_driver(&db, &id).await?.and_then(|driver| driver.active_order) {
                     eprintln!("{id} still has {order}; take it back: dispatchq order release {order}");
                 }
             }
@@ -64,17 +64,17 @@ impl Command {
                 ensure!(drivers::set_disabled(&db, &id, false).await?, no_such(&id));
                 println!("{id} is enabled.");
             }
-            Self::Remove { id } => match drivers::remove(&db, &id).await? {
-                Removal::Removed { keys } => println!("{id} is removed, and {keys} keys are revoked."),
-                Removal::Busy { order } => {
+            Self::Remove { id } => match drivers::remove_driver(&db, &id).await? {
+                DriverRemoval::Removed { keys } => println!("{id} is removed, and {keys} keys are revoked."),
+                DriverRemoval::Busy { order } => {
                     bail!("{id} has {order}; take it back first: dispatchq order release {order}")
                 }
-                Removal::NoSuchDriver => bail!(no_such(&id)),
+                DriverRemoval::NoSuchDriver => bail!(no_such(&id)),
             },
             Self::List { limit, json } => {
-                let list = drivers::list(&db, limit).await?;
+                let list = drivers::list_drivers(&db, limit).await?;
                 if json {
-                    output::json(&list)?;
+                    output::print_json(&list)?;
                 } else {
                     let rows = list.into_iter().map(|d| {
                         [
@@ -88,11 +88,11 @@ impl Command {
                             }
                             .to_owned(),
                             or_dash(d.active_order),
-                            time(d.idle_since),
+                            format_time(d.idle_since),
                         ]
                     });
                     let headings = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
-                    output::table(&headings, rows, "No drivers. Add some: dispatchq driver import FILE");
+                    output::print_rows(&headings, rows, "No drivers. Add some: dispatchq driver import FILE");
                 }
             }
         }
@@ -101,9 +101,9 @@ impl Command {
 }
 
 async fn import_drivers(app: &App, file: &Path) -> anyhow::Result<ExitCode> {
-    let new = import::lines(file, NewDriver::problem)?;
-    let count = drivers::import(&app.db, &new).await?;
-    driver_index::invalidate(app).await;
+    let new = import::read_json_lines(file, NewDriver::find_problem)?;
+    let count = drivers::import_drivers(&app.db, &new).await?;
+    driver_index::invalidate_index(app).await;
     println!("{count} drivers imported.");
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 const MOST_PROBLEMS: usize = 10;
 
 /// Reads a file of JSON lines ("-" is stdin). Every bad line is named; then nothing is imported.
-pub(super) fn lines<T: DeserializeOwned>(
+pub(super) fn read_json_lines<T: DeserializeOwned>(
     file: &Path,
     problem: impl Fn(&T) -> Option<String>,
 ) -> anyhow::Result<Vec<T>> {

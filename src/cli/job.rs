@@ -9,12 +9,12 @@ use serde_json::json;
 use workers::{InvalidJobId, JobId, store::JobState};
 
 use super::{
-    output::{self, or_dash, time_ms},
-    queue::known,
+    output::{self, format_time_ms, or_dash},
+    queue::check_known_queue,
 };
 use dispatch::{
     app::App,
-    operator::job::{self, Refused, When},
+    operator::job::{self, JobRefusal, RescheduleTime},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -24,7 +24,7 @@ pub(super) enum Command {
     List {
         queue: String,
         #[arg(long, default_value = "due")]
-        state: State,
+        state: JobStateArg,
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
         limit: u16,
         /// Skip this many
@@ -36,7 +36,7 @@ pub(super) enum Command {
     /// Where one job is, and why
     Show {
         /// For example timeout:ORD-1:3
-        #[arg(value_parser = job_id)]
+        #[arg(value_parser = parse_job_id)]
         id: JobId,
         #[arg(long)]
         json: bool,
@@ -48,7 +48,7 @@ pub(super) enum Command {
     )]
     Cancel {
         /// For example timeout:ORD-1:3
-        #[arg(value_parser = job_id)]
+        #[arg(value_parser = parse_job_id)]
         id: JobId,
         #[arg(long)]
         json: bool,
@@ -58,7 +58,7 @@ pub(super) enum Command {
         Example:\n  dispatchq job run-now notify:ORD-1:7")]
     RunNow {
         /// For example notify:ORD-1:7
-        #[arg(value_parser = job_id)]
+        #[arg(value_parser = parse_job_id)]
         id: JobId,
         #[arg(long)]
         json: bool,
@@ -72,7 +72,7 @@ pub(super) enum Command {
     )]
     Reschedule {
         /// For example notify:ORD-1:7
-        #[arg(value_parser = job_id)]
+        #[arg(value_parser = parse_job_id)]
         id: JobId,
         /// So long from now, as in 90s or "1h 30m"
         #[arg(long = "in", value_name = "DURATION", value_parser = humantime::parse_duration, group = "when")]
@@ -86,7 +86,7 @@ pub(super) enum Command {
 }
 
 /// For `value_parser`: what is no job id is wrong usage.
-pub(super) fn job_id(text: &str) -> Result<JobId, InvalidJobId> {
+pub(super) fn parse_job_id(text: &str) -> Result<JobId, InvalidJobId> {
     JobId::parse(text)
 }
 
@@ -96,7 +96,7 @@ fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum State {
+pub(super) enum JobStateArg {
     /// Waiting, due now or later
     Due,
     /// Waiting to run with nothing beside it: two of its deliveries were lost
@@ -107,13 +107,13 @@ pub(super) enum State {
     Dead,
 }
 
-impl From<State> for JobState {
-    fn from(state: State) -> Self {
+impl From<JobStateArg> for JobState {
+    fn from(state: JobStateArg) -> Self {
         match state {
-            State::Due => Self::Due,
-            State::Suspect => Self::Suspect,
-            State::Leased => Self::Leased,
-            State::Dead => Self::Dead,
+            JobStateArg::Due => Self::Due,
+            JobStateArg::Suspect => Self::Suspect,
+            JobStateArg::Leased => Self::Leased,
+            JobStateArg::Dead => Self::Dead,
         }
     }
 }
@@ -122,52 +122,54 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { queue, state, limit, offset, json } => {
-                known(&queue)?;
-                let page = app.store.list(&queue, state.into(), offset, usize::from(limit)).await?;
+                check_known_queue(&queue)?;
+                let page = app.store.list_jobs(&queue, state.into(), offset, usize::from(limit)).await?;
                 if json {
-                    output::json(&page)?;
+                    output::print_json(&page)?;
                 } else {
-                    let rows = page
-                        .into_iter()
-                        .map(|j| [j.id, time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]);
+                    let rows = page.into_iter().map(|j| {
+                        [j.id, format_time_ms(j.at_ms), j.failed.to_string(), j.lost.to_string(), or_dash(j.error)]
+                    });
                     let at = match state {
-                        State::Due | State::Suspect => "DUE",
-                        State::Leased => "LEASE ENDS",
-                        State::Dead => "DIED",
+                        JobStateArg::Due | JobStateArg::Suspect => "DUE",
+                        JobStateArg::Leased => "LEASE ENDS",
+                        JobStateArg::Dead => "DIED",
                     };
-                    output::table(&["JOB", at, "FAILED", "LOST", "ERROR"], rows, "No such jobs.");
+                    output::print_rows(&["JOB", at, "FAILED", "LOST", "ERROR"], rows, "No such jobs.");
                 }
             }
             Self::Show { id, json } => {
-                let job = app.store.find(&id, &jobs::queues::ALL).await?.with_context(|| {
+                let job = app.store.find_job(&id, &jobs::queues::ALL).await?.with_context(|| {
                     format!("no job {id}: it was never enqueued or has finished; see: dispatchq job list")
                 })?;
                 if json {
-                    output::json(&job)?;
+                    output::print_json(&job)?;
                 } else {
                     println!("{:<10} {}\n{:<10} {}", "job", job.id, "queue", job.queue);
                     let state = match job.state {
-                        JobState::Due => format!("due at {}", time_ms(job.at_ms)),
-                        JobState::Suspect => format!("due at {}, with nothing beside it", time_ms(job.at_ms)),
-                        JobState::Leased => format!("running; its lease ends at {}", time_ms(job.at_ms)),
-                        JobState::Dead => format!("dead since {}", time_ms(job.at_ms)),
+                        JobState::Due => format!("due at {}", format_time_ms(job.at_ms)),
+                        JobState::Suspect => format!("due at {}, with nothing beside it", format_time_ms(job.at_ms)),
+                        JobState::Leased => format!("running; its lease ends at {}", format_time_ms(job.at_ms)),
+                        JobState::Dead => format!("dead since {}", format_time_ms(job.at_ms)),
                     };
                     println!("{:<10} {state}\n{:<10} {} failed, {} lost", "state", "tries", job.failed, job.lost);
                     if let Some(dead) = job.dead {
-                        output::line(&format!("{:<10} {}", "error", dead.error));
+                        output::print_escaped(&format!("{:<10} {}", "error", dead.error));
                         println!("{:<10} dispatchq dead show {}", "see", job.id);
                     }
                 }
             }
             Self::Cancel { id, json } => {
-                return match job::cancel(&app, &id).await? {
+                return match job::cancel_job(&app, &id).await? {
                     Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
                     Err(refused) => print_refusal(&id, &refused, json),
                 };
             }
-            Self::RunNow { id, json } => return reschedule_job(&app, &id, When::In(Duration::ZERO), json).await,
+            Self::RunNow { id, json } => {
+                return reschedule_job(&app, &id, RescheduleTime::In(Duration::ZERO), json).await;
+            }
             Self::Reschedule { id, delay, at, json } => {
-                let when = at.map_or(When::In(delay.unwrap_or_default()), When::At);
+                let when = at.map_or(RescheduleTime::In(delay.unwrap_or_default()), RescheduleTime::At);
                 return reschedule_job(&app, &id, when, json).await;
             }
         }
@@ -175,18 +177,18 @@ impl Command {
     }
 }
 
-async fn reschedule_job(app: &App, id: &JobId, when: When, json: bool) -> anyhow::Result<ExitCode> {
-    let moved = match job::reschedule(app, id, when).await? {
+async fn reschedule_job(app: &App, id: &JobId, when: RescheduleTime, json: bool) -> anyhow::Result<ExitCode> {
+    let moved = match job::reschedule_job(app, id, when).await? {
         Ok(moved) => moved,
         Err(refused) => return print_refusal(id, &refused, json),
     };
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
     if json {
         let not_before = moved.not_before.map(time);
-        output::json(
+        output::print_json(
             &json!({ "id": id.as_str(), "result": "MOVED", "due": time(moved.due), "not_before": not_before }),
         )?;
-    } else if when == When::In(Duration::ZERO) {
+    } else if when == RescheduleTime::In(Duration::ZERO) {
         println!("{id} is due now.");
     } else {
         println!("{id} is due at {}.", time(moved.due));
@@ -199,7 +201,7 @@ async fn reschedule_job(app: &App, id: &JobId, when: When, json: bool) -> anyhow
 
 fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        output::json(&json!({ "id": id.as_str(), "result": result }))?;
+        output::print_json(&json!({ "id": id.as_str(), "result": result }))?;
     } else {
         println!("{text}");
     }
@@ -207,9 +209,11 @@ fn print_done(id: &JobId, result: &str, text: &str, json: bool) -> anyhow::Resul
 }
 
 /// The job stays as it is: programs read why on stdout, people on stderr.
-fn print_refusal(id: &JobId, refused: &Refused, json: bool) -> anyhow::Result<ExitCode> {
+fn print_refusal(id: &JobId, refused: &JobRefusal, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        output::json(&json!({ "id": id.as_str(), "result": refused.code(), "message": refused.to_string() }))?;
+        output::print_json(
+            &json!({ "id": id.as_str(), "result": refused.error_code(), "message": refused.to_string() }),
+        )?;
     } else {
         eprintln!("error: {refused}");
     }

@@ -22,8 +22,8 @@ impl Args {
         if self.partitions {
             return self.keep_days(&config).await;
         }
-        let pool = db::connect(&config.database).await?;
-        db::migrate(&pool).await?;
+        let pool = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         println!("The schema is up to date.");
         Ok(ExitCode::SUCCESS)
@@ -31,12 +31,12 @@ impl Args {
 
     /// Fails when something was postponed, so that the timer that runs it reports a failure.
     async fn keep_days(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let Some(report) = history_days::keep(config).await? else {
+        let Some(report) = history_days::keep_days(config).await? else {
             println!("Another process is at it.");
             return Ok(ExitCode::SUCCESS);
         };
         if self.json {
-            output::json(&report)?;
+            output::print_json(&report)?;
         } else {
             println!("{} days of the history added, {} dropped.", report.added.len(), report.dropped.len());
             for postponed in &report.postponed {

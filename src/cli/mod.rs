@@ -120,7 +120,7 @@ enum Command {
     Reconcile(reconcile::Command),
     /// Replay real rides against simulated drivers, and check the history
     #[cfg(feature = "lab")]
-    Replay(replay::Options),
+    Replay(replay::ReplayOptions),
     /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
     #[cfg(feature = "lab")]
     PartnerSim(Box<partner_sim::Args>),

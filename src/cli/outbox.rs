@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use jobs::OrderId;
 
 use super::{
-    consent::Consent,
-    order::operator,
-    output::{self, or_dash, time},
+    consent::ConsentArgs,
+    order::cli_operator,
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     app::App,
-    dead_letters::decide::Decider,
-    notifications::redeliver::{self, Filter, Row},
+    dead_letters::decide::DecisionAuthor,
+    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
 };
 
 /// Rows read at a time.
@@ -27,9 +27,9 @@ pub(super) enum Command {
     /// Messages, newest first
     List {
         #[arg(long)]
-        state: Option<State>,
+        state: Option<MessageStateArg>,
         #[command(flatten)]
-        only: Only,
+        only: MessageFilterArgs,
         #[arg(long, default_value_t = 50)]
         limit: u32,
         #[arg(long)]
@@ -50,7 +50,7 @@ pub(super) enum Command {
         #[arg(required_unless_present_any = ["channel", "kind", "order", "all"])]
         ids: Vec<i64>,
         #[command(flatten)]
-        only: Only,
+        only: MessageFilterArgs,
         /// Every dead message
         #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order"])]
         all: bool,
@@ -58,12 +58,12 @@ pub(super) enum Command {
         #[arg(long)]
         limit: Option<u32>,
         #[command(flatten)]
-        consent: Consent,
+        consent: ConsentArgs,
     },
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Only {
+pub(super) struct MessageFilterArgs {
     /// Only over this channel
     #[arg(long)]
     channel: Option<String>,
@@ -76,7 +76,7 @@ pub(super) struct Only {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum State {
+pub(super) enum MessageStateArg {
     /// On its way, perhaps for hours
     Pending,
     Delivered,
@@ -86,7 +86,7 @@ pub(super) enum State {
     Dead,
 }
 
-impl State {
+impl MessageStateArg {
     fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -101,13 +101,13 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::List { state, only, limit, json } => {
-                let rows = redeliver::list(&app.db, &make_filter(state, only, None, limit)).await?;
-                if json { output::json(&rows)? } else { print_table(rows) }
+                let rows = redeliver::list_messages(&app.db, &make_filter(state, only, None, limit)).await?;
+                if json { output::print_json(&rows)? } else { print_table(rows) }
             }
             Self::Show { id, json } => print_message(&app, id, json).await?,
             Self::Replay { ids, only, all: _, limit, consent } => {
                 let ids = (!ids.is_empty()).then_some(ids);
-                let dead = make_filter(Some(State::Dead), only, ids, PAGE);
+                let dead = make_filter(Some(MessageStateArg::Dead), only, ids, PAGE);
                 replay_messages(&app, dead, limit.unwrap_or(u32::MAX), &consent).await?;
             }
         }
@@ -115,35 +115,40 @@ impl Command {
     }
 }
 
-fn make_filter(state: Option<State>, only: Only, ids: Option<Vec<i64>>, limit: u32) -> Filter {
+fn make_filter(
+    state: Option<MessageStateArg>,
+    only: MessageFilterArgs,
+    ids: Option<Vec<i64>>,
+    limit: u32,
+) -> OutboxFilter {
     let state = state.map(|s| s.as_str().to_owned());
-    Filter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
+    OutboxFilter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
 }
 
 /// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
 /// the page that is next, so this comes to an end.
-async fn replay_messages(app: &App, mut dead: Filter, most: u32, consent: &Consent) -> anyhow::Result<()> {
-    let selected = redeliver::count(&app.db, &dead).await?.min(i64::from(most));
+async fn replay_messages(app: &App, mut dead: OutboxFilter, most: u32, consent: &ConsentArgs) -> anyhow::Result<()> {
+    let selected = redeliver::count_messages(&app.db, &dead).await?.min(i64::from(most));
     if consent.dry_run {
         dead.limit = MOST_SHOWN.min(most);
-        print_table(redeliver::list(&app.db, &dead).await?);
+        print_table(redeliver::list_messages(&app.db, &dead).await?);
         println!("{selected} messages would be sent again; the newest {MOST_SHOWN} at most are shown.");
         return Ok(());
     }
     ensure!(selected > 0, "no such message is dead; see: dispatchq outbox list --state dead");
-    if dead.ids.is_none() && !consent.obtain(&format!("send {selected} messages again?"))? {
+    if dead.ids.is_none() && !consent.ask_consent(&format!("send {selected} messages again?"))? {
         bail!("no message was sent again");
     }
-    let by = Decider { who: operator(), why: consent.reason.clone() };
+    let by = DecisionAuthor { who: cli_operator(), why: consent.reason.clone() };
     let (mut replayed, mut left) = (0, most);
     loop {
         dead.limit = PAGE.min(left);
-        let rows = redeliver::list(&app.db, &dead).await?;
+        let rows = redeliver::list_messages(&app.db, &dead).await?;
         let Some(last) = rows.last() else { break };
         dead.before = Some(last.id);
         left -= u32::try_from(rows.len()).unwrap_or(left).min(left);
         for row in &rows {
-            let sent = redeliver::replay(app, row, &by).await;
+            let sent = redeliver::replay_message(app, row, &by).await;
             let done =
                 format!("{replayed} of {selected} messages are sent again; what is done stays done: run it again");
             replayed += i64::from(sent.context(done)?);
@@ -153,7 +158,7 @@ async fn replay_messages(app: &App, mut dead: Filter, most: u32, consent: &Conse
     Ok(())
 }
 
-fn print_table(rows: Vec<Row>) {
+fn print_table(rows: Vec<OutboxMessage>) {
     let headings = ["ID", "ORDER", "KIND", "CHANNEL", "STATE", "TRIES", "CREATED", "DELIVERED", "ERROR"];
     let rows = rows.into_iter().map(|m| {
         [
@@ -163,26 +168,26 @@ fn print_table(rows: Vec<Row>) {
             m.channel,
             m.state,
             m.attempts.to_string(),
-            time(m.created_at),
-            or_dash(m.delivered_at.map(time)),
+            format_time(m.created_at),
+            or_dash(m.delivered_at.map(format_time)),
             or_dash(m.last_error),
         ]
     });
-    output::table(&headings, rows, "No such messages.");
+    output::print_rows(&headings, rows, "No such messages.");
 }
 
 async fn print_message(app: &App, id: i64, json: bool) -> anyhow::Result<()> {
-    let filter = Filter { ids: Some(vec![id]), limit: 1, ..Filter::default() };
-    let row = redeliver::list(&app.db, &filter).await?.pop();
+    let filter = OutboxFilter { ids: Some(vec![id]), limit: 1, ..OutboxFilter::default() };
+    let row = redeliver::list_messages(&app.db, &filter).await?.pop();
     let row = row.with_context(|| format!("no message {id}; see: dispatchq outbox list"))?;
-    let log = redeliver::log(&app.db, id).await?;
+    let log = redeliver::load_delivery_log(&app.db, id).await?;
     if json {
-        return output::json(&serde_json::json!({ "message": row, "log": log }));
+        return output::print_json(&serde_json::json!({ "message": row, "log": log }));
     }
     println!("{:<12} {}\n{:<12} {}", "message", row.id, "receiver's id", row.message_id);
     print_table(vec![row]);
     println!();
-    let lines = log.into_iter().map(|e| [time(e.at), e.what, or_dash(e.actor), or_dash(e.error)]);
-    output::table(&["AT", "WHAT", "ACTOR", "ERROR"], lines, "Never tried.");
+    let lines = log.into_iter().map(|e| [format_time(e.at), e.what, or_dash(e.actor), or_dash(e.error)]);
+    output::print_rows(&["AT", "WHAT", "ACTOR", "ERROR"], lines, "Never tried.");
     Ok(())
 }

@@ -9,13 +9,13 @@ use serde::Serialize;
 use dispatch::plain_text;
 
 /// Prints one JSON value. What a terminal would obey is written as `\uXXXX`.
-pub(super) fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    print(&plain_text::escape_json(&serde_json::to_string_pretty(value)?));
+pub(super) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print_text(&plain_text::escape_json(&serde_json::to_string_pretty(value)?));
     Ok(())
 }
 
 /// Prints rows under headings; says so when there are none. What a terminal would obey is escaped in every cell.
-pub(super) fn table<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
+pub(super) fn print_rows<R>(headings: &[&str], rows: impl IntoIterator<Item = R>, if_empty: &str)
 where
     R: IntoIterator,
     R::Item: Display,
@@ -23,43 +23,43 @@ where
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headings);
     for row in rows {
-        table.add_row(row.into_iter().map(|cell| plain_text::escape(&cell.to_string())));
+        table.add_row(row.into_iter().map(|cell| plain_text::escape_controls(&cell.to_string())));
     }
     if table.row_count() == 0 {
-        print(if_empty);
+        print_text(if_empty);
     } else {
-        print(&table.to_string());
+        print_text(&table.to_string());
     }
 }
 
 /// Prints one line, escaped as the cells of a table are.
-pub(super) fn line(text: &str) {
-    print(&plain_text::escape(text));
+pub(super) fn print_escaped(text: &str) {
+    print_text(&plain_text::escape_controls(text));
 }
 
 /// Joins lines, escaped as the cells of a table are. One that begins with a line end has an empty line before it.
-pub(super) fn lines(lines: &[String]) -> String {
+pub(super) fn join_escaped(lines: &[String]) -> String {
     let escaped = lines.iter().map(|line| match line.strip_prefix('\n') {
-        Some(rest) => format!("\n{}", plain_text::escape(rest)),
-        None => plain_text::escape(line),
+        Some(rest) => format!("\n{}", plain_text::escape_controls(rest)),
+        None => plain_text::escape_controls(line),
     });
     escaped.collect::<Vec<_>>().join("\n")
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-pub(super) fn print(text: &str) {
+pub(super) fn print_text(text: &str) {
     if writeln!(std::io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
 }
 
 /// A time as people read it, to the second.
-pub(super) fn time(at: DateTime<Utc>) -> String {
+pub(super) fn format_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 /// A time given in milliseconds since the epoch.
-pub(super) fn time_ms(ms: u64) -> String {
+pub(super) fn format_time_ms(ms: u64) -> String {
     DateTime::from_timestamp_millis(ms.cast_signed())
         .map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
@@ -70,13 +70,13 @@ pub(super) fn or_dash<T: Display>(value: Option<T>) -> String {
 }
 
 /// One line of at most so many characters, for tables.
-pub(super) fn short(text: &str, most: usize) -> String {
+pub(super) fn shorten_text(text: &str, most: usize) -> String {
     let line: String = text.chars().map(|c| if plain_text::is_unsafe(c) { ' ' } else { c }).take(most + 1).collect();
     if line.chars().count() <= most { line } else { line.chars().take(most - 3).chain("...".chars()).collect() }
 }
 
 /// A word of a command to copy: quoted if a shell would read it otherwise.
-pub(super) fn quoted(word: &str) -> String {
+pub(super) fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -91,15 +91,15 @@ mod tests {
 
     #[test]
     fn long_texts_are_shortened_to_one_line() {
-        assert_eq!(short("a\nb", 10), "a b");
-        assert_eq!(short("0123456789", 10), "0123456789");
-        assert_eq!(short("0123456789ä", 10), "0123456...");
+        assert_eq!(shorten_text("a\nb", 10), "a b");
+        assert_eq!(shorten_text("0123456789", 10), "0123456789");
+        assert_eq!(shorten_text("0123456789ä", 10), "0123456...");
     }
 
     #[test]
     fn a_command_can_be_copied() {
-        assert_eq!(quoted("notify-queue:1:notify:ORD-1:3"), "notify-queue:1:notify:ORD-1:3");
-        assert_eq!(quoted("it's; rm"), "'it'\\''s; rm'");
-        assert_eq!(quoted(""), "''");
+        assert_eq!(quote_word("notify-queue:1:notify:ORD-1:3"), "notify-queue:1:notify:ORD-1:3");
+        assert_eq!(quote_word("it's; rm"), "'it'\\''s; rm'");
+        assert_eq!(quote_word(""), "''");
     }
 }

@@ -6,12 +6,12 @@ use anyhow::{bail, ensure};
 use serde_json::json;
 
 use super::{
-    order::operator,
-    output::{self, short},
+    order::cli_operator,
+    output::{self, shorten_text},
 };
 use dispatch::{
     app::App,
-    partner::{Partner, settings},
+    partner::{ConfiguredPartner, settings},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -39,7 +39,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json } => list(&app, json).await?,
+            Self::List { json } => print_partners(&app, json).await?,
             Self::Set { partner, polling_percent, as_configured } => {
                 ensure!(
                     polling_percent.is_some() || as_configured,
@@ -52,7 +52,7 @@ impl Command {
                     }
                     bail!("no partner '{partner}'; partners are {}", names.join(", "));
                 };
-                settings::set_percent(&app.db, &partner, polling_percent, &operator()).await?;
+                settings::set_percent(&app.db, &partner, polling_percent, &cli_operator()).await?;
                 let percent = polling_percent.unwrap_or(known.config.poll.percent);
                 println!("{partner}: the job id of {percent} % of orders is asked for.");
             }
@@ -61,13 +61,13 @@ impl Command {
     }
 }
 
-async fn list(app: &App, as_json: bool) -> anyhow::Result<()> {
+async fn print_partners(app: &App, as_json: bool) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     let mut values = Vec::new();
     for partner in app.partners.iter() {
-        let breaker = partner.breaker(&app.store).await?;
+        let breaker = partner.breaker_state(&app.store).await?;
         let percent = settings::run_time_percent(&app.db, &partner.name).await?;
-        let waiting = settings::waiting(&app.db, &partner.name).await?;
+        let waiting = settings::count_waiting(&app.db, &partner.name).await?;
         let calls = call_state(&breaker);
         values.push(json!({
             "partner": partner.name,
@@ -96,14 +96,14 @@ async fn list(app: &App, as_json: bool) -> anyhow::Result<()> {
             ),
             waiting.searching.to_string(),
             waiting.cancels.to_string(),
-            short(&breaker.why, 60),
+            shorten_text(&breaker.why, 60),
         ]);
     }
     if as_json {
-        return output::json(&values);
+        return output::print_json(&values);
     }
     let headings = ["PARTNER", "AT", "CALLS", "POLLED", "SEARCHING", "CANCELS OPEN", "LAST FAILURE"];
-    output::table(&headings, rows, "No partner is configured; add [partners.NAME] to config.toml.");
+    output::print_rows(&headings, rows, "No partner is configured; add [partners.NAME] to config.toml.");
     Ok(())
 }
 
@@ -118,6 +118,6 @@ fn call_state(breaker: &workers::store::BreakerState) -> &'static str {
     }
 }
 
-fn host_of(partner: &Partner) -> String {
+fn host_of(partner: &ConfiguredPartner) -> String {
     dispatch::config::without_password(&partner.config.url)
 }

@@ -5,12 +5,12 @@ use std::{io::Write, process::ExitCode};
 use serde_json::json;
 
 use super::signals;
-use partner_sim::{Options, PartnerSim};
+use partner_sim::{PartnerSim, PartnerSimOptions};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    options: Options,
+    options: PartnerSimOptions,
     /// Print one line of JSON at the start and one at the end
     #[arg(long)]
     json: bool,
@@ -21,7 +21,7 @@ impl Args {
         let stop = signals::stop_token()?;
         let partner = PartnerSim::start(&self.options).await?;
         let (url, control) = (partner.url(), partner.control_url());
-        let Options { api_key, callback_secret, .. } = &self.options;
+        let PartnerSimOptions { api_key, callback_secret, .. } = &self.options;
         let callback_url = self.options.knobs.callback_url.as_deref();
         if self.json {
             let started = json!({ "url": url, "control_url": control, "callback_url": callback_url,
@@ -35,7 +35,7 @@ impl Args {
             ));
         }
         stop.cancelled().await;
-        let report = partner.report();
+        let report = partner.read_report();
         if self.json {
             print_line(&serde_json::to_string(&report)?);
         } else {

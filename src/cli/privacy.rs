@@ -12,14 +12,14 @@ use jobs::OrderId;
 use serde_json::json;
 
 use super::{
-    order::operator,
-    output::{self, or_dash, time},
+    order::cli_operator,
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     app::App,
     orders::store,
     plain_text,
-    privacy::{self, Erased, Erasure, Subject},
+    privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -27,7 +27,7 @@ pub(super) enum Command {
     /// Erase what is known about a person; it cannot be undone
     #[command(after_help = "Examples:\n  dispatchq privacy erase --customer C-7 --reason \"request 12\" --dry-run\n  \
                             dispatchq privacy erase --driver D-1 --reason \"left the fleet\" --yes")]
-    Erase(Erase),
+    Erase(EraseArgs),
     /// Who was erased, to be kept apart from the backups (--json)
     List {
         #[arg(long)]
@@ -50,7 +50,7 @@ pub(super) enum Command {
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("subject").required(true).args(["customer", "driver", "order"]))]
-pub(super) struct Erase {
+pub(super) struct EraseArgs {
     /// All orders of this customer
     #[arg(long, value_name = "ID", value_parser = plain_text::parse)]
     customer: Option<String>,
@@ -77,11 +77,11 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
             Self::Erase(erase) => return erase.run(&app).await,
-            Self::List { json: true } => output::json(&privacy::list(&app).await?)?,
+            Self::List { json: true } => output::print_json(&privacy::list_erasures(&app).await?)?,
             Self::List { json: false } => {
-                let rows = privacy::list(&app).await?.into_iter().map(|e| {
+                let rows = privacy::list_erasures(&app).await?.into_iter().map(|e| {
                     [
-                        time(e.erased_at),
+                        format_time(e.erased_at),
                         e.subject.as_str().to_owned(),
                         e.subject_id,
                         or_dash(e.orders),
@@ -89,7 +89,7 @@ impl Command {
                         e.reason,
                     ]
                 });
-                output::table(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No one was erased.");
+                output::print_rows(&["AT", "WHAT", "ID", "ORDERS", "BY", "REASON"], rows, "No one was erased.");
             }
             Self::Replay { file, dry_run, yes } => return replay_erasures(&app, file, dry_run, yes).await,
         }
@@ -97,32 +97,35 @@ impl Command {
     }
 }
 
-impl Erase {
+impl EraseArgs {
     async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
         let (subject, id) = match (&self.customer, &self.driver, &self.order) {
-            (Some(customer), ..) => (Subject::Customer, customer.as_str()),
-            (_, Some(driver), _) => (Subject::Driver, driver.as_str()),
-            (.., order) => (Subject::Order, order.as_ref().map_or("", OrderId::as_str)),
+            (Some(customer), ..) => (ErasureSubject::Customer, customer.as_str()),
+            (_, Some(driver), _) => (ErasureSubject::Driver, driver.as_str()),
+            (.., order) => (ErasureSubject::Order, order.as_ref().map_or("", OrderId::as_str)),
         };
-        let known = privacy::find(app, subject, id).await?;
+        let known = privacy::find_personal_data(app, subject, id).await?;
         let what = format!("{} {id}", subject.as_str());
         ensure!(!known.is_nothing(), "nothing is known of {what}");
         if self.dry_run {
             if self.json {
-                output::json(&json!({ "dry_run": true, "known": known }))?;
+                output::print_json(&json!({ "dry_run": true, "known": known }))?;
             } else {
-                output::line(&format!("Of {what} {} orders would be erased.", known.orders.len()));
-                in_use(&known.in_use);
+                output::print_escaped(&format!("Of {what} {} orders would be erased.", known.orders.len()));
+                print_in_use(&known.in_use);
             }
             return Ok(if known.in_use.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         ask_to_confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
-        let erasure = Erasure::new(subject, id, &self.reason, &operator(), store::now(&app.db).await?);
-        match privacy::erase(app, &erasure).await? {
-            Erased::Done { orders } if self.json => output::json(&json!({ "erased": orders }))?,
-            Erased::Done { orders } => output::line(&format!("What was known of {what} is erased: {orders} orders.")),
-            Erased::InUse(orders) => {
-                in_use(&orders);
+        let erasure =
+            ErasureRecord::new(subject, id, &self.reason, &cli_operator(), store::database_now(&app.db).await?);
+        match privacy::erase_subject(app, &erasure).await? {
+            ErasureOutcome::Done { orders } if self.json => output::print_json(&json!({ "erased": orders }))?,
+            ErasureOutcome::Done { orders } => {
+                output::print_escaped(&format!("What was known of {what} is erased: {orders} orders."));
+            }
+            ErasureOutcome::InUse(orders) => {
+                print_in_use(&orders);
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -131,13 +134,13 @@ impl Erase {
 }
 
 async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: bool) -> anyhow::Result<ExitCode> {
-    let erasures: Vec<Erasure> = match file {
+    let erasures: Vec<ErasureRecord> = match file {
         Some(file) => {
             let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             serde_json::from_str(&text)
                 .with_context(|| format!("{}: not what privacy list --json prints", file.display()))?
         }
-        None => privacy::list(app).await?,
+        None => privacy::list_erasures(app).await?,
     };
     if !dry_run {
         ask_to_confirm(yes, &format!("carry out {} erasures again", erasures.len()))?;
@@ -146,15 +149,15 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
     for erasure in &erasures {
         let what = format!("{} {}", erasure.subject.as_str(), erasure.subject_id);
         if dry_run {
-            let known = privacy::find(app, erasure.subject, &erasure.subject_id).await?;
-            output::line(&format!("{what}: {} orders would be erased.", known.orders.len()));
+            let known = privacy::find_personal_data(app, erasure.subject, &erasure.subject_id).await?;
+            output::print_escaped(&format!("{what}: {} orders would be erased.", known.orders.len()));
             continue;
         }
-        match privacy::erase(app, erasure).await? {
-            Erased::Done { orders } => output::line(&format!("{what}: {orders} orders are erased.")),
-            Erased::InUse(orders) => {
+        match privacy::erase_subject(app, erasure).await? {
+            ErasureOutcome::Done { orders } => output::print_escaped(&format!("{what}: {orders} orders are erased.")),
+            ErasureOutcome::InUse(orders) => {
                 left += 1;
-                in_use(&orders);
+                print_in_use(&orders);
             }
         }
     }
@@ -162,11 +165,11 @@ async fn replay_erasures(app: &App, file: Option<PathBuf>, dry_run: bool, yes: b
 }
 
 /// Says which orders stand in the way.
-fn in_use(orders: &[String]) {
+fn print_in_use(orders: &[String]) {
     if orders.is_empty() {
         return;
     }
-    eprintln!("In use, so nothing is erased: {}", plain_text::escape(&orders.join(", ")));
+    eprintln!("In use, so nothing is erased: {}", plain_text::escape_controls(&orders.join(", ")));
     eprintln!("End these orders and acknowledge their alerts first: dispatchq order explain {}", orders[0]);
 }
 
@@ -178,9 +181,9 @@ fn ask_to_confirm(yes: bool, what: &str) -> anyhow::Result<()> {
     ensure!(
         io::stdin().is_terminal() && io::stderr().is_terminal(),
         "no terminal to confirm at: {}? Look first with --dry-run, then say --yes",
-        plain_text::escape(what)
+        plain_text::escape_controls(what)
     );
-    eprint!("Really {}? [y/N] ", plain_text::escape(what));
+    eprint!("Really {}? [y/N] ", plain_text::escape_controls(what));
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use serde_json::json;
 use workers::store::QueueStats;
 
-use super::{order::operator, output};
+use super::{order::cli_operator, output};
 use dispatch::{app::App, recovery::pauses};
 
 #[derive(Debug, clap::Subcommand)]
@@ -30,12 +30,13 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         match self {
-            Self::List { json: true } => output::json(&app.store.stats(&jobs::queues::ALL).await?)?,
-            Self::List { json: false } => print_table(app.store.stats(&jobs::queues::ALL).await?),
+            Self::List { json: true } => output::print_json(&app.store.queue_stats(&jobs::queues::ALL).await?)?,
+            Self::List { json: false } => print_table(app.store.queue_stats(&jobs::queues::ALL).await?),
             Self::Stats { json } => {
-                let (stats, lateness) = (app.store.stats(&jobs::queues::ALL).await?, app.store.lateness().await?);
+                let (stats, lateness) =
+                    (app.store.queue_stats(&jobs::queues::ALL).await?, app.store.read_lateness().await?);
                 if json {
-                    output::json(&json!({ "queues": stats, "lateness": lateness }))?;
+                    output::print_json(&json!({ "queues": stats, "lateness": lateness }))?;
                 } else {
                     print_table(stats);
                     println!(
@@ -45,16 +46,16 @@ impl Command {
                 }
             }
             Self::Pause { queue } => {
-                known(&queue)?;
-                let was_running = pauses::pause(&app, &queue, &operator()).await?;
+                check_known_queue(&queue)?;
+                let was_running = pauses::pause_queue(&app, &queue, &cli_operator()).await?;
                 println!(
                     "{queue} is {}. Let it run again: dispatchq queue resume {queue}",
                     state_text(was_running, "paused")
                 );
             }
             Self::Resume { queue } => {
-                known(&queue)?;
-                let was_paused = pauses::resume(&app, &queue).await?;
+                check_known_queue(&queue)?;
+                let was_paused = pauses::resume_queue(&app, &queue).await?;
                 println!("{queue} is {}.", state_text(was_paused, "running"));
             }
         }
@@ -63,7 +64,7 @@ impl Command {
 }
 
 /// Refuses a queue that does not exist.
-pub(super) fn known(queue: &str) -> anyhow::Result<()> {
+pub(super) fn check_known_queue(queue: &str) -> anyhow::Result<()> {
     ensure!(jobs::queues::ALL.contains(&queue), "no queue '{queue}'; queues are {}", jobs::queues::ALL.join(", "));
     Ok(())
 }
@@ -86,5 +87,5 @@ fn print_table(stats: Vec<QueueStats>) {
         ]
     });
     let headings = ["QUEUE", "DUE", "SCHEDULED", "NEXT MINUTE", "RUNNING", "DEAD", "OLDEST DUE", ""];
-    output::table(&headings, rows, "No queues.");
+    output::print_rows(&headings, rows, "No queues.");
 }

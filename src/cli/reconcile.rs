@@ -28,12 +28,12 @@ impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::Run { dry_run, json } = self;
         if dry_run {
-            let missing = repair::missing(&app).await?;
+            let missing = repair::list_missing(&app).await?;
             let ids: Vec<_> = missing.iter().map(|job| job.id.to_string()).collect();
             if json {
-                output::json(&json!({ "missing": ids }))?;
+                output::print_json(&json!({ "missing": ids }))?;
             } else {
-                output::table(
+                output::print_rows(
                     &["MISSING JOB", "QUEUE"],
                     missing.iter().map(|j| [j.id.as_str(), j.queue]),
                     "Nothing is missing.",
@@ -41,14 +41,14 @@ impl Command {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let report = reconciler::once_in_full(&app)
+        let report = reconciler::reconcile_in_full(&app)
             .await?
             .context("another process is reconciling right now; try again in a moment")?;
-        if let Err(error) = mirror::once(&app).await {
+        if let Err(error) = mirror::mirror_once(&app).await {
             eprintln!("warning: the dead letters could not be compared: {error:#}");
         }
         if json {
-            output::json(&report)?;
+            output::print_json(&report)?;
         } else {
             println!(
                 "{} rows looked at: {} timers put back, {} moved, {} orders held for review, {} ended.",

@@ -20,8 +20,8 @@ impl Args {
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
-        let admin = admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
-        let listener = api::server::bind(&bind, "http.bind").await?;
+        let admin = serve_admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
+        let listener = api::server::bind_listener(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
         let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
         api::server::serve_api(listener, app, stop).await?;
@@ -34,7 +34,7 @@ impl Args {
 }
 
 /// Serves health and metrics beside the main work, unless the address is empty.
-pub(super) async fn admin(
+pub(super) async fn serve_admin(
     app: &App,
     address: &str,
     setting: &str,
@@ -43,10 +43,10 @@ pub(super) async fn admin(
     if address.is_empty() {
         return Ok(None);
     }
-    let listener = api::server::bind(address, setting).await?;
+    let listener = api::server::bind_listener(address, setting).await?;
     let metrics = telemetry::init_metrics()?;
-    metrics_list::begin(&app.config);
+    metrics_list::register_metrics(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
-    let router = api::admin(app.clone(), metrics);
-    Ok(Some(tokio::spawn(api::server::serve(listener, router, app.config.http.clone(), stop.clone()))))
+    let router = api::admin_router(app.clone(), metrics);
+    Ok(Some(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()))))
 }

@@ -6,12 +6,12 @@ use anyhow::ensure;
 
 use super::{
     import,
-    output::{self, or_dash, time},
+    output::{self, format_time, or_dash},
 };
 use dispatch::{
     config::Config,
     db,
-    people::users::{self, ListedUser, User},
+    people::users::{self, ListedUser, UserAccount},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -39,7 +39,7 @@ pub(super) enum Command {
 
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
-        let db = db::connect(&config.database).await?;
+        let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         let no_such = |id: &str| format!("no user '{id}'; see: dispatchq user list");
         match self {
@@ -52,24 +52,24 @@ impl Command {
                 println!("{id} is enabled.");
             }
             Self::Remove { id } => {
-                ensure!(users::remove(&db, &id).await?, no_such(&id));
+                ensure!(users::remove_user(&db, &id).await?, no_such(&id));
                 println!("{id} is removed.");
             }
             Self::Import { file } => {
                 let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
-                let new = import::lines(&file, |user: &User| user.problem(&channels))?;
-                println!("{} users imported.", users::import(&db, &new).await?);
+                let new = import::read_json_lines(&file, |user: &UserAccount| user.find_problem(&channels))?;
+                println!("{} users imported.", users::import_users(&db, &new).await?);
             }
             Self::List { json } => {
-                let list = users::list(&db).await?;
+                let list = users::list_users(&db).await?;
                 if json {
-                    output::json(&list)?;
+                    output::print_json(&list)?;
                 } else {
                     let rows = list.into_iter().map(|ListedUser { user: u, disabled_at }| {
-                        let disabled = or_dash(disabled_at.map(time));
+                        let disabled = or_dash(disabled_at.map(format_time));
                         [u.id, u.name, format!("{:?}", u.role).to_lowercase(), u.channel, disabled]
                     });
-                    output::table(
+                    output::print_rows(
                         &["ID", "NAME", "ROLE", "CHANNEL", "DISABLED"],
                         rows,
                         "No users. Add some: dispatchq user import FILE",

@@ -19,9 +19,9 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         db::publish_service_types(&app.db, &app.config).await?;
-        let queues = process::queues(&app, &self.queues, self.concurrency.map(usize::from))?;
+        let queues = process::select_queues(&app, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;
-        let admin = serve::admin(&app, &app.config.worker.admin_bind, "worker.admin_bind", &stop).await?;
+        let admin = serve::serve_admin(&app, &app.config.worker.admin_bind, "worker.admin_bind", &stop).await?;
         tracing::info!(?queues, "Performing jobs.");
         let summary = process::run(app, queues, stop.clone()).await?;
         stop.cancel();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::output::{self, time_ms};
+use super::output::{self, format_time_ms};
 use dispatch::app::App;
 
 #[derive(Debug, clap::Subcommand)]
@@ -17,9 +17,9 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::List { json } = self;
-        let workers = app.store.workers().await?;
+        let workers = app.store.list_workers().await?;
         if json {
-            output::json(&workers)?;
+            output::print_json(&workers)?;
             return Ok(ExitCode::SUCCESS);
         }
         let rows = workers.into_iter().map(|w| {
@@ -30,12 +30,12 @@ impl Command {
                 w.info.version,
                 w.info.in_hand.to_string(),
                 w.info.queues.len().to_string(),
-                time_ms(w.info.started_ms),
+                format_time_ms(w.info.started_ms),
                 format!("{:.1} s ago", std::time::Duration::from_millis(w.seen_ms_ago).as_secs_f64()),
             ]
         });
         let headings = ["REPLICA", "HOST", "PID", "VERSION", "RUNNING", "QUEUES", "STARTED", "SEEN"];
-        output::table(&headings, rows, "No worker is running. Start one: dispatchq work");
+        output::print_rows(&headings, rows, "No worker is running. Start one: dispatchq work");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use dispatch::{
     admission::{
-        limits::{Flag, Forced},
+        limits::{AdmissionFlag, ForcedStatus},
         report,
-        table::{self, Author, LimitsChange},
-        waiting::{self, Suspects},
+        table::{self, ChangeAuthor, LimitsChange},
+        waiting::{self, SuspectMembers},
     },
     areas::import,
     orders::{
-        Status, actions,
+        OrderStatus, actions,
         create::{self, CreateError, NewOrder},
     },
     people::{
         actor::{Actor, ActorRole},
-        api_keys::Role,
+        api_keys::AccountRole,
     },
 };
 use reqwest::Method;
@@ -25,7 +25,8 @@ use tokio::task::JoinSet;
 
 use crate::support::{Answer, Api, TestApp, by, id, millis, secs};
 
-const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 const HERE: (f64, f64) = (-6.2088, 106.8456);
 
 /// Jakarta around every test's pickup, and Bogor to the south of it.
@@ -39,7 +40,7 @@ fn areas() -> String {
 }
 
 async fn refresh(t: &TestApp) {
-    t.app.rules.refresh(&t.app.db, &t.app.config.admission).await.unwrap();
+    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
 }
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
@@ -48,8 +49,8 @@ async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
     refresh(t).await;
 }
 
-async fn flag(t: &TestApp, change: impl FnOnce(&mut Flag)) {
-    let mut flag = table::flag(&t.app.db).await.unwrap();
+async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
+    let mut flag = table::load_flag(&t.app.db).await.unwrap();
     change(&mut flag);
     table::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
     refresh(t).await;
@@ -58,7 +59,7 @@ async fn flag(t: &TestApp, change: impl FnOnce(&mut Flag)) {
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
-    table::import(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    table::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
         let change = LimitsChange {
             max_waiting_orders: Some(max_waiting_orders),
@@ -69,7 +70,7 @@ async fn full_at(t: &TestApp, max_waiting_orders: i64) {
         limit(t, area, change).await;
     }
     flag(t, |flag| flag.enabled = true).await;
-    waiting::repair(&t.app, &mut Suspects::default()).await.unwrap();
+    waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
 }
 
 fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) -> NewOrder {
@@ -83,9 +84,9 @@ fn new(order: &str, (latitude, longitude): (f64, f64), loyalty: Option<&str>) ->
 
 /// `None`: it was taken.
 async fn create(t: &TestApp, order: &str, loyalty: Option<&str>) -> Option<Value> {
-    match create::create(&t.app, id(order), &new(order, HERE, loyalty), &by("producer:test")).await {
+    match create::create_order(&t.app, id(order), &new(order, HERE, loyalty), &by("producer:test")).await {
         Ok(_) => None,
-        Err(CreateError::Refused(answer)) => Some(answer.body(Default::default())),
+        Err(CreateError::Refused(answer)) => Some(answer.json_body(Default::default())),
         Err(error) => panic!("{error}"),
     }
 }
@@ -129,8 +130,8 @@ async fn whoever_has_a_driver_waits_no_longer_and_whoever_loses_one_waits_again(
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await.unwrap();
-    assert_eq!((t.status("ORD-1").await, waiting_in(&t, "JKT").await), (Status::Dispatching, 2));
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+    assert_eq!((t.status("ORD-1").await, waiting_in(&t, "JKT").await), (OrderStatus::Dispatching, 2));
     assert!(create(&t, "ORD-4", None).await.is_some());
     t.assert_sound().await;
 }
@@ -140,7 +141,7 @@ async fn the_advice_has_the_bodies_and_statuses_of_the_requirement() {
     let t = TestApp::start().await;
     full_at(&t, 2).await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let ask = async |place: (f64, f64), loyalty: Option<&str>| -> Answer {
         // Advice may be a tenth of a second old.
         tokio::time::sleep(millis(150)).await;
@@ -187,7 +188,7 @@ async fn without_redis_and_postgres_the_advice_says_that_nobody_knows() {
     let mut t = TestApp::start().await;
     full_at(&t, 1).await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let body = json!({ "pickup_location": { "latitude": HERE.0, "longitude": HERE.1 }, "service_type": "RIDE" });
     let ask = async || api.post("/api/v1/dispatcher/availability-check", &key, body.clone()).await;
     assert_eq!(ask().await.status, 200);
@@ -206,7 +207,7 @@ async fn a_refused_order_over_http_may_come_again_under_its_key() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let body = json!({ "service_type": "RIDE", "pickup": { "latitude": HERE.0, "longitude": HERE.1 } });
     assert_eq!(api.post_once("/api/v1/orders", &key, "first", body.clone()).await.status, 201);
     let refused = api.post_once("/api/v1/orders", &key, "second", body.clone()).await;
@@ -244,7 +245,7 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     create(&t, "ORD-1", None).await;
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
-    report::snapshot(&t.app).await.unwrap();
+    report::save_snapshot(&t.app).await.unwrap();
     assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
     flag(&t, |flag| flag.enabled = false).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
@@ -264,18 +265,18 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
 async fn a_person_decides_for_an_area_for_a_while() {
     let t = TestApp::start().await;
     full_at(&t, 1).await;
-    let until = |secs: i64| Some(t.app.rules.now() + chrono::TimeDelta::seconds(secs));
+    let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
         table::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
-    force(Forced::ForceBusy, until(60)).await;
+    force(ForcedStatus::ForceBusy, until(60)).await;
     let refused = create(&t, "ORD-1", Some("ELITE")).await.unwrap();
     assert_eq!((&refused["status"], &refused["reason"]), (&json!("SERVER_BUSY"), &json!("test")));
     t.advance(secs(61)).await;
     refresh(&t).await;
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
-    force(Forced::ForceAvailable, None).await;
+    force(ForcedStatus::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
     table::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
@@ -293,7 +294,7 @@ async fn after_a_flush_postgres_counts_and_nothing_is_overshot() {
     assert_eq!(create(&t, "ORD-2", None).await, None);
     let refused = create(&t, "ORD-3", None).await.unwrap();
     assert_eq!(refused["current_waiting"], 3);
-    let drift = waiting::repair(&t.app, &mut Suspects::default()).await.unwrap();
+    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (3, 0));
     assert!(create(&t, "ORD-4", None).await.is_some());
     let counted: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
@@ -350,7 +351,7 @@ async fn of_many_producers_at_once_none_overshoots() {
                 let _: () = t.redis(&["FLUSHALL"]).await;
             }
             if round == 35 {
-                waiting::repair(&t.app, &mut Suspects::default()).await.unwrap();
+                waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
             }
             tokio::time::sleep(millis(20)).await;
         }
@@ -404,7 +405,7 @@ async fn an_areas_durations_are_its_orders() {
     let s = t.snapshot("ORD-1").await;
     assert_eq!((s.order.next_attempt_at.unwrap() - s.now).num_seconds(), 7);
     t.run_for(secs(300)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     t.assert_sound().await;
 }
 
@@ -423,7 +424,7 @@ async fn a_full_area_is_searched_less_often() {
 async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (operator, producer) = (t.key(Role::Operator).await, t.key(Role::Producer).await);
+    let (operator, producer) = (t.key(AccountRole::Operator).await, t.key(AccountRole::Producer).await);
     let base = "/api/v1/admin/dispatcher";
     let put = async |path: &str, key: &str, body: String| {
         api.send(Method::PUT, &format!("{base}{path}"), key, "", body).await
@@ -490,8 +491,8 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     full_at(&t, 1).await;
     let other = t.reconfigured(|_| {});
     let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(dispatch::admission::rules::keep(other.clone(), stop.clone()));
-    let threshold = || other.rules.get().limits("JKT", "RIDE").max_waiting;
+    tokio::spawn(dispatch::admission::rules::keep_rules_fresh(other.clone(), stop.clone()));
+    let threshold = || other.rules.get().limits_for("JKT", "RIDE").max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.
     let mut took = Vec::new();
@@ -512,11 +513,11 @@ async fn a_place_whose_order_never_came_is_given_back() {
     full_at(&t, 1).await;
     let _: () = t.redis(&["ZADD", "waiting:order:JKT:RIDE", "9999999999999", "ORD-GHOST"]).await;
     assert!(create(&t, "ORD-1", None).await.is_some());
-    let mut suspects = Suspects::default();
-    let first = waiting::repair(&t.app, &mut suspects).await.unwrap();
+    let mut suspects = SuspectMembers::default();
+    let first = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
     assert_eq!(first.left_over, 0, "it may be on its way");
-    suspects.age(secs(61));
-    let second = waiting::repair(&t.app, &mut suspects).await.unwrap();
+    suspects.backdate_suspects(secs(61));
+    let second = waiting::repair_waiting_sets(&t.app, &mut suspects).await.unwrap();
     assert_eq!(second.left_over, 1);
     assert_eq!(create(&t, "ORD-2", None).await, None);
 }
@@ -558,7 +559,7 @@ async fn many_who_wait_are_put_back_whole_after_a_flush() {
     )
     .await;
     let _: () = t.redis(&["FLUSHALL"]).await;
-    let drift = waiting::repair(&t.app, &mut Suspects::default()).await.unwrap();
+    let drift = waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
     assert_eq!((drift.missing, drift.left_over), (1_501, 0));
     let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
     assert_eq!(count, 1_501);

@@ -1,8 +1,8 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
 use dispatch::{
-    fleet::{driver_index, ranking::Pickup},
-    people::api_keys::Role,
+    fleet::{driver_index, ranking::SearchCircle},
+    people::api_keys::AccountRole,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answe
     api.send(Method::PUT, path, key, "", body.to_string()).await
 }
 
-fn pickup(radius_m: f64) -> Pickup {
-    Pickup { lat: -6.2088, lng: 106.8456, radius_m }
+fn pickup(radius_m: f64) -> SearchCircle {
+    SearchCircle { lat: -6.2088, lng: 106.8456, radius_m }
 }
 
 async fn near(t: &TestApp, most: usize) -> Vec<String> {
-    driver_index::search(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
+    driver_index::search_drivers(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_driver_speaks_for_itself_only_and_makes_sense() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0), ("D2", 100.0)]).await;
     let api = Api::start(&t.app).await;
-    let (key, producer) = (t.driver_key("D1").await, t.key(Role::Producer).await);
+    let (key, producer) = (t.driver_key("D1").await, t.key(AccountRole::Producer).await);
     let here = json!({ "latitude": 1.0, "longitude": 1.0 });
     for path in ["/api/v1/drivers/D2/location", "/api/v1/drivers/D2/availability", "/api/v1/drivers/D2/offers"] {
         let method = if path.ends_with("offers") { Method::GET } else { Method::PUT };
@@ -204,16 +204,16 @@ async fn near_a_pole_postgres_is_searched() {
     let t = TestApp::start().await;
     t.sql("INSERT INTO drivers (id, service_types, lat, lng) VALUES ('fram', '{RIDE}', 89.0, 10.0)").await;
     driver_index::rebuild_if_missing(&t.app).await.unwrap();
-    let pole = Pickup { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
-    assert_eq!(driver_index::search(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
-    let fram = driver_index::Place {
+    let pole = SearchCircle { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
+    assert_eq!(driver_index::search_drivers(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
+    let fram = driver_index::DriverPlace {
         id: "fram".to_owned(),
         service_types: vec!["RIDE".to_owned()],
         lat: 89.0,
         lng: 11.0,
         available: true,
     };
-    driver_index::upsert(&t.app, &fram).await;
+    driver_index::upsert_driver(&t.app, &fram).await;
     let indexed: i64 = t.redis(&["ZCARD", "dispatchq:drivers:RIDE"]).await;
     assert_eq!(indexed, 0, "Redis places nothing so near to a pole");
 }

@@ -7,8 +7,8 @@ use dispatch::{
     notifications::messages::{ASSIGNED, MANUAL_REFUND_REQUIRED, UNASSIGNED},
     orders::{
         OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
-        Refusal, Snapshot, Status, actions,
-        store::{ChangeError, Changed},
+        OrderRefusal, OrderStatus, Snapshot, actions,
+        store::{ChangeError, ChangeOutcome},
         update,
     },
 };
@@ -29,14 +29,14 @@ async fn states(t: &TestApp, order: &str) -> Vec<OfferState> {
 }
 
 /// The live offer of this driver is answered.
-async fn accept(t: &TestApp, order: &str, driver: &str) -> Result<Changed, ChangeError> {
+async fn accept(t: &TestApp, order: &str, driver: &str) -> Result<ChangeOutcome, ChangeError> {
     let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
     t.accept(order, driver, offer.id).await
 }
 
 async fn decline(t: &TestApp, order: &str, driver: &str) {
     let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
-    t.act(order, |s| actions::decline(s, driver, offer.id, Some("too far".to_owned()))).await.unwrap();
+    t.act(order, |s| actions::decline_offer(s, driver, offer.id, Some("too far".to_owned()))).await.unwrap();
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_broadcast_asks_the_best_at_once_and_the_first_yes_has_it() {
     accept(&t, "ORD-1", "D2").await.unwrap();
     assert_eq!(states(&t, "ORD-1").await, [Superseded, Accepted, Superseded]);
     let answer = t.accept("ORD-1", "D3", late.id).await;
-    assert!(matches!(answer, Err(ChangeError::Refused(Refusal::AlreadyAssigned))), "{answer:?}");
+    assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::AlreadyAssigned))), "{answer:?}");
     t.run_due().await;
     t.assert_sound().await;
 }
@@ -207,16 +207,16 @@ async fn a_driver_who_cancels_is_replaced_and_not_asked_again() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    let cancel = || t.act("ORD-1", |s| actions::driver_cancel(s, "D1", Some("flat tyre".to_owned())));
-    assert!(matches!(cancel().await.unwrap(), Changed::Yes(_)));
-    assert!(matches!(cancel().await.unwrap(), Changed::No(_)), "twice is once");
-    assert_eq!(t.status("ORD-1").await, Status::Dispatching);
+    let cancel = || t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", Some("flat tyre".to_owned())));
+    assert!(matches!(cancel().await.unwrap(), ChangeOutcome::Yes(_)));
+    assert!(matches!(cancel().await.unwrap(), ChangeOutcome::No(_)), "twice is once");
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     t.run_due().await;
     // No lock of the first driver's keeps the second away.
     assert_eq!(t.accept_offer("ORD-1").await, "D2");
-    t.act("ORD-1", |s| actions::driver_cancel(s, "D2", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D2", None)).await.unwrap();
     t.run_for(secs(1801)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     assert_eq!(t.offers("ORD-1").await.len(), 2);
     t.assert_sound().await;
 }
@@ -229,8 +229,8 @@ async fn without_time_for_another_driver_the_order_ends_and_its_money_is_somebod
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     t.run_for(secs(1801)).await;
-    t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await.unwrap();
-    assert_eq!(t.status("ORD-1").await, Status::CancelledByDriver);
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledByDriver);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     t.run_due().await;
     t.assert_sound().await;
@@ -243,15 +243,15 @@ async fn after_pick_up_a_driver_cannot_cancel_and_nobody_releases() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
     for answer in [
-        t.act("ORD-1", |s| actions::driver_cancel(s, "D1", None)).await,
-        t.act("ORD-1", |s| actions::release(s, &by("operator:test"), None)).await,
+        t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await,
+        t.act("ORD-1", |s| actions::release_driver(s, &by("operator:test"), None)).await,
     ] {
-        assert!(matches!(answer, Err(ChangeError::Refused(Refusal::WrongState { .. }))), "{answer:?}");
+        assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::WrongState { .. }))), "{answer:?}");
     }
-    let foreign = t.act("ORD-1", |s| actions::driver_cancel(s, "D2", None)).await;
-    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NotYourOrder))), "{foreign:?}");
+    let foreign = t.act("ORD-1", |s| actions::cancel_by_driver(s, "D2", None)).await;
+    assert!(matches!(foreign, Err(ChangeError::Refused(OrderRefusal::NotYourOrder))), "{foreign:?}");
 }
 
 #[tokio::test]
@@ -259,9 +259,11 @@ async fn a_dispatcher_takes_an_order_back_and_everybody_concerned_is_told() {
     let t = TestApp::start().await;
     t.drivers(&FOUR[..2]).await;
     t.order("ORD-1").await;
-    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", ASSIGNED).await, 1);
-    t.act("ORD-1", |s| actions::release(s, &by("operator:test"), Some("phone is off".to_owned()))).await.unwrap();
+    t.act("ORD-1", |s| actions::release_driver(s, &by("operator:test"), Some("phone is off".to_owned())))
+        .await
+        .unwrap();
     assert_eq!(t.messages_of("ORD-1", UNASSIGNED).await, 1);
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");
@@ -278,15 +280,16 @@ async fn a_ranking_says_why_this_driver_and_not_that_one() {
     t.drivers(&[("near", 100.0), ("idle", 400.0), ("busy", 50.0), ("declined", 60.0)]).await;
     t.sql("UPDATE drivers SET idle_since = dispatchq_now() - interval '40 minutes' WHERE id = 'idle'").await;
     t.order("ORD-0").await;
-    t.act("ORD-0", |s| actions::assign(s, &by("operator:test"), "busy")).await.unwrap();
+    t.act("ORD-0", |s| actions::assign_driver(s, &by("operator:test"), "busy")).await.unwrap();
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "idle");
-    let explained = gather::explain(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let explained = gather::explain_order(&t.app, &id("ORD-1")).await.unwrap().unwrap();
     let ranking = explained.ranking.unwrap();
     let ranked: Vec<_> = ranking.candidates.ranked.iter().map(|r| (r.driver_id.as_str(), r.score)).collect();
     assert_eq!(ranked, [("idle", 0.0), ("declined", 60.0), ("near", 100.0)]);
-    let excluded: Vec<_> = ranking.candidates.excluded.iter().map(|x| (x.driver_id.as_str(), x.why.text())).collect();
+    let excluded: Vec<_> =
+        ranking.candidates.excluded.iter().map(|x| (x.driver_id.as_str(), x.why.reason_text())).collect();
     assert_eq!(excluded, [("busy", "has an active order")]);
 }
 
@@ -298,10 +301,10 @@ async fn a_search_that_finds_nobody_says_why_too() {
     t.run_due().await;
     t.decline_offer("ORD-1").await;
     t.run_due().await;
-    let explained = gather::explain(&t.app, &id("ORD-1")).await.unwrap().unwrap();
+    let explained = gather::explain_order(&t.app, &id("ORD-1")).await.unwrap().unwrap();
     let ranking = explained.ranking.unwrap();
     assert_eq!((ranking.attempt_no, ranking.candidates.ranked.len()), (2, 0));
-    assert_eq!(ranking.candidates.excluded[0].why.text(), "declined this order");
+    assert_eq!(ranking.candidates.excluded[0].why.reason_text(), "declined this order");
 }
 
 #[tokio::test]
@@ -313,7 +316,7 @@ async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
     for n in 0..10 {
         let order = format!("BUSY-{n}");
         t.order(&order).await;
-        t.act(&order, |s| actions::assign(s, &by("operator:test"), &format!("B{n}"))).await.unwrap();
+        t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), &format!("B{n}"))).await.unwrap();
     }
     t.order("ORD-1").await;
     t.run_due().await;
@@ -337,7 +340,7 @@ async fn thirty_who_decline_or_cannot_be_reached_at_once_are_all_heard() {
         let app = t.app.clone();
         answers.spawn(async move {
             let decide = |s: &Snapshot| match n % 2 {
-                0 => actions::decline(s, &offer.driver_id, offer.id, None),
+                0 => actions::decline_offer(s, &offer.driver_id, offer.id, None),
                 _ => actions::withdraw_offer(s, offer.id, "test"),
             };
             update::update_for_offer(&app, &id("ORD-1"), offer.id, decide).await.map(drop)
@@ -389,8 +392,8 @@ async fn an_answer_to_an_old_offer_says_what_became_of_it() {
         t.run_for(secs(120)).await;
     }
     let accepted = t.accept("ORD-1", "D1", first.id).await;
-    assert!(matches!(accepted, Err(ChangeError::Refused(Refusal::OfferExpired))), "{accepted:?}");
-    let decide = |s: &Snapshot| actions::decline(s, "D1", first.id, None);
+    assert!(matches!(accepted, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{accepted:?}");
+    let decide = |s: &Snapshot| actions::decline_offer(s, "D1", first.id, None);
     let declined = update::update_for_offer(&t.app, &id("ORD-1"), first.id, decide).await;
-    assert!(matches!(declined, Err(ChangeError::Refused(Refusal::OfferExpired))), "{declined:?}");
+    assert!(matches!(declined, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{declined:?}");
 }

@@ -9,13 +9,13 @@ mod requeue;
 use dispatch::{
     app::App,
     dead_letters::{
-        decide::Decider,
-        walk::{self, Selection},
+        decide::DecisionAuthor,
+        walk::{self, DeadSelection},
     },
 };
 use workers::{
-    JobId, Outcome, Token,
-    store::{DeadEntry, TakeMode, TakeRequest, Taken},
+    JobId, LeaseToken, Outcome,
+    store::{DeadEntry, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use crate::support::{by, secs};
@@ -24,19 +24,19 @@ fn job(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
-fn anna() -> Decider {
-    Decider { who: by("operator:anna"), why: Some("routing is back".to_owned()) }
+fn anna() -> DecisionAuthor {
+    DecisionAuthor { who: by("operator:anna"), why: Some("routing is back".to_owned()) }
 }
 
 /// Everything that is due dies of this. Answers how many.
 async fn bury_due(app: &App, error: &str) -> usize {
     let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
-    let registry = dispatch::worker::registry::registry(app);
+    let registry = dispatch::worker::registry::build_registry(app);
     let mut buried = 0;
     for turn in 0.. {
-        let token = Token::new("undertaker", turn);
+        let token = LeaseToken::new("undertaker", turn);
         let request = TakeRequest { queues: &queues, token: &token, lease: secs(8), mode: TakeMode::Normal };
-        let Taken::Jobs { jobs, .. } = app.store.take(&request).await.unwrap() else { panic!("no epoch") };
+        let TakeAnswer::Jobs { jobs, .. } = app.store.take(&request).await.unwrap() else { panic!("no epoch") };
         if jobs.is_empty() {
             break;
         }
@@ -50,7 +50,7 @@ async fn bury_due(app: &App, error: &str) -> usize {
 
 /// All that is dead in Redis.
 async fn dead(app: &App) -> Vec<DeadEntry> {
-    let page = walk::page(app, &Selection::default(), None, 10_000).await.unwrap();
+    let page = walk::list_page(app, &DeadSelection::default(), None, 10_000).await.unwrap();
     assert_eq!(page.next, None);
     page.entries
 }

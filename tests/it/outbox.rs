@@ -5,7 +5,7 @@ use dispatch::{
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, OFFER},
     orders::{actions, update::update_order},
-    people::api_keys::Role,
+    people::api_keys::AccountRole,
 };
 use serde_json::json;
 use workers::{JobId, NewJob, store::JobState};
@@ -93,7 +93,9 @@ async fn an_offer_that_was_taken_back_is_not_sent() {
     let (receiver, t) = with_receiver().await;
     t.drivers(&[("D1", 100.0)]).await;
     offer_unsent(&t).await;
-    update_order(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    update_order(&t.app, &"ORD-1".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
+        .await
+        .unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), 0);
     let states: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(_, _, state)| state).collect();
@@ -125,7 +127,7 @@ async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
     t.run_for(secs(3600)).await;
     assert_eq!(t.texts(state).await, ["dead"]);
     assert!(receiver.received().len() > 100);
-    let dead = t.app.store.list(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
+    let dead = t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap();
     assert!(dead[0].error.as_ref().unwrap().contains("the receiver answered 502"), "{dead:?}");
     t.assert_sound().await;
 }
@@ -134,7 +136,7 @@ async fn an_alert_that_cannot_be_delivered_for_a_day_is_given_up() {
 async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
     let receiver = Receiver::start().await;
     let mut t = TestApp::start().await;
-    t.user("anna", Role::Dispatcher, "hook").await;
+    t.user("anna", AccountRole::Dispatcher, "hook").await;
     t.order_of("ORD-1", "RENT", "UNPAID").await;
     t.run_due().await;
     let error = t.texts("SELECT last_error FROM outbox").await.remove(0);
@@ -151,7 +153,7 @@ async fn a_message_for_an_unknown_channel_waits_until_it_is_configured() {
 async fn an_unknown_address_of_a_channel_is_an_error_like_any_other() {
     let t = TestApp::with(|config| {
         // Nothing listens there.
-        config.channels.insert("hook".to_owned(), ChannelConfig::webhook("http://127.0.0.1:1/s3cret"));
+        config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:1/s3cret"));
         config.notifications.support = vec!["hook".to_owned()];
     })
     .await;

@@ -9,7 +9,7 @@ mod process;
 use std::time::Duration;
 
 use dispatch::outbound;
-use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
+use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use reqwest::{Method, header::RETRY_AFTER};
 use serde_json::{Value, json};
 
@@ -18,33 +18,33 @@ use crate::support::{eventually, millis, secs};
 const KEY: &str = "partner-sim-key";
 
 /// Everybody finds a driver who stays, and every callback is sent.
-fn smooth() -> Knobs {
-    Knobs {
-        driver_rate: Rate::ALWAYS,
-        driver_cancel_rate: Rate::NEVER,
-        job_id_callback_rate: Rate::ALWAYS,
-        callback_rate: Rate::ALWAYS,
-        ..Knobs::default()
+fn smooth() -> PartnerKnobs {
+    PartnerKnobs {
+        driver_rate: EventRate::ALWAYS,
+        driver_cancel_rate: EventRate::NEVER,
+        job_id_callback_rate: EventRate::ALWAYS,
+        callback_rate: EventRate::ALWAYS,
+        ..PartnerKnobs::default()
     }
 }
 
 /// As [`smooth`], but nothing happens by itself: a test takes each step.
-fn patient() -> Knobs {
-    Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() }
+fn patient() -> PartnerKnobs {
+    PartnerKnobs { job_id_delay: "7days".parse().unwrap(), ..smooth() }
 }
 
 /// A rate from a literal.
-fn rate(rate: f64) -> Rate {
+fn rate(rate: f64) -> EventRate {
     rate.try_into().unwrap()
 }
 
 /// So fast that a trip takes less than a second.
 const FAST: f64 = 5_000.0;
 
-async fn start(speed: f64, knobs: Knobs) -> Partner {
+async fn start(speed: f64, knobs: PartnerKnobs) -> Partner {
     // Fast as it is, it forgets nothing during the test.
     let keep_finished = secs(7 * 24 * 3600);
-    Partner::start(&Options { speed, knobs, keep_finished, ..Options::default() }).await
+    Partner::start(&PartnerSimOptions { speed, knobs, keep_finished, ..PartnerSimOptions::default() }).await
 }
 
 /// A running partner and a client of it.
@@ -82,7 +82,7 @@ fn request(reference: &str) -> Value {
 }
 
 impl Partner {
-    async fn start(options: &Options) -> Self {
+    async fn start(options: &PartnerSimOptions) -> Self {
         Self { sim: PartnerSim::start(options).await.unwrap(), client: client(secs(20)) }
     }
 
@@ -143,7 +143,7 @@ impl Partner {
 }
 
 fn client(timeout: Duration) -> reqwest::Client {
-    outbound::client(timeout).unwrap()
+    outbound::build_client(timeout).unwrap()
 }
 
 async fn send(

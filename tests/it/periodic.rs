@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use dispatch::{
-    orders::{Status, actions, update::update_order},
+    orders::{OrderStatus, actions, update::update_order},
     periodic::{
-        cleanup::{self, Mode},
-        schedule::{Schedule, Task},
+        cleanup::{self, CleanupMode},
+        schedule::{ScheduledTask, TaskSchedule},
     },
     recovery::{pauses, reconciler},
 };
@@ -17,10 +17,11 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[tokio::test]
 async fn a_schedule_goes_on_by_itself_and_each_run_is_done_once() {
-    let every = |s| Schedule::Every(secs(s));
-    let t =
-        TestApp::with(|config| config.schedules = [(Task::Statistics, every(60)), (Task::Cleanup, every(3600))].into())
-            .await;
+    let every = |s| TaskSchedule::Every(secs(s));
+    let t = TestApp::with(|config| {
+        config.schedules = [(ScheduledTask::Statistics, every(60)), (ScheduledTask::Cleanup, every(3600))].into();
+    })
+    .await;
     t.run_for(secs(2 * 3600)).await;
     let runs =
         "SELECT name || ' ' || count(*) || ' ' || count(finished_at) FROM schedule_runs GROUP BY name ORDER BY name";
@@ -38,7 +39,7 @@ async fn a_schedule_goes_on_by_itself_and_each_run_is_done_once() {
     assert_eq!(snapshots, 121);
 
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap();
     t.run_for(secs(60)).await;
     assert_eq!(t.texts(runs).await[1], "statistics 122 122");
     t.assert_sound().await;
@@ -67,23 +68,23 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
 
     let offers = "SELECT count(*) FROM outbox WHERE kind = 'OFFER'";
     assert!(t.count(offers).await > 0);
-    let would = cleanup::run(&t.app, Mode::DryRun).await.unwrap();
+    let would = cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap();
     assert!(would.messages > 0 && would.rankings > 0 && would.orders == 0, "{would:?}");
     assert!(t.count(offers).await > 0, "a dry run removes nothing");
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, would.messages);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().messages, would.messages);
     assert_eq!(t.count(offers).await, 0);
     assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE order_id = 'NEVER'").await, 0);
     assert_eq!(t.texts("SELECT kind FROM alerts ORDER BY id").await, ["FAILED_TO_GET_ORDER", "UNEXPECTED_STATE"]);
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE order_id = 'NEVER'")
         .await;
-    assert_eq!(cleanup::run(&t.app, Mode::DryRun).await.unwrap().messages, 1);
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().messages, 1);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap().messages, 1);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().messages, 1);
     assert_eq!(t.texts("SELECT kind FROM alerts").await, ["UNEXPECTED_STATE"]);
     t.assert_sound().await;
 
     t.advance(DAY * 335).await;
-    let report = cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    let report = cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(report.orders, 1);
     assert_eq!(t.texts("SELECT id FROM orders").await, ["WAITING"]);
     // Its events stay for a while, and the checker does not mind.
@@ -94,9 +95,9 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     assert_eq!(t.count(changes_of_areas).await, 1, "who decided what stays as long as the history");
     t.order("NEW").await;
     t.advance(DAY * 50).await;
-    cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count(changes_of_areas).await, 0);
-    update_order(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel(s, &by("operator:test"), None))
+    update_order(&t.app, &"WAITING".parse().unwrap(), |s| actions::cancel_order(s, &by("operator:test"), None))
         .await
         .unwrap();
     // An order whose customer is still to be told is not removed.
@@ -104,24 +105,24 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
     t.sql("UPDATE alerts SET acked_at = raised_at, acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL")
         .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().orders, 1);
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap(), cleanup::Report::default());
-    assert_eq!(t.status("NEW").await, Status::Dispatching);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap(), cleanup::CleanupReport::default());
+    assert_eq!(t.status("NEW").await, OrderStatus::Dispatching);
 }
 
 #[tokio::test]
 async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
-    assert!(pauses::pause(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
-    assert!(!pauses::pause(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
+    assert!(pauses::pause_queue(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
+    assert!(!pauses::pause_queue(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::once(&t.app).await.unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap();
     assert_eq!(t.run_due().await.len(), 0);
 
-    assert!(pauses::resume(&t.app, jobs::queues::DISPATCH).await.unwrap());
+    assert!(pauses::resume_queue(&t.app, jobs::queues::DISPATCH).await.unwrap());
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use dispatch::orders::{
-    Refusal, Status, actions,
-    store::{ChangeError, Changed},
+    OrderRefusal, OrderStatus, actions,
+    store::{ChangeError, ChangeOutcome},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::task::JoinSet;
@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{TestApp, by, millis};
 
-type Answer = Result<Changed, ChangeError>;
+type Answer = Result<ChangeOutcome, ChangeError>;
 
 fn won(answer: &Answer) -> bool {
-    matches!(answer, Ok(Changed::Yes(_)))
+    matches!(answer, Ok(ChangeOutcome::Yes(_)))
 }
 
 /// Performs what is due, each job in a task of its own.
@@ -59,7 +59,7 @@ async fn fight(t: &TestApp, order: &str, seed: u64) -> Wins {
             };
             tokio::time::sleep(answer).await;
             if answer.as_millis() % 2 == 0 {
-                let _ = t.act(order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await;
+                let _ = t.act(order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await;
             } else {
                 wins += usize::from(won(&t.accept(order, &offer.driver_id, offer.id).await));
             }
@@ -79,19 +79,19 @@ async fn fight(t: &TestApp, order: &str, seed: u64) -> Wins {
         }
         tokio::time::sleep(assign).await;
         let driver = format!("D{}", seed % 30);
-        usize::from(won(&t.act(order, |s| actions::assign(s, &by("operator:test"), &driver)).await))
+        usize::from(won(&t.act(order, |s| actions::assign_driver(s, &by("operator:test"), &driver)).await))
     };
     let (driver, customer, dispatcher) = tokio::join!(drivers, customer, dispatcher);
     Wins { driver, dispatcher, customer }
 }
 
 /// How often each of the rivals has won.
-async fn happened(t: &TestApp, ends: &BTreeMap<Status, usize>) -> BTreeMap<&'static str, usize> {
+async fn happened(t: &TestApp, ends: &BTreeMap<OrderStatus, usize>) -> BTreeMap<&'static str, usize> {
     let ended = |status| ends.get(&status).copied().unwrap_or(0);
     let mut happened = BTreeMap::from([
-        ("driver", ended(Status::DriverAssigned)),
-        ("customer", ended(Status::CancelledByUser)),
-        ("lifetime", ended(Status::CancelledBySystem)),
+        ("driver", ended(OrderStatus::DriverAssigned)),
+        ("customer", ended(OrderStatus::CancelledByUser)),
+        ("lifetime", ended(OrderStatus::CancelledBySystem)),
     ]);
     for reason in ["ATTEMPT_TIMEOUT", "OFFER_DECLINED"] {
         let count = t.count(&format!("SELECT count(*) FROM order_events WHERE reason = '{reason}'")).await;
@@ -115,7 +115,7 @@ async fn accept_timeout_cancel_decline_assign_and_lifetime_have_one_winner() {
     for _ in 0..2 {
         tokio::spawn(stop.clone().run_until_cancelled_owned(work(t.clone())));
     }
-    let mut ends = BTreeMap::<Status, usize>::new();
+    let mut ends = BTreeMap::<OrderStatus, usize>::new();
     for round in 0..40_u64 {
         let seeds: Vec<u64> = (0..16).map(|n| round * 16 + n).collect();
         let names: Vec<String> = seeds.iter().map(|seed| format!("ORD-{seed}")).collect();
@@ -134,9 +134,9 @@ async fn accept_timeout_cancel_decline_assign_and_lifetime_have_one_winner() {
             let taken = wins.driver + wins.dispatcher;
             assert!(taken <= 1, "{name}: {taken} were given the order");
             assert_eq!(order.driver_id.is_some(), taken == 1, "{name}: {order:?}");
-            assert_eq!(order.status == Status::CancelledByUser, wins.customer == 1, "{name}: {order:?}");
-            assert_eq!(order.status == Status::CancelledBySystem, taken + wins.customer == 0, "{name}: {order:?}");
-            if order.status == Status::DriverAssigned {
+            assert_eq!(order.status == OrderStatus::CancelledByUser, wins.customer == 1, "{name}: {order:?}");
+            assert_eq!(order.status == OrderStatus::CancelledBySystem, taken + wins.customer == 0, "{name}: {order:?}");
+            if order.status == OrderStatus::DriverAssigned {
                 t.carry_out(name, &order.driver_id.unwrap()).await;
             }
         }
@@ -164,7 +164,7 @@ async fn of_accept_and_decline_one_counts() {
         t.run_due().await;
         let offer = t.live_offer(&order).await.id;
         let accept = || t.accept(&order, "D1", offer);
-        let decline = || t.act(&order, |s| actions::decline(s, "D1", offer, None));
+        let decline = || t.act(&order, |s| actions::decline_offer(s, "D1", offer, None));
         let answers: [Answer; 4] = if round % 2 == 0 {
             tokio::join!(accept(), decline(), accept(), decline()).into()
         } else {
@@ -172,8 +172,8 @@ async fn of_accept_and_decline_one_counts() {
         };
         assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
         // The same answer once more is fine, the other one is not.
-        assert_eq!(answers.iter().filter(|a| matches!(a, Ok(Changed::No(_)))).count(), 1, "{answers:?}");
-        let accepted = t.status(&order).await == Status::DriverAssigned;
+        assert_eq!(answers.iter().filter(|a| matches!(a, Ok(ChangeOutcome::No(_)))).count(), 1, "{answers:?}");
+        let accepted = t.status(&order).await == OrderStatus::DriverAssigned;
         *winners.entry(if accepted { "accept" } else { "decline" }).or_default() += 1;
         t.cancel(&order).await.unwrap();
         t.run_due().await;
@@ -195,12 +195,12 @@ async fn a_driver_wanted_by_three_orders_gets_one() {
         t.order(&third).await;
         let by_hand = |order: String| {
             let t = &t;
-            async move { t.act(&order, |s| actions::assign(s, &by("operator:test"), "D1")).await }
+            async move { t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), "D1")).await }
         };
         let answers: [Answer; 3] =
             tokio::join!(by_hand(second.clone()), t.accept(&offered, "D1", offer), by_hand(third.clone())).into();
         assert_eq!(answers.iter().filter(|a| won(a)).count(), 1, "{answers:?}");
-        let busy = answers.iter().filter(|a| matches!(a, Err(ChangeError::Refused(Refusal::DriverBusy)))).count();
+        let busy = answers.iter().filter(|a| matches!(a, Err(ChangeError::Refused(OrderRefusal::DriverBusy)))).count();
         assert_eq!(busy, 2, "{answers:?}");
         for order in [&offered, &second, &third] {
             t.cancel(order).await.unwrap();

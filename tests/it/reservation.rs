@@ -5,10 +5,10 @@ use std::sync::Arc;
 use dispatch::{
     app::App,
     config::DispatchOverrides,
-    fleet::policy::Exhausted,
+    fleet::policy::ExhaustionAction,
     orders::{
-        Decision, Offer, Refusal, Snapshot, Status, actions,
-        store::{self, ApplyError, ChangeError, Changed},
+        Decision, Offer, OrderRefusal, OrderStatus, Snapshot, actions,
+        store::{self, ApplyError, ChangeError, ChangeOutcome},
         update::update_order,
     },
     people::actor::Actor,
@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use workers::Store;
 
-use servers::Proxy;
+use servers::TcpProxy;
 
 use crate::support::{Api, TestApp, by, eventually, id, lasting_transaction, millis, secs};
 
@@ -55,7 +55,8 @@ async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeE
         let (app, order, start) = (app.clone(), id(order), start.clone());
         racers.spawn(async move {
             start.wait().await;
-            reservation::accept(&app, &order, &offer.driver_id, offer.id, &Actor::driver(&offer.driver_id)).await
+            reservation::accept_offer(&app, &order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
+                .await
         });
     }
     let (won, lost): (Vec<_>, Vec<_>) = racers.join_all().await.into_iter().partition(Result::is_ok);
@@ -63,7 +64,7 @@ async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeE
 }
 
 fn is_beaten(error: &ChangeError) -> bool {
-    matches!(error, ChangeError::Refused(Refusal::AlreadyAssigned | Refusal::ReservationInProgress))
+    matches!(error, ChangeError::Refused(OrderRefusal::AlreadyAssigned | OrderRefusal::ReservationInProgress))
 }
 
 async fn finish(t: &TestApp, order: &str) {
@@ -104,13 +105,13 @@ async fn without_redis_the_answers_are_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
     let t = broadcast().await;
-    let proxy = Proxy::start(t.redis.port()).await.unwrap();
+    let proxy = TcpProxy::start(t.redis.port()).await.unwrap();
     let store = Store::connect(&format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
     let slow = App::new((*t.app.config).clone(), t.app.db.clone(), store).unwrap();
     for round in 0..6 {
         let order = format!("ORD-{round}");
         let offers = offered(&t, &order).await;
-        proxy.delay(if round % 2 == 0 { millis(200) } else { millis(5) });
+        proxy.set_delay(if round % 2 == 0 { millis(200) } else { millis(5) });
         let flush = async {
             tokio::time::sleep(millis(10)).await;
             let _: () = t.redis(&["DEL", &format!("trip_lock:{order}")]).await;
@@ -118,7 +119,7 @@ async fn a_slow_redis_and_one_flushed_meanwhile_change_nothing() {
         let ((won, lost), ()) = tokio::join!(race(&slow, &order, offers), flush);
         assert_eq!((won, lost.len()), (1, DRIVERS - 1), "round {round}");
         assert!(lost.iter().all(is_beaten), "{lost:?}");
-        proxy.delay(millis(0));
+        proxy.set_delay(millis(0));
         finish(&t, &order).await;
     }
     t.assert_sound().await;
@@ -133,15 +134,15 @@ async fn a_process_that_died_at_the_gate_blocks_the_order_for_ten_seconds_at_mos
     let offer = t.live_offer("ORD-1").await;
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D9", "EX", "10"]).await;
     let answer = t.accept("ORD-1", "D1", offer.id).await;
-    assert!(matches!(answer, Err(ChangeError::Refused(Refusal::ReservationInProgress))), "{answer:?}");
+    assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::ReservationInProgress))), "{answer:?}");
     // Its own lock lets a driver in again.
     let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::Yes(_)));
-    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), Changed::No(_)), "twice is once");
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::Yes(_)));
+    assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
 
     t.order("ORD-2").await;
-    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
-    t.act("ORD-1", |s| actions::complete(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::complete_trip(s, "D1")).await.unwrap();
     t.run_due().await;
     let offer = t.live_offer("ORD-2").await;
     t.accept("ORD-2", "D1", offer.id).await.unwrap();
@@ -166,7 +167,7 @@ async fn a_driver_who_hangs_up_leaves_nothing_half_done() {
         let _ = tokio::time::timeout(std::time::Duration::from_micros(n * 400), accepting).await;
         // Done to its end, or never begun.
         assert_eq!(api.post(&path, &key, answer).await.status, 200);
-        assert_eq!(t.status(&order).await, Status::DriverAssigned);
+        assert_eq!(t.status(&order).await, OrderStatus::DriverAssigned);
         t.carry_out(&order, "D1").await;
     }
     t.assert_sound().await;
@@ -181,18 +182,18 @@ async fn who_may_not_take_the_order_leaves_no_lock() {
     let offer = t.live_offer("ORD-1").await;
     let lock = async || -> i64 { t.redis(&["EXISTS", "trip_lock:ORD-1"]).await };
     let foreign = t.accept("ORD-1", "D2", offer.id).await;
-    assert!(matches!(foreign, Err(ChangeError::Refused(Refusal::NotYourOffer))), "{foreign:?}");
+    assert!(matches!(foreign, Err(ChangeError::Refused(OrderRefusal::NotYourOffer))), "{foreign:?}");
     assert_eq!(lock().await, 0, "who was not asked never reaches the gate");
 
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
     let busy = t.accept("ORD-1", "D1", offer.id).await;
-    assert!(matches!(busy, Err(ChangeError::Refused(Refusal::DriverBusy))), "{busy:?}");
+    assert!(matches!(busy, Err(ChangeError::Refused(OrderRefusal::DriverBusy))), "{busy:?}");
     assert_eq!(lock().await, 0, "who fails gives the gate back");
 
     t.advance(secs(120)).await;
     let late = t.accept("ORD-1", "D1", offer.id).await;
-    assert!(matches!(late, Err(ChangeError::Refused(Refusal::OfferExpired))), "{late:?}");
+    assert!(matches!(late, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{late:?}");
     assert_eq!(lock().await, 0);
 }
 
@@ -214,22 +215,23 @@ enum Deed {
 async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     let done = match deed {
         Deed::Accept(offer) => {
-            reservation::accept(app, order, &offer.driver_id, offer.id, &Actor::driver(&offer.driver_id)).await
+            reservation::accept_offer(app, order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
+                .await
         }
-        Deed::Decline(o) => update_order(app, order, |s| actions::decline(s, &o.driver_id, o.id, None)).await,
+        Deed::Decline(o) => update_order(app, order, |s| actions::decline_offer(s, &o.driver_id, o.id, None)).await,
         Deed::Withdraw(offer) => update_order(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,
-        Deed::Cancel => update_order(app, order, |s| actions::cancel(s, &by("producer:test"), None)).await,
-        Deed::DriverCancel(driver) => update_order(app, order, |s| actions::driver_cancel(s, &driver, None)).await,
-        Deed::Release => update_order(app, order, |s| actions::release(s, &by("operator:test"), None)).await,
-        Deed::PickUp(driver) => update_order(app, order, |s| actions::pickup(s, &driver)).await,
+        Deed::Cancel => update_order(app, order, |s| actions::cancel_order(s, &by("producer:test"), None)).await,
+        Deed::DriverCancel(driver) => update_order(app, order, |s| actions::cancel_by_driver(s, &driver, None)).await,
+        Deed::Release => update_order(app, order, |s| actions::release_driver(s, &by("operator:test"), None)).await,
+        Deed::PickUp(driver) => update_order(app, order, |s| actions::record_pickup(s, &driver)).await,
         Deed::DieAtTheGate(driver) => {
             let mut lock = redis::cmd("SET");
             lock.arg(format!("trip_lock:{order}")).arg(driver).arg("NX").arg("PX").arg(30);
-            let _ = app.store.command::<Option<String>>("test", &lock).await;
+            let _ = app.store.run_command::<Option<String>>("test", &lock).await;
             return false;
         }
     };
-    matches!(done, Ok(Changed::Yes(_)))
+    matches!(done, Ok(ChangeOutcome::Yes(_)))
 }
 
 /// What rivals could do to the order as it is. None: it is the timers' turn.
@@ -237,7 +239,7 @@ fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
     let offers: Vec<Offer> = s.live_offers().cloned().collect();
     let mut deeds = Vec::new();
     match (s.order.status, &s.order.driver_id) {
-        (Status::Dispatching, _) if !offers.is_empty() && !rng.random_ratio(1, 6) => {
+        (OrderStatus::Dispatching, _) if !offers.is_empty() && !rng.random_ratio(1, 6) => {
             for _ in 0..rng.random_range(2..5) {
                 let offer = offers[rng.random_range(0..offers.len())].clone();
                 deeds.push(match rng.random_range(0..16) {
@@ -249,7 +251,7 @@ fn rivals(s: &Snapshot, rng: &mut StdRng) -> Vec<Deed> {
                 });
             }
         }
-        (Status::DriverAssigned, Some(driver)) => {
+        (OrderStatus::DriverAssigned, Some(driver)) => {
             let all = [
                 Deed::DriverCancel(driver.clone()),
                 Deed::Release,
@@ -273,11 +275,11 @@ async fn scramble(t: &TestApp, order: &str, seed: u64) -> usize {
     let mut races = 0;
     loop {
         let s = t.snapshot(order).await;
-        if s.order.status == Status::PickedUp {
+        if s.order.status == OrderStatus::PickedUp {
             let driver = s.order.driver_id.clone().unwrap();
-            t.act(order, |s| actions::complete(s, &driver)).await.unwrap();
+            t.act(order, |s| actions::complete_trip(s, &driver)).await.unwrap();
         }
-        if s.order.status.is_closed() || s.order.status == Status::PickedUp {
+        if s.order.status.is_closed() || s.order.status == OrderStatus::PickedUp {
             return races;
         }
         let mut running = JoinSet::new();
@@ -326,7 +328,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
         let slower = DispatchOverrides {
             attempt: Some(secs(2)),
             lifetime: Some(secs(8)),
-            exhausted: Some(Exhausted::Research),
+            exhausted: Some(ExhaustionAction::Research),
             ..DispatchOverrides::default()
         };
         config.service_types.insert("RENT".to_owned(), slower);
@@ -353,7 +355,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
     }
     worker.abort();
     // What runs that died have left undone is done by the next.
-    reconciler::once_in_full(&t.app).await.unwrap();
+    reconciler::reconcile_in_full(&t.app).await.unwrap();
     t.assert_sound().await;
 }
 
@@ -405,7 +407,7 @@ async fn an_accept_under_way_and_its_repeat_after_the_time_are_told_the_same() {
     elsewhere.commit().await.unwrap();
     let (first, repeat) = (first.await.unwrap(), repeat.await.unwrap());
     assert_eq!(first.is_ok(), repeat.is_ok(), "{first:?} {repeat:?}");
-    assert_eq!(first.is_ok(), t.status("ORD-1").await == Status::DriverAssigned);
+    assert_eq!(first.is_ok(), t.status("ORD-1").await == OrderStatus::DriverAssigned);
 }
 
 /// The first accept is decided in time, and its process stands still before it writes; the repeat is refused. The first is
@@ -418,13 +420,15 @@ async fn an_accept_that_slept_until_its_repeat_was_refused_is_refused_too() {
     t.run_due().await;
     let before = t.snapshot("ORD-1").await;
     let offer = t.live_offer("ORD-1").await;
-    let Decision::Change(in_time) = actions::accept(&before, &offer.driver_id, offer.id) else { panic!("{before:?}") };
+    let Decision::Change(in_time) = actions::accept_offer(&before, &offer.driver_id, offer.id) else {
+        panic!("{before:?}")
+    };
     t.advance(secs(3600)).await;
     for _ in 0..2 {
         let refused = t.accept("ORD-1", &offer.driver_id, offer.id).await;
-        assert!(matches!(refused, Err(ChangeError::Refused(Refusal::OfferExpired))), "{refused:?}");
+        assert!(matches!(refused, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{refused:?}");
     }
-    let written = store::apply(&t.app, &before, *in_time).await;
+    let written = store::apply_change(&t.app, &before, *in_time).await;
     assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
     assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
 }

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use dispatch::{
-    db::{self, Schema, history_days},
+    db::{self, SchemaState, history_days},
     history::invariants::INVARIANTS,
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
@@ -87,7 +87,7 @@ async fn attempts_and_rounds_write_no_index_of_orders() {
     }
     // A backend reports what it counted when it ends.
     t.app.db.close().await;
-    let db = db::connect(&t.app.config.database).await.unwrap();
+    let db = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'orders'";
     crate::support::eventually("the statistics arrive", secs(10), || async {
         let (updates, hot): (i64, i64) = sqlx::query_as(counts).fetch_one(&db).await.unwrap();
@@ -103,10 +103,11 @@ async fn migrating_again_and_from_several_places_changes_nothing() {
     let schema = "SELECT md5(string_agg(c::text, '')) FROM (SELECT table_name, column_name, data_type
                   FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2) c";
     let before = t.texts(schema).await;
-    let (a, b, c) = tokio::join!(db::migrate(&t.app.db), db::migrate(&t.app.db), db::migrate(&t.app.db));
+    let (a, b, c) =
+        tokio::join!(db::migrate_schema(&t.app.db), db::migrate_schema(&t.app.db), db::migrate_schema(&t.app.db));
     a.and(b).and(c).unwrap();
     assert_eq!(t.texts(schema).await, before);
-    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Current);
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Current);
 }
 
 #[tokio::test]
@@ -114,11 +115,11 @@ async fn a_schema_of_another_version_is_refused() {
     let t = TestApp::start().await;
     t.sql("UPDATE _sqlx_migrations SET version = 99990101 WHERE version = (SELECT max(version) FROM _sqlx_migrations)")
         .await;
-    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Ahead(99_990_101));
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Ahead(99_990_101));
     assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("upgrade this binary"));
-    assert!(db::migrate(&t.app.db).await.is_err());
+    assert!(db::migrate_schema(&t.app.db).await.is_err());
     t.sql("DELETE FROM _sqlx_migrations WHERE version = 99990101").await;
-    assert_eq!(db::schema(&t.app.db).await.unwrap(), Schema::Behind(1));
+    assert_eq!(db::read_schema_state(&t.app.db).await.unwrap(), SchemaState::Behind(1));
     assert!(db::check_schema(&t.app.db).await.unwrap_err().to_string().contains("dispatchq migrate"));
 }
 

@@ -3,8 +3,8 @@
 use axum::http::StatusCode;
 use dispatch::{
     config::{ChannelConfig, Config, VoiceConfig},
-    notifications::channel::voice::Event,
-    orders::Status,
+    notifications::channel::voice::CallEvent,
+    orders::OrderStatus,
 };
 use reqwest::Url;
 use uuid::Uuid;
@@ -49,14 +49,14 @@ impl Phones {
     }
 
     /// The provider says this of a call.
-    async fn callback(&self, event: Event, message: Uuid, fields: &[(&str, &str)]) -> (u16, String) {
+    async fn callback(&self, event: CallEvent, message: Uuid, fields: &[(&str, &str)]) -> (u16, String) {
         let owned: Vec<_> = fields.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let signature = self.t.app.channels.voice("calls").unwrap().sign(event, message, &owned);
+        let signature = self.t.app.channels.voice_channel("calls").unwrap().sign_callback(event, message, &owned);
         self.signed(event, message, fields, &signature).await
     }
 
-    async fn signed(&self, event: Event, message: Uuid, fields: &[(&str, &str)], signature: &str) -> (u16, String) {
-        let path = format!("/api/v1/voice/calls/{}?message={message}", event.path());
+    async fn signed(&self, event: CallEvent, message: Uuid, fields: &[(&str, &str)], signature: &str) -> (u16, String) {
+        let path = format!("/api/v1/voice/calls/{}?message={message}", event.url_path());
         let mut form = Url::parse("form:?").unwrap();
         form.query_pairs_mut().extend_pairs(fields);
         let request = reqwest::Client::new().post(self.api.url(&path)).header("x-twilio-signature", signature);
@@ -79,15 +79,15 @@ async fn a_driver_is_called_and_takes_the_order_by_pressing_1() {
     let expected = format!("https://dispatch.example.com/api/v1/voice/calls/status?message={message}");
     assert_eq!(field("StatusCallback"), expected);
 
-    let (status, said) = p.callback(Event::Answer, message, &[("CallSid", "CA1"), ("Digits", "1")]).await;
+    let (status, said) = p.callback(CallEvent::Answer, message, &[("CallSid", "CA1"), ("Digits", "1")]).await;
     assert_eq!(status, 200);
     assert!(said.contains("The job is yours."), "{said}");
-    assert_eq!(p.t.status("ORD-1").await, Status::DriverAssigned);
+    assert_eq!(p.t.status("ORD-1").await, OrderStatus::DriverAssigned);
     // The call ends as completed, and says so twice.
     for _ in 0..2 {
-        assert_eq!(p.callback(Event::Status, message, &[("CallStatus", "completed")]).await.0, 200);
+        assert_eq!(p.callback(CallEvent::Status, message, &[("CallStatus", "completed")]).await.0, 200);
     }
-    let (_, again) = p.callback(Event::Answer, message, &[("Digits", "1")]).await;
+    let (_, again) = p.callback(CallEvent::Answer, message, &[("Digits", "1")]).await;
     assert!(again.contains("The job is yours."), "{again}");
     p.t.assert_sound().await;
 }
@@ -96,15 +96,15 @@ async fn a_driver_is_called_and_takes_the_order_by_pressing_1() {
 async fn pressing_2_and_a_call_nobody_takes_go_on_to_the_next_driver() {
     let p = calling().await;
     let first = p.message().await;
-    let (_, said) = p.callback(Event::Answer, first, &[("Digits", "2")]).await;
+    let (_, said) = p.callback(CallEvent::Answer, first, &[("Digits", "2")]).await;
     assert!(said.contains("You have declined."), "{said}");
     assert_eq!(ids(&p.t.run_due().await)[0], "timeout:ORD-1:1");
     assert_eq!(p.t.asked("ORD-1").await, "D2");
-    let (_, late) = p.callback(Event::Answer, first, &[("Digits", "1")]).await;
+    let (_, late) = p.callback(CallEvent::Answer, first, &[("Digits", "1")]).await;
     assert!(late.contains("This offer is no longer open."), "{late}");
 
     let second = p.message().await;
-    assert_eq!(p.callback(Event::Status, second, &[("CallStatus", "no-answer")]).await.0, 200);
+    assert_eq!(p.callback(CallEvent::Status, second, &[("CallStatus", "no-answer")]).await.0, 200);
     assert_eq!(p.t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");
     let why = p.t.texts("SELECT reason FROM offers WHERE state = 'withdrawn'").await.remove(0);
     assert_eq!(why, "D2: the call ended as no-answer");
@@ -115,7 +115,7 @@ async fn pressing_2_and_a_call_nobody_takes_go_on_to_the_next_driver() {
 #[tokio::test]
 async fn a_call_that_ends_without_a_key_ends_the_offer_unless_it_came_another_way() {
     let p = calling().await;
-    assert_eq!(p.callback(Event::Status, p.message().await, &[("CallStatus", "completed")]).await.0, 200);
+    assert_eq!(p.callback(CallEvent::Status, p.message().await, &[("CallStatus", "completed")]).await.0, 200);
     assert_eq!(p.t.reasons("ORD-1").await.last().unwrap(), "OFFER_WITHDRAWN");
     p.t.run_due().await;
     assert_eq!(p.t.asked("ORD-1").await, "D2");
@@ -127,7 +127,7 @@ async fn a_call_that_ends_without_a_key_ends_the_offer_unless_it_came_another_wa
          FROM outbox ORDER BY id DESC LIMIT 1",
     )
     .await;
-    assert_eq!(p.callback(Event::Status, second, &[("CallStatus", "busy")]).await.0, 200);
+    assert_eq!(p.callback(CallEvent::Status, second, &[("CallStatus", "busy")]).await.0, 200);
     assert_eq!(p.t.asked("ORD-1").await, "D2");
     p.t.assert_sound().await;
 }
@@ -137,10 +137,10 @@ async fn a_callback_nobody_signed_is_refused() {
     let p = calling().await;
     let message = p.message().await;
     let fields = [("Digits", "1")];
-    assert_eq!(p.signed(Event::Answer, message, &fields, "").await.0, 401);
-    assert_eq!(p.signed(Event::Answer, message, &fields, "0/KCTR6DLpKmkAf8muzZqo1nDgQ=").await.0, 401);
-    assert_eq!(p.callback(Event::Answer, Uuid::nil(), &fields).await.0, 200, "signed, but about nothing");
-    assert_eq!(p.t.status("ORD-1").await, Status::Dispatching);
+    assert_eq!(p.signed(CallEvent::Answer, message, &fields, "").await.0, 401);
+    assert_eq!(p.signed(CallEvent::Answer, message, &fields, "0/KCTR6DLpKmkAf8muzZqo1nDgQ=").await.0, 401);
+    assert_eq!(p.callback(CallEvent::Answer, Uuid::nil(), &fields).await.0, 200, "signed, but about nothing");
+    assert_eq!(p.t.status("ORD-1").await, OrderStatus::Dispatching);
     let path = "/api/v1/voice/pager/status?message=00000000-0000-0000-0000-000000000000";
     assert_eq!(p.api.post(path, "", serde_json::json!({})).await.error(), (401, "BAD_SIGNATURE"));
 }

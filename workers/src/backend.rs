@@ -26,14 +26,14 @@ use tower_service::Service;
 
 use crate::{
     outcome::Outcome,
-    supervisor::{Finished, Supervisor, Work},
+    supervisor::{FinishedJob, Supervisor, TicketedJob},
 };
 
 /// The jobs of one queue, from the supervisor's channel.
 pub(crate) struct QueueBackend {
     pub(crate) supervisor: Arc<Supervisor>,
-    pub(crate) jobs: mpsc::UnboundedReceiver<Work>,
-    pub(crate) results: mpsc::UnboundedSender<Finished>,
+    pub(crate) jobs: mpsc::UnboundedReceiver<TicketedJob>,
+    pub(crate) results: mpsc::UnboundedSender<FinishedJob>,
 }
 
 impl std::fmt::Debug for QueueBackend {
@@ -43,7 +43,7 @@ impl std::fmt::Debug for QueueBackend {
 }
 
 impl Backend for QueueBackend {
-    type Task = Task<Work>;
+    type Task = Task<TicketedJob>;
     type Error = Infallible;
 
     fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
@@ -53,7 +53,7 @@ impl Backend for QueueBackend {
     fn poll_next(&mut self, cx: &mut Context<'_>, _: &WorkerContext) -> Poll<Option<Result<Self::Task, Self::Error>>> {
         loop {
             match ready!(self.jobs.poll_recv(cx)) {
-                Some(work) if self.supervisor.in_flight.start(work.ticket) => {
+                Some(work) if self.supervisor.in_flight.mark_running(work.ticket) => {
                     return Poll::Ready(Some(Ok(Task::new(work))));
                 }
                 // Handed back by a drain.
@@ -70,7 +70,7 @@ impl Backend for QueueBackend {
 }
 
 impl BackendConfig for QueueBackend {
-    type Args = Work;
+    type Args = TicketedJob;
     type Id = TaskId;
     type Kind = Ephemeral;
     type Config = ();
@@ -87,9 +87,9 @@ impl BackendConfig for QueueBackend {
 
 /// What a handler answered, as apalis wants it.
 #[derive(Debug)]
-pub(crate) struct Performed(Outcome);
+pub(crate) struct HandlerAnswer(Outcome);
 
-impl IntoResponse for Performed {
+impl IntoResponse for HandlerAnswer {
     type Output = Self;
 
     fn into_response(self) -> Result<Self, BoxDynError> {
@@ -100,7 +100,7 @@ impl IntoResponse for Performed {
 /// Sends every job's outcome to the supervisor.
 #[derive(Debug, Clone)]
 pub(crate) struct ResultLayer {
-    results: mpsc::UnboundedSender<Finished>,
+    results: mpsc::UnboundedSender<FinishedJob>,
 }
 
 impl<S> Layer<S> for ResultLayer {
@@ -114,12 +114,12 @@ impl<S> Layer<S> for ResultLayer {
 #[derive(Debug, Clone)]
 pub(crate) struct ResultService<S> {
     inner: S,
-    results: mpsc::UnboundedSender<Finished>,
+    results: mpsc::UnboundedSender<FinishedJob>,
 }
 
-impl<S> Service<Task<Work>> for ResultService<S>
+impl<S> Service<Task<TicketedJob>> for ResultService<S>
 where
-    S: Service<Task<Work>, Response = Performed>,
+    S: Service<Task<TicketedJob>, Response = HandlerAnswer>,
     S::Error: Into<BoxDynError>,
     S::Future: Send + 'static,
 {
@@ -131,17 +131,17 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, task: Task<Work>) -> Self::Future {
+    fn call(&mut self, task: Task<TicketedJob>) -> Self::Future {
         let work = task.args.clone();
         let results = self.results.clone();
         let begun = Instant::now();
         let run = self.inner.call(task);
         Box::pin(async move {
             let outcome = match run.await {
-                Ok(Performed(outcome)) => outcome,
+                Ok(HandlerAnswer(outcome)) => outcome,
                 Err(error) => {
                     let error = error.into();
-                    if error.is::<Aborted>() {
+                    if error.is::<HandlerAborted>() {
                         // The drain hands the job back.
                         return Ok(());
                     }
@@ -149,7 +149,7 @@ where
                 }
             };
             // No task listens any more once the drain is over; the job is handed back by then.
-            let _ = results.send(Finished { work, outcome, duration: begun.elapsed() });
+            let _ = results.send(FinishedJob { work, outcome, duration: begun.elapsed() });
             Ok(())
         })
     }
@@ -158,14 +158,14 @@ where
 /// The drain did not wait for this handler.
 #[derive(Debug, thiserror::Error)]
 #[error("aborted by the drain")]
-pub(crate) struct Aborted;
+pub(crate) struct HandlerAborted;
 
 /// A handler's panic.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
-pub(crate) struct Panicked(String);
+pub(crate) struct HandlerPanicked(String);
 
-impl Panicked {
+impl HandlerPanicked {
     pub(crate) fn new(payload: &Box<dyn std::any::Any + Send>) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -175,12 +175,12 @@ impl Panicked {
 
 /// Runs handlers as tasks of their own, and can abort them all.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Handlers {
+pub(crate) struct HandlerTasks {
     pub(crate) tasks: TaskTracker,
     pub(crate) abort: CancellationToken,
 }
 
-impl Handlers {
+impl HandlerTasks {
     /// The executor for apalis' `parallelize`.
     pub(crate) fn spawn<F>(&self, handler: F) -> impl Future<Output = Result<F::Output, BoxDynError>> + Send + use<F>
     where
@@ -188,7 +188,7 @@ impl Handlers {
         F::Output: Send + 'static,
     {
         let task = self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(handler));
-        async move { task.await?.ok_or_else(|| Aborted.into()) }
+        async move { task.await?.ok_or_else(|| HandlerAborted.into()) }
     }
 }
 
@@ -197,10 +197,10 @@ impl Handlers {
 /// In apalis the layer added first is the outermost: handlers are spawned, and a panic is caught inside of the task.
 pub(crate) fn start_worker(
     supervisor: &Arc<Supervisor>,
-    handlers: &Handlers,
+    handlers: &HandlerTasks,
     queue: &'static str,
-    jobs: mpsc::UnboundedReceiver<Work>,
-    results: mpsc::UnboundedSender<Finished>,
+    jobs: mpsc::UnboundedReceiver<TicketedJob>,
+    results: mpsc::UnboundedSender<FinishedJob>,
     ending: mpsc::Sender<String>,
 ) -> (WorkerContext, JoinHandle<()>) {
     let context = WorkerContext::new(queue);
@@ -209,10 +209,12 @@ pub(crate) fn start_worker(
     let worker = WorkerBuilder::new(context.clone())
         .backend(backend)
         .parallelize(spawning_executor(handlers.clone()))
-        .layer(CatchPanicLayer::with_panic_handler(Panicked::new as fn(&Box<dyn std::any::Any + Send>) -> Panicked))
-        .build(move |work: Work| {
+        .layer(CatchPanicLayer::with_panic_handler(
+            HandlerPanicked::new as fn(&Box<dyn std::any::Any + Send>) -> HandlerPanicked,
+        ))
+        .build(move |work: TicketedJob| {
             let registry = registry.clone();
-            async move { Performed(registry.perform(work.leased.delivery).await) }
+            async move { HandlerAnswer(registry.perform(work.leased.delivery).await) }
         });
     let run: Pin<Box<dyn Future<Output = Result<(), WorkerError>> + Send>> = Box::pin(worker.run());
     let task = tokio::spawn({
@@ -229,7 +231,7 @@ pub(crate) fn start_worker(
 
 type Spawned<T> = Pin<Box<dyn Future<Output = Result<T, BoxDynError>> + Send>>;
 
-fn spawning_executor<F>(handlers: Handlers) -> impl Fn(F) -> Spawned<F::Output> + Clone
+fn spawning_executor<F>(handlers: HandlerTasks) -> impl Fn(F) -> Spawned<F::Output> + Clone
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

@@ -11,11 +11,11 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn open() -> Self {
+    pub fn new_open() -> Self {
         Self { open: watch::Sender::new(true) }
     }
 
-    pub fn closed() -> Self {
+    pub fn new_closed() -> Self {
         Self { open: watch::Sender::new(false) }
     }
 
@@ -28,13 +28,13 @@ impl Gate {
         *self.open.borrow()
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+    pub(crate) fn watch_state(&self) -> watch::Receiver<bool> {
         self.open.subscribe()
     }
 }
 
 impl Default for Gate {
     fn default() -> Self {
-        Self::open()
+        Self::new_open()
     }
 }

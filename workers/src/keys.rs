@@ -10,7 +10,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// How many keys [`fixed`](Self::fixed) has: the scripts find the queues' keys behind them.
+    /// How many keys [`fixed_keys`](Self::fixed) has: the scripts find the queues' keys behind them.
     const FIXED: usize = 7;
 
     /// Shard 0, the only one so far.
@@ -18,120 +18,128 @@ impl Keys {
         Self { tag: "{dq:0}".to_owned() }
     }
 
-    fn key(&self, name: &str) -> String {
+    fn full_key(&self, name: &str) -> String {
         format!("{}:{name}", self.tag)
     }
 
     /// zset, job id -> due in ms: delayed and ready jobs alike. A member goes when the job is leased.
-    pub fn due(&self, queue: &str) -> String {
-        self.key(&format!("due:{queue}"))
+    pub fn due_set(&self, queue: &str) -> String {
+        self.full_key(&format!("due:{queue}"))
     }
 
     /// zset, job id -> due in ms: jobs whose last two deliveries were lost, which run with nothing beside them. A member
     /// goes when the job is leased.
-    pub fn suspects(&self, queue: &str) -> String {
-        self.key(&format!("suspects:{queue}"))
+    pub fn suspect_set(&self, queue: &str) -> String {
+        self.full_key(&format!("suspects:{queue}"))
     }
 
     /// zset, job id -> lease expiry in ms. A member goes when the lease is settled, released or rescued.
-    pub fn leased(&self, queue: &str) -> String {
-        self.key(&format!("leased:{queue}"))
+    pub fn leased_set(&self, queue: &str) -> String {
+        self.full_key(&format!("leased:{queue}"))
     }
 
     /// zset, job id -> time of death in ms. A member stays until an operator requeues or discards it.
-    pub fn dead_of(&self, queue: &str) -> String {
-        self.key(&format!("dead:{queue}"))
+    pub fn dead_set(&self, queue: &str) -> String {
+        self.full_key(&format!("dead:{queue}"))
     }
 
     /// hash, leased job id -> `token due again`; `again` is `-` or the earliest due wanted while leased. Lives as long
     /// as the member of `leased`.
-    pub fn leases(&self) -> String {
-        self.key("leases")
+    pub fn lease_table(&self) -> String {
+        self.full_key("leases")
     }
 
     /// hash, job id -> envelope `{"v":1,"payload":..}`, only for jobs with a payload. Goes with the job.
-    pub fn jobs(&self) -> String {
-        self.key("jobs")
+    pub fn job_envelopes(&self) -> String {
+        self.full_key("jobs")
     }
 
     /// hash, job id -> `failed lost`: jobs that failed or were lost, and `0 0` of those put off on purpose, by a snooze or
     /// an operator. Goes with the job.
-    pub fn tries(&self) -> String {
-        self.key("tries")
+    pub fn job_tries(&self) -> String {
+        self.full_key("tries")
     }
 
     /// hash, dead job id -> JSON `{queue,error,failed,lost,due_ms,died_ms,payload}`, the payload being the envelope byte
     /// for byte. Lives as long as the member of the queue's dead zset.
-    pub fn dead(&self) -> String {
-        self.key("dead")
+    pub fn dead_records(&self) -> String {
+        self.full_key("dead")
     }
 
     /// set of paused queues. No expiry.
-    pub fn paused(&self) -> String {
-        self.key("paused")
+    pub fn paused_queues(&self) -> String {
+        self.full_key("paused")
     }
 
     /// hash `boot`, `until`: the one process that runs suspects at present, and until when in ms if it does not renew.
     /// Removed when its turn ends, expires a minute after the last renewal.
     pub fn suspect_turn(&self) -> String {
-        self.key("suspect_turn")
+        self.full_key("suspect_turn")
     }
 
     /// zset, holder -> end of its slot in ms: who holds a slot of this concurrency limit. Expires with the last slot.
-    pub fn slots(&self, limit: &str) -> String {
-        self.key(&format!("slots:{limit}"))
+    pub fn limit_slots(&self, limit: &str) -> String {
+        self.full_key(&format!("slots:{limit}"))
     }
 
     /// string, ms: when this rate limit has fully recovered. Expires 10 s later.
-    pub fn rate(&self, limit: &str) -> String {
-        self.key(&format!("rate:{limit}"))
+    pub fn limit_rate(&self, limit: &str) -> String {
+        self.full_key(&format!("rate:{limit}"))
     }
 
     /// hash: how a circuit breaker stands. Expires an hour after the last call that it was told of.
     pub fn breaker(&self, name: &str) -> String {
-        self.key(&format!("breaker:{name}"))
+        self.full_key(&format!("breaker:{name}"))
     }
 
     /// string `run_id uuid`: proof that this Redis still holds our data. No expiry; only a flush removes it.
     pub fn epoch(&self) -> String {
-        self.key("epoch")
+        self.full_key("epoch")
     }
 
     /// string: the marker of the rebuild under way. Removed when it finishes, expires after an hour.
-    pub fn rebuilding(&self) -> String {
-        self.key("rebuilding")
+    pub fn rebuild_marker(&self) -> String {
+        self.full_key("rebuilding")
     }
 
     /// zset, `boot replica` -> last heartbeat in ms. A process not seen for 60 s is pruned by the next heartbeat.
     pub fn workers(&self) -> String {
-        self.key("workers")
+        self.full_key("workers")
     }
 
     /// hash, `boot replica` -> `up_ms JSON`, the JSON being about it. Pruned together with `workers`.
     pub fn worker_info(&self) -> String {
-        self.key("worker_info")
+        self.full_key("worker_info")
     }
 
     /// hash, lateness bucket in ms -> jobs, and `max`: the lateness of all jobs of one hour, counted from 1970. Expires
     /// after 25 h.
-    pub fn lateness(&self, hour: u64) -> String {
-        self.key(&format!("lateness:{hour}"))
+    pub fn lateness_counts(&self, hour: u64) -> String {
+        self.full_key(&format!("lateness:{hour}"))
     }
 
     /// pub/sub channel, message = queue: its head now is due earlier than any worker may have planned for.
     pub fn wake_channel(&self) -> String {
-        self.key("wake")
+        self.full_key("wake")
     }
 
-    fn fixed(&self) -> [String; Self::FIXED] {
-        [self.leases(), self.jobs(), self.tries(), self.dead(), self.paused(), self.epoch(), self.suspect_turn()]
+    fn fixed_keys(&self) -> [String; Self::FIXED] {
+        [
+            self.lease_table(),
+            self.job_envelopes(),
+            self.job_tries(),
+            self.dead_records(),
+            self.paused_queues(),
+            self.epoch(),
+            self.suspect_turn(),
+        ]
     }
 
     /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then four per queue.
-    pub(crate) fn of_queues<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-        let mut keys = self.fixed().to_vec();
+    pub(crate) fn script_keys<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut keys = self.fixed_keys().to_vec();
         for queue in queues {
-            keys.extend([self.due(queue), self.leased(queue), self.dead_of(queue), self.suspects(queue)]);
+            keys.extend([self.due_set(queue), self.leased_set(queue), self.dead_set(queue), self.suspect_set(queue)]);
         }
         keys
     }

@@ -35,7 +35,7 @@ pub use job_contract::{
     DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob, Outcome, RetryPolicy, job, outcome, retry,
 };
 pub use keys::Keys;
-pub use limited::{limited, within};
+pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
-pub use store::{Clock, Leased, Limit, RedisConfig, Settle, Store, StoreError, Token};
+pub use store::{LeaseToken, LeasedJob, Limit, RedisConfig, ScriptClock, SettleRequest, Store, StoreError};

@@ -7,8 +7,8 @@ use tracing::warn;
 
 use crate::{
     outcome::Outcome,
-    retry::jittered,
-    store::{Acquired, Limit, Permit, Store},
+    retry::add_jitter,
+    store::{AcquireVerdict, Limit, Permit, Store},
 };
 
 /// How long to wait for a Redis that cannot be asked. Its jobs could not be settled now anyway.
@@ -24,55 +24,55 @@ const JITTER: f64 = 0.3;
 ///
 /// Its slots are kept for as long as `work` runs, whatever becomes of the job's lease, and given back at its end, also
 /// when it is aborted. A process that dies gives them back 8 s later.
-pub async fn limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
+pub async fn run_limited<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Outcome
 where
     F: FnOnce() -> Fut,
     Fut: Future<Output = Outcome>,
 {
-    within(store, limits, work).await.unwrap_or_else(|delay| Outcome::Snooze { delay })
+    run_within_limits(store, limits, work).await.unwrap_or_else(|delay| Outcome::Snooze { delay })
 }
 
-/// Runs `work` within these limits, as [`limited`] does, or answers when to come back.
-pub async fn within<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Result<Fut::Output, Duration>
+/// Runs `work` within these limits, as [`run_limited`] does, or answers when to come back.
+pub async fn run_within_limits<F, Fut>(store: &Store, limits: &[Limit], work: F) -> Result<Fut::Output, Duration>
 where
     F: FnOnce() -> Fut,
     Fut: Future,
 {
     let permit = match store.acquire(limits).await {
-        Ok(Acquired::Permit(permit)) => permit,
+        Ok(AcquireVerdict::Permit(permit)) => permit,
         // Later than told and never earlier: jitter goes upwards only.
-        Ok(Acquired::Busy { retry_after }) => {
+        Ok(AcquireVerdict::Busy { retry_after }) => {
             return Err(retry_after.min(MAX_DELAY).mul_f64(1.0 + JITTER * rand::random::<f64>()));
         }
         Err(error) => {
             warn!(%error, "A limit could not be asked for; its work waits.");
-            return Err(jittered(UNREACHABLE_DELAY, JITTER, rand::random()));
+            return Err(add_jitter(UNREACHABLE_DELAY, JITTER, rand::random()));
         }
     };
-    let held = Held { store, permit: Some(permit) };
+    let held = HeldPermit { store, permit: Some(permit) };
     let outcome = tokio::select! {
         outcome = work() => outcome,
-        never = held.keep() => match never {},
+        never = held.renew_slots() => match never {},
     };
     held.give_back().await;
     Ok(outcome)
 }
 
 /// A permit that is given back even if the work is aborted.
-struct Held<'a> {
+struct HeldPermit<'a> {
     store: &'a Store,
     permit: Option<Permit>,
 }
 
-impl Held<'_> {
+impl HeldPermit<'_> {
     /// Beside the work, not between its steps: a slow Redis must not slow it down.
-    async fn keep(&self) -> Infallible {
+    async fn renew_slots(&self) -> Infallible {
         let mut ticks = interval_at(Instant::now() + Permit::KEEP_EVERY, Permit::KEEP_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             if let Some(permit) = &self.permit
-                && let Err(error) = self.store.keep(permit).await
+                && let Err(error) = self.store.keep_slots(permit).await
             {
                 warn!(%error, "A slot under a limit could not be kept; another job may get it too early.");
             }
@@ -81,21 +81,21 @@ impl Held<'_> {
 
     async fn give_back(mut self) {
         if let Some(permit) = self.permit.take() {
-            give_back(self.store.clone(), permit).await;
+            give_back_permit(self.store.clone(), permit).await;
         }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldPermit<'_> {
     fn drop(&mut self) {
         if let (Some(permit), Ok(runtime)) = (self.permit.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(give_back(self.store.clone(), permit));
+            runtime.spawn(give_back_permit(self.store.clone(), permit));
         }
     }
 }
 
-async fn give_back(store: Store, permit: Permit) {
-    if let Err(error) = store.give_back(permit).await {
+async fn give_back_permit(store: Store, permit: Permit) {
+    if let Err(error) = store.give_back_slots(permit).await {
         warn!(%error, "A slot under a limit could not be given back; it comes free within 8 s.");
     }
 }

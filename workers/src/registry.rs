@@ -11,7 +11,7 @@ use crate::{
     job::{Delivery, Job},
     outcome::Outcome,
     retry::RetryPolicy,
-    store::{Leased, Settle},
+    store::{LeasedJob, SettleRequest},
 };
 
 /// How long a job of an unknown kind waits for a worker that knows it.
@@ -22,11 +22,11 @@ type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// All handlers of a process. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Registry {
-    handlers: HashMap<&'static str, Handler>,
+    handlers: HashMap<&'static str, RegisteredHandler>,
 }
 
 #[derive(Clone)]
-struct Handler {
+struct RegisteredHandler {
     queue: &'static str,
     retry: RetryPolicy,
     perform: Arc<dyn Fn(Delivery) -> Running + Send + Sync>,
@@ -63,7 +63,7 @@ impl Registry {
                 }
             })
         };
-        let registered = Handler { queue: J::QUEUE, retry: J::RETRY, perform: Arc::new(perform) };
+        let registered = RegisteredHandler { queue: J::QUEUE, retry: J::RETRY, perform: Arc::new(perform) };
         if let Some(earlier) = self.handlers.insert(J::KIND, registered) {
             panic!("job kind '{}' is registered twice, for {} and for {}", J::KIND, earlier.queue, J::QUEUE);
         }
@@ -87,10 +87,10 @@ impl Registry {
     }
 
     /// How the lease of a performed job ends: its outcome, after the retry policy of its kind has spoken.
-    pub fn settle(&self, leased: &Leased, outcome: Outcome) -> Settle {
+    pub fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleRequest {
         let handler = self.handlers.get(leased.delivery.id.kind());
         let retry = handler.map_or(RetryPolicy::DEFAULT, |handler| handler.retry);
-        Settle::new(leased, outcome, &retry, rand::random())
+        SettleRequest::new(leased, outcome, &retry, rand::random())
     }
 }
 

@@ -18,12 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    backend::{Handlers, start_worker},
+    backend::{HandlerTasks, start_worker},
     gate::Gate,
     job::JobId,
     registry::Registry,
     store::{LatenessCounts, Store, WorkerInfo},
-    supervisor::{Counts, InFlight, Metrics, OnDead, Outage, Supervisor, Work, lease, settle, take::Taker},
+    supervisor::{
+        EngineMetrics, InFlight, OnDead, RedisOutage, RunCounts, Supervisor, TicketedJob, lease, settle, take::TakeLoop,
+    },
 };
 
 /// What an aborted handler may take until its next await, and a stopped worker until its end.
@@ -70,7 +72,7 @@ impl Runtime {
             registry,
             queues: Vec::new(),
             name: None,
-            gate: Gate::open(),
+            gate: Gate::new_open(),
             on_missing_epoch: None,
             on_dead: None,
             grace: Duration::from_secs(20),
@@ -131,7 +133,7 @@ impl Runtime {
                 return Err(RuntimeError::QueueTwice(queue));
             }
         }
-        Run::start(self, &stop).until_drained(stop).await
+        ActiveRun::start(self, &stop).until_drained(stop).await
     }
 }
 
@@ -145,9 +147,9 @@ impl fmt::Debug for Runtime {
 }
 
 /// Everything that runs.
-struct Run {
+struct ActiveRun {
     supervisor: Arc<Supervisor>,
-    handlers: Handlers,
+    handlers: HandlerTasks,
     workers: Vec<(WorkerContext, JoinHandle<()>)>,
     /// One message: a worker ended though it was not told to.
     ended: mpsc::Receiver<String>,
@@ -160,26 +162,26 @@ struct Run {
     grace: Duration,
 }
 
-impl Run {
+impl ActiveRun {
     fn start(runtime: Runtime, stop: &CancellationToken) -> Self {
         let grace = runtime.grace;
         let supervisor = Arc::new(make_supervisor(runtime));
-        let handlers = Handlers::default();
+        let handlers = HandlerTasks::default();
         let (results, finished) = mpsc::unbounded_channel();
         let (unreadable, unread) = mpsc::unbounded_channel();
         let (ending, ended) = mpsc::channel(1);
 
         let mut channels = Vec::new();
         let mut workers = Vec::new();
-        for (queue, _) in supervisor.in_flight.permits() {
-            let (channel, jobs) = mpsc::unbounded_channel::<Work>();
+        for (queue, _) in supervisor.in_flight.free_permits() {
+            let (channel, jobs) = mpsc::unbounded_channel::<TicketedJob>();
             channels.push(channel);
             workers.push(start_worker(&supervisor, &handlers, queue, jobs, results.clone(), ending.clone()));
         }
         let stop_taking = stop.child_token();
         let taker = tokio::spawn({
             let (supervisor, stop) = (supervisor.clone(), stop_taking.clone());
-            async move { Taker::new(&supervisor, channels, unreadable).run(stop).await }
+            async move { TakeLoop::new(&supervisor, channels, unreadable).run(stop).await }
         });
         let flush = CancellationToken::new();
         let settler = tokio::spawn({
@@ -203,12 +205,12 @@ impl Run {
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
         let _ = self.taker.await;
-        lease::release(&supervisor, supervisor.in_flight.take_waiting()).await;
+        lease::release_leases(&supervisor, supervisor.in_flight.take_waiting()).await;
         info!(
             in_hand = supervisor.in_flight.len(),
             "The worker drains: it takes no more jobs and finishes those that run."
         );
-        if tokio::time::timeout(self.grace, supervisor.in_flight.emptied()).await.is_err() {
+        if tokio::time::timeout(self.grace, supervisor.in_flight.wait_until_empty()).await.is_err() {
             warn!(
                 jobs = supervisor.in_flight.len(),
                 "The grace period is over; running jobs are aborted and handed back."
@@ -228,10 +230,10 @@ impl Run {
         }
         self.flush.cancel();
         let _ = self.settler.await;
-        lease::release(&supervisor, supervisor.in_flight.take_all()).await;
+        lease::release_leases(&supervisor, supervisor.in_flight.take_all()).await;
         self.stop_keeper.cancel();
         let _ = self.keeper.await;
-        lease::beat(&supervisor, false).await;
+        lease::send_heartbeat(&supervisor, false).await;
 
         let summary = summarize_run(&supervisor.counts);
         info!(
@@ -257,12 +259,12 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         started_ms: 0,
     };
     Supervisor {
-        metrics: Metrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
+        metrics: EngineMetrics::new(runtime.queues.iter().map(|(queue, _)| *queue), &runtime.registry),
         in_flight: InFlight::new(&runtime.queues),
         store: runtime.store,
         registry: runtime.registry,
         gate: runtime.gate,
-        outage: Outage::default(),
+        outage: RedisOutage::default(),
         replica: runtime.name.unwrap_or_else(|| format!("{host}-{pid}-{boot}")),
         boot,
         info,
@@ -271,11 +273,11 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         lateness: Mutex::new(LatenessCounts::default()),
         now_ms: AtomicU64::new(0),
         started: Instant::now(),
-        counts: Counts::default(),
+        counts: RunCounts::default(),
     }
 }
 
-fn summarize_run(counts: &Counts) -> RunSummary {
+fn summarize_run(counts: &RunCounts) -> RunSummary {
     let read = |counter: &AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     RunSummary { settled: read(&counts.settled), refused: read(&counts.refused), released: read(&counts.released) }
 }

@@ -21,34 +21,34 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    auth::Caller,
-    body::{self, AreaPath, Body},
+    auth::ApiCaller,
+    body::{self, AreaPath, JsonBody},
     error::ApiError,
-    orders::text,
+    orders::bounded_text,
 };
 use dispatch::{
     admission::{
-        limits::{Flag, Forced},
+        limits::{AdmissionFlag, ForcedStatus},
         report,
-        table::{self, Author, LimitsChange},
+        table::{self, ChangeAuthor, LimitsChange},
     },
     app::App,
     areas::import,
-    people::api_keys::Role,
+    people::api_keys::AccountRole,
 };
 
-const READERS: [Role; 3] = [Role::Dispatcher, Role::Support, Role::Operator];
+const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 /// A country in detail.
 const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
 /// Changes of one page.
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 200;
-const WRITERS: [Role; 1] = [Role::Operator];
+const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
 
 pub fn routes() -> Router<App> {
     Router::new()
-        .route("/areas", get(list).put(import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
-        .route("/areas/status", get(status))
+        .route("/areas", get(list_areas).put(import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
+        .route("/areas/status", get(show_area_status))
         .route("/areas/{area_id}", get(show_area).delete(remove_area))
         .route("/areas/{area_id}/threshold", put(set_threshold))
         .route("/areas/{area_id}/override", post(set_override))
@@ -56,32 +56,32 @@ pub fn routes() -> Router<App> {
         .route("/flag", get(show_flag).put(set_flag))
 }
 
-async fn list(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    caller.must_be(&READERS)?;
+async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
+    caller.require_role(&READERS)?;
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
     let version = table::areas_version(&app.db).await?;
-    Ok((etag_header(version), Json(json!({ "areas": table::areas(&app.db).await? }))).into_response())
+    Ok((etag_header(version), Json(json!({ "areas": table::list_areas(&app.db).await? }))).into_response())
 }
 
-async fn show_area(State(app): State<App>, caller: Caller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
-    caller.must_be(&READERS)?;
-    let found = table::areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
-    let limits = table::limits(&app.db, Some(&area)).await?;
-    let status: Vec<_> = report::status(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
+async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
+    caller.require_role(&READERS)?;
+    let found = table::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
+    let limits = table::list_limits(&app.db, Some(&area)).await?;
+    let status: Vec<_> = report::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
     let overridden = table::override_version(&app.db, &area).await?;
     let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
     Ok((etag_header(found.version), Json(body)).into_response())
 }
 
 /// How every area stands, now.
-async fn status(State(app): State<App>, caller: Caller) -> Result<Json<Value>, ApiError> {
-    caller.must_be(&READERS)?;
-    Ok(Json(json!({ "areas": report::status(&app).await?, "flag": table::flag(&app.db).await? })))
+async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&READERS)?;
+    Ok(Json(json!({ "areas": report::area_statuses(&app).await?, "flag": table::load_flag(&app.db).await? })))
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Page {
+struct AreaChangesQuery {
     /// The `next` of the page before.
     before: Option<i64>,
     limit: Option<u32>,
@@ -90,17 +90,17 @@ struct Page {
 /// `{"changes": [...], "next": id}`: newest first, with hashes in the place of geometries; `next` is null on the last page.
 async fn list_changes(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     AreaPath(area): AreaPath,
-    page: Result<Query<Page>, QueryRejection>,
+    page: Result<Query<AreaChangesQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
-    caller.must_be(&READERS)?;
-    let Query(Page { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
+    caller.require_role(&READERS)?;
+    let Query(AreaChangesQuery { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
     let limit = limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
         return Err(ApiError::Invalid(format!("limit must be 1 to {LARGEST_PAGE}")));
     }
-    let changes = table::changes(&app.db, Some(&area), before, limit).await?;
+    let changes = table::list_changes(&app.db, Some(&area), before, limit).await?;
     let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
     let next = changes.last().filter(|_| is_full).map(|change| change.id);
     Ok(Json(json!({ "changes": changes, "next": next })))
@@ -109,12 +109,12 @@ async fn list_changes(
 /// A GeoJSON FeatureCollection; areas that are there stay unless they are in it.
 async fn import_areas(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     // Before the body is read, for it is large.
-    caller.must_be(&WRITERS)?;
+    caller.require_role(&WRITERS)?;
     let expected = expected_version(&headers)?;
     let bytes = Bytes::from_request(request, &()).await.map_err(|e: BytesRejection| match e.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::TooLarge(MAX_IMPORT_BYTES),
@@ -127,43 +127,43 @@ async fn import_areas(
         import::parse(text).map_err(|error| ApiError::Invalid(format!("{error:#}")))
     });
     let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
-    let author = Author { actor: &caller.actor(), reason: None };
-    let (imported, _) = table::import(&app.db, &areas, false, expected, author).await?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    let (imported, _) = table::import_areas(&app.db, &areas, false, expected, author).await?;
     Ok(Json(json!({ "imported": imported })))
 }
 
 async fn remove_area(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     AreaPath(area): AreaPath,
     headers: HeaderMap,
 ) -> Result<Json<Value>, ApiError> {
-    caller.must_be(&WRITERS)?;
-    let author = Author { actor: &caller.actor(), reason: None };
-    table::remove(&app.db, &area, expected_version(&headers)?, author).await?;
+    caller.require_role(&WRITERS)?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    table::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(json!({ "removed": area })))
 }
 
 async fn set_threshold(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     AreaPath(area): AreaPath,
     headers: HeaderMap,
-    Body(change): Body<LimitsChange>,
+    JsonBody(change): JsonBody<LimitsChange>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&WRITERS)?;
+    caller.require_role(&WRITERS)?;
     if !app.config.knows_service_type(&change.service_type) {
         return Err(ApiError::Invalid(format!("unknown service_type '{}'", change.service_type)));
     }
-    let reason = text("reason", change.reason.clone())?;
-    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let reason = bounded_text("reason", change.reason.clone())?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let row = table::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(json!(row))).into_response())
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum Wanted {
+enum OverrideMode {
     ForceBusy,
     ForceAvailable,
     Auto,
@@ -172,29 +172,29 @@ enum Wanted {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverrideRequest {
-    status: Wanted,
+    status: OverrideMode,
     reason: Option<String>,
     expires_at: Option<DateTime<Utc>>,
 }
 
 async fn set_override(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     AreaPath(area): AreaPath,
     headers: HeaderMap,
-    Body(request): Body<OverrideRequest>,
+    JsonBody(request): JsonBody<OverrideRequest>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&[Role::Operator, Role::Dispatcher])?;
-    if request.expires_at.is_some_and(|end| end <= app.rules.now()) {
+    caller.require_role(&[AccountRole::Operator, AccountRole::Dispatcher])?;
+    if request.expires_at.is_some_and(|end| end <= app.rules.database_now()) {
         return Err(ApiError::Invalid("expires_at has passed".to_owned()));
     }
-    let reason = text("reason", request.reason)?;
+    let reason = bounded_text("reason", request.reason)?;
     let forced = match request.status {
-        Wanted::ForceBusy => Some((Forced::ForceBusy, request.expires_at)),
-        Wanted::ForceAvailable => Some((Forced::ForceAvailable, request.expires_at)),
-        Wanted::Auto => None,
+        OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, request.expires_at)),
+        OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, request.expires_at)),
+        OverrideMode::Auto => None,
     };
-    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let version = table::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
     let status = forced.map_or("AUTO", |(status, _)| status.as_str());
     let body = json!({
@@ -203,9 +203,9 @@ async fn set_override(
     Ok((etag_header(version), Json(body)).into_response())
 }
 
-async fn show_flag(State(app): State<App>, caller: Caller) -> Result<Response, ApiError> {
-    caller.must_be(&READERS)?;
-    let flag = table::flag(&app.db).await?;
+async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
+    caller.require_role(&READERS)?;
+    let flag = table::load_flag(&app.db).await?;
     Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }
 
@@ -230,13 +230,13 @@ fn default_percentage() -> i32 {
 
 async fn set_flag(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
-    Body(request): Body<FlagRequest>,
+    JsonBody(request): JsonBody<FlagRequest>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&WRITERS)?;
+    caller.require_role(&WRITERS)?;
     let expected = expected_version(&headers)?;
-    let flag = Flag {
+    let flag = AdmissionFlag {
         enabled: request.enabled,
         enabled_areas: request.enabled_areas,
         enabled_channels: request.enabled_channels,
@@ -244,8 +244,8 @@ async fn set_flag(
         shadow_mode: request.shadow_mode,
         version: 0,
     };
-    let reason = text("reason", request.reason)?;
-    let author = Author { actor: &caller.actor(), reason: reason.as_deref() };
+    let reason = bounded_text("reason", request.reason)?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
     let flag = table::set_flag(&app.db, &flag, expected, author).await?;
     Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }

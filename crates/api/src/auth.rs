@@ -10,18 +10,18 @@ use dispatch::{
     app::App,
     people::{
         actor::Actor,
-        api_keys::{self, ApiKey, Role},
+        api_keys::{self, AccountRole, ApiKey},
     },
 };
 
 /// Who makes this request.
 #[derive(Debug, Clone)]
-pub struct Caller(pub ApiKey);
+pub struct ApiCaller(pub ApiKey);
 
-impl Caller {
+impl ApiCaller {
     /// Lets these roles pass, and admin.
-    pub fn must_be(&self, roles: &[Role]) -> Result<(), ApiError> {
-        if self.0.role == Role::Admin || roles.contains(&self.0.role) {
+    pub fn require_role(&self, roles: &[AccountRole]) -> Result<(), ApiError> {
+        if self.0.role == AccountRole::Admin || roles.contains(&self.0.role) {
             Ok(())
         } else {
             Err(ApiError::Forbidden("this key's role may not do this".to_owned()))
@@ -29,8 +29,8 @@ impl Caller {
     }
 
     /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
-    pub fn driver(&self, named: Option<&str>) -> Result<String, ApiError> {
-        self.must_be(&[Role::Driver])?;
+    pub fn acting_driver(&self, named: Option<&str>) -> Result<String, ApiError> {
+        self.require_role(&[AccountRole::Driver])?;
         match (&self.0.driver_id, named) {
             (Some(own), Some(named)) if own != named => {
                 Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))
@@ -47,7 +47,7 @@ impl Caller {
     }
 }
 
-impl<S> FromRequestParts<S> for Caller
+impl<S> FromRequestParts<S> for ApiCaller
 where
     App: FromRef<S>,
     S: Send + Sync,
@@ -68,9 +68,9 @@ where
             return Err(ApiError::Unauthenticated("this is no key: dq_ and 64 hexadecimal digits"));
         }
         let unknown = ApiError::Unauthenticated("no such key, or it has expired or was revoked");
-        let owner = app.keys.find(&app.db, key).await?.ok_or(unknown)?;
+        let owner = app.keys.find_owner(&app.db, key).await?.ok_or(unknown)?;
         app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
-        app.key_use.record(owner.id);
+        app.key_use.record_use(owner.id);
         Ok(Self(owner))
     }
 }

@@ -27,26 +27,26 @@ use super::error::ApiError;
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
 /// was done.
-pub(super) async fn in_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+pub(super) async fn limit_body_time(State(limit): State<Duration>, request: Request, next: Next) -> Response {
     let too_slow = Arc::new(AtomicBool::new(false));
     let request = request.map(|body| {
         if body.is_end_stream() {
             return body;
         }
-        axum::body::Body::new(Timed { body, end: Box::pin(sleep(limit)), too_slow: too_slow.clone() })
+        axum::body::Body::new(TimedBody { body, end: Box::pin(sleep(limit)), too_slow: too_slow.clone() })
     });
     let answer = next.run(request).await;
     if too_slow.load(Ordering::Relaxed) { ApiError::TooSlow.into_response() } else { answer }
 }
 
 /// A body that fails when its time is over.
-struct Timed {
+struct TimedBody {
     body: axum::body::Body,
     end: Pin<Box<Sleep>>,
     too_slow: Arc<AtomicBool>,
 }
 
-impl HttpBody for Timed {
+impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -99,9 +99,9 @@ fn nul_refused() -> ApiError {
 
 /// A body as it came.
 #[derive(Debug)]
-pub struct Whole(pub Bytes);
+pub struct WholeBody(pub Bytes);
 
-impl<S: Send + Sync> FromRequest<S> for Whole {
+impl<S: Send + Sync> FromRequest<S> for WholeBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -115,9 +115,9 @@ impl<S: Send + Sync> FromRequest<S> for Whole {
 
 /// A JSON body of type `T`.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
@@ -125,7 +125,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if !is_json {
             return Err(ApiError::NotJson);
         }
-        let Whole(bytes) = Whole::from_request(request, state).await?;
+        let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
         without_nul(&bytes)?;
         Ok(Self(Json::from_bytes(&bytes)?.0))
     }
@@ -148,7 +148,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let Whole(bytes) = Whole::from_request(request, state).await?;
+        let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
         without_nul(&bytes)?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let Json(value) = Json::from_bytes(text)?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use workers::Outcome;
 
 use super::{
-    body::{self, Whole},
+    body::{self, WholeBody},
     error::ApiError,
 };
 use dispatch::{
@@ -31,31 +31,31 @@ async fn receive_callback(
     State(app): State<App>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    Whole(bytes): Whole,
+    WholeBody(bytes): WholeBody,
 ) -> Result<Json<Value>, ApiError> {
     // A stranger does not learn which partners there are.
     let partner = app.partners.get(&name);
     let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
-    if !partner.verifies(&bytes, &headers) {
+    if !partner.verifies_callback(&bytes, &headers) {
         return Err(ApiError::BadSignature(format!("not signed by partner {name}, or too long ago")));
     }
     body::without_nul(&bytes)?;
     let Json(raw): Json<Value> = Json::from_bytes(&bytes)?;
     let Json(body): Json<CallbackBody> = Json::from_bytes(&bytes)?;
-    if let Some(problem) = body.problem() {
+    if let Some(problem) = body.find_problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
     }
-    let row = inbox::store(&app.db, &name, &body, &raw).await?;
+    let row = inbox::store_callback(&app.db, &name, &body, &raw).await?;
     let order = match (&row.order_id, row.state.as_str()) {
         (Some(order), "pending") => order.parse()?,
         (_, state) => return Ok(Json(json!({ "status": state }))),
     };
-    crash::point("callback", "stored");
+    crash::reach_point("callback", "stored");
     // Of an event that came before, what came first counts.
     let acted = if row.is_new {
-        callback::act_on(&app, &order, row.id, &body).await
+        callback::process_body(&app, &order, row.id, &body).await
     } else {
-        callback::act(&app, &order, row.id).await
+        callback::process_callback(&app, &order, row.id).await
     };
     let (status, follow_ups) = match acted {
         Outcome::Done { then } => ("processed", then),
@@ -64,12 +64,12 @@ async fn receive_callback(
             ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job])
         }
     };
-    crash::point("callback", "enqueues");
+    crash::reach_point("callback", "enqueues");
     if !follow_ups.is_empty()
         && let Err(error) = app.store.enqueue(&follow_ups).await
     {
         tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; it will be.");
-        unsent::remember(&app, order);
+        unsent::remember_unsent(&app, order);
     }
     Ok(Json(json!({ "status": status })))
 }

@@ -16,7 +16,7 @@ pub struct ClientAddress(pub IpAddr);
 
 impl ClientAddress {
     /// The address that [`of_peer`](Self::of_peer) found and the server wrote into the request.
-    pub fn of(request: &Request) -> Self {
+    pub fn of_request(request: &Request) -> Self {
         let known = request.extensions().get::<Self>().copied();
         let peer = || Some(Self(request.extensions().get::<ConnectInfo<SocketAddr>>()?.0.ip().to_canonical()));
         known.or_else(peer).unwrap_or(Self(Ipv4Addr::UNSPECIFIED.into()))

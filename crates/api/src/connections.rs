@@ -16,7 +16,7 @@ use super::client::ClientAddress;
 
 /// How many may be open.
 #[derive(Debug, Clone)]
-pub(super) struct Most {
+pub(super) struct ConnectionLimits {
     pub(super) in_all: usize,
     pub(super) per_address: usize,
     /// Whose connections are many clients': they count in all only.
@@ -24,31 +24,31 @@ pub(super) struct Most {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Connections {
-    most: Arc<Most>,
-    open: Arc<Mutex<Open>>,
+pub(super) struct OpenConnections {
+    most: Arc<ConnectionLimits>,
+    open: Arc<Mutex<ConnectionTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct ConnectionTable {
     /// Grows with every connection and every request, and so says who is older.
     clock: u64,
-    all: Group,
-    by_address: HashMap<IpAddr, Group>,
+    all: ConnectionGroup,
+    by_address: HashMap<IpAddr, ConnectionGroup>,
     closing: HashMap<u64, CancellationToken>,
 }
 
 /// The connections of one address, or all of them.
 #[derive(Debug, Default)]
-struct Group {
+struct ConnectionGroup {
     count: usize,
     /// Those that could go, who goes first in front.
-    waiting: BTreeSet<Waiting>,
+    waiting: BTreeSet<IdleConnection>,
 }
 
 /// A connection without a request: those that never had one before those that did, the oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Waiting {
+struct IdleConnection {
     has_asked: bool,
     since: u64,
     id: u64,
@@ -57,77 +57,77 @@ struct Waiting {
 
 /// One open connection; leaves when dropped.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     id: u64,
     /// `None`: a trusted proxy.
     address: Option<IpAddr>,
     /// `None`: a request is being answered.
-    waiting: Mutex<Option<Waiting>>,
-    connections: Connections,
+    waiting: Mutex<Option<IdleConnection>>,
+    connections: OpenConnections,
     /// Told when it has to go, or when the server ends.
     pub(super) closing: CancellationToken,
 }
 
-impl Connections {
-    pub(super) fn new(most: Most) -> Self {
+impl OpenConnections {
+    pub(super) fn new(most: ConnectionLimits) -> Self {
         Self { most: Arc::new(most), open: Arc::default() }
     }
 
     /// Lets a connection in, if need be in the place of another; `None` when all others are at work.
-    pub(super) fn admit(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Arc<Connection>> {
+    pub(super) fn admit_peer(&self, peer: IpAddr, stop: &CancellationToken) -> Option<Arc<ClientConnection>> {
         let peer = ClientAddress(peer.to_canonical());
         let is_proxy = self.most.proxies.iter().any(|network| network.contains(&peer.0));
         let address = (!is_proxy).then(|| peer.network());
-        let mut open = self.lock();
+        let mut open = self.lock_table();
         if let Some(address) = address
             && let Some(group) = open.by_address.get(&address)
             && group.count >= self.most.per_address
         {
             let first = group.waiting.first().copied()?;
-            open.evict(first);
+            open.evict_connection(first);
         }
         if open.all.count >= self.most.in_all {
             let first = open.all.waiting.first().copied()?;
-            open.evict(first);
+            open.evict_connection(first);
         }
         open.clock += 1;
         let id = open.clock;
         let closing = stop.child_token();
         open.closing.insert(id, closing.clone());
-        let waiting = Waiting { has_asked: false, since: id, id, address };
-        open.enter(waiting);
+        let waiting = IdleConnection { has_asked: false, since: id, id, address };
+        open.add_connection(waiting);
         let waiting = Mutex::new(Some(waiting));
-        Some(Arc::new(Connection { id, address, waiting, connections: self.clone(), closing }))
+        Some(Arc::new(ClientConnection { id, address, waiting, connections: self.clone(), closing }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock_table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
-    fn groups(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut Group> {
+impl ConnectionTable {
+    fn groups_of(&mut self, address: Option<IpAddr>) -> impl Iterator<Item = &mut ConnectionGroup> {
         let own = address.map(|address| self.by_address.entry(address).or_default());
         [&mut self.all].into_iter().chain(own)
     }
 
-    fn enter(&mut self, waiting: Waiting) {
-        for group in self.groups(waiting.address) {
+    fn add_connection(&mut self, waiting: IdleConnection) {
+        for group in self.groups_of(waiting.address) {
             group.count += 1;
             group.waiting.insert(waiting);
         }
     }
 
     /// Tells it to go, and counts it no more.
-    fn evict(&mut self, waiting: Waiting) {
+    fn evict_connection(&mut self, waiting: IdleConnection) {
         if let Some(closing) = self.closing.remove(&waiting.id) {
             closing.cancel();
-            self.leave(waiting.address, Some(waiting));
+            self.remove_connection(waiting.address, Some(waiting));
         }
     }
 
-    fn leave(&mut self, address: Option<IpAddr>, waiting: Option<Waiting>) {
-        for group in self.groups(address) {
+    fn remove_connection(&mut self, address: Option<IpAddr>, waiting: Option<IdleConnection>) {
+        for group in self.groups_of(address) {
             group.count -= 1;
             if let Some(waiting) = &waiting {
                 group.waiting.remove(waiting);
@@ -141,52 +141,52 @@ impl Open {
     }
 }
 
-impl Connection {
+impl ClientConnection {
     /// Has no request come yet?
     pub(super) fn is_silent(&self) -> bool {
-        self.waiting().is_some_and(|waiting| !waiting.has_asked)
+        self.lock_idle_state().is_some_and(|waiting| !waiting.has_asked)
     }
 
     /// A request came; until the answer is dropped the connection does not go for others.
     pub(super) fn begin_request(self: &Arc<Self>) -> AtWork {
-        let mut open = self.connections.lock();
-        let was = self.waiting().take();
+        let mut open = self.connections.lock_table();
+        let was = self.lock_idle_state().take();
         if let Some(was) = was
             && open.closing.contains_key(&self.id)
         {
-            open.groups(self.address).for_each(|group| _ = group.waiting.remove(&was));
+            open.groups_of(self.address).for_each(|group| _ = group.waiting.remove(&was));
         }
         AtWork(self.clone())
     }
 
     fn end_request(&self) {
-        let mut open = self.connections.lock();
+        let mut open = self.connections.lock_table();
         open.clock += 1;
-        let waiting = Waiting { has_asked: true, since: open.clock, id: self.id, address: self.address };
-        *self.waiting() = Some(waiting);
+        let waiting = IdleConnection { has_asked: true, since: open.clock, id: self.id, address: self.address };
+        *self.lock_idle_state() = Some(waiting);
         if open.closing.contains_key(&self.id) {
-            open.groups(self.address).for_each(|group| _ = group.waiting.insert(waiting));
+            open.groups_of(self.address).for_each(|group| _ = group.waiting.insert(waiting));
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Waiting>> {
+    fn lock_idle_state(&self) -> MutexGuard<'_, Option<IdleConnection>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
-        let mut open = self.connections.lock();
+        let mut open = self.connections.lock_table();
         if open.closing.remove(&self.id).is_some() {
-            let waiting = *self.waiting();
-            open.leave(self.address, waiting);
+            let waiting = *self.lock_idle_state();
+            open.remove_connection(self.address, waiting);
         }
     }
 }
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(super) struct AtWork(Arc<Connection>);
+pub(super) struct AtWork(Arc<ClientConnection>);
 
 impl Drop for AtWork {
     fn drop(&mut self) {
@@ -198,16 +198,16 @@ impl Drop for AtWork {
 mod tests {
     use super::*;
 
-    fn connections(in_all: usize, per_address: usize, proxies: &[&str]) -> Connections {
+    fn connections(in_all: usize, per_address: usize, proxies: &[&str]) -> OpenConnections {
         let proxies = proxies.iter().map(|n| n.parse().unwrap()).collect();
-        Connections::new(Most { in_all, per_address, proxies })
+        OpenConnections::new(ConnectionLimits { in_all, per_address, proxies })
     }
 
-    fn admit(connections: &Connections, peer: &str) -> Option<Arc<Connection>> {
-        connections.admit(peer.parse().unwrap(), &CancellationToken::new())
+    fn admit(connections: &OpenConnections, peer: &str) -> Option<Arc<ClientConnection>> {
+        connections.admit_peer(peer.parse().unwrap(), &CancellationToken::new())
     }
 
-    fn has_to_go(connections: &[&Arc<Connection>]) -> Vec<bool> {
+    fn has_to_go(connections: &[&Arc<ClientConnection>]) -> Vec<bool> {
         connections.iter().map(|connection| connection.closing.is_cancelled()).collect()
     }
 
@@ -259,7 +259,7 @@ mod tests {
             assert_eq!(has_to_go(&[&one, &other]), [false, true]);
             drop((at_work, one, other, third));
         }
-        let open = all.lock();
+        let open = all.lock_table();
         assert_eq!((open.all.count, open.all.waiting.len(), open.by_address.len(), open.closing.len()), (0, 0, 0, 0));
     }
 }

@@ -12,16 +12,16 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{auth::Caller, body::Body, error::ApiError};
+use super::{auth::ApiCaller, body::JsonBody, error::ApiError};
 use dispatch::{
     admission::{
-        answer::{Answer, Language},
+        answer::{AdmissionAnswer, ReplyLanguage},
         check,
-        decide::Asker,
+        decide::AdmissionCaller,
     },
     app::App,
-    orders::create::Location,
-    people::api_keys::Role,
+    orders::create::OrderLocation,
+    people::api_keys::AccountRole,
 };
 
 pub fn routes() -> Router<App> {
@@ -30,8 +30,8 @@ pub fn routes() -> Router<App> {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
-    pickup_location: Location,
+struct AvailabilityRequest {
+    pickup_location: OrderLocation,
     service_type: String,
     channel: Option<String>,
     user_id: Option<String>,
@@ -41,35 +41,35 @@ struct Question {
 
 async fn check_availability(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
-    Body(question): Body<Question>,
+    JsonBody(question): JsonBody<AvailabilityRequest>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&[Role::Producer])?;
-    let Location { latitude, longitude } = question.pickup_location;
+    caller.require_role(&[AccountRole::Producer])?;
+    let OrderLocation { latitude, longitude } = question.pickup_location;
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
     }
     if !app.config.knows_service_type(&question.service_type) {
         return Err(ApiError::Invalid(format!("unknown service_type '{}'", question.service_type)));
     }
-    let asker = Asker {
+    let asker = AdmissionCaller {
         channel: question.channel.as_deref(),
         user: question.user_id.as_deref(),
         loyalty: question.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
-    let answer = check::advise(&app, (latitude, longitude), &question.service_type, asker).await;
-    Ok(respond(&answer, language(&headers)))
+    let answer = check::preview_admission(&app, (latitude, longitude), &question.service_type, asker).await;
+    Ok(admission_response(&answer, accepted_language(&headers)))
 }
 
 /// What the caller reads.
-pub(super) fn language(headers: &HeaderMap) -> Language {
-    Language::accepted(headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
+pub(super) fn accepted_language(headers: &HeaderMap) -> ReplyLanguage {
+    ReplyLanguage::from_accept_language(headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
 }
 
-pub(super) fn respond(answer: &Answer, language: Language) -> Response {
-    let status = StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let body = Json(answer.body(language));
+pub(super) fn admission_response(answer: &AdmissionAnswer, language: ReplyLanguage) -> Response {
+    let status = StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    let body = Json(answer.json_body(language));
     match answer.retry_after_sec() {
         Some(secs) => (status, [(RETRY_AFTER, secs.to_string())], body).into_response(),
         None => (status, body).into_response(),

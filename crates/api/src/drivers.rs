@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    auth::Caller,
-    body::{Body, DriverPath},
+    auth::ApiCaller,
+    body::{DriverPath, JsonBody},
     error::ApiError,
 };
 use dispatch::{
     app::App,
-    fleet::driver_index::{self, Place},
+    fleet::driver_index::{self, DriverPlace},
     people::{
-        api_keys::Role,
-        drivers::{self, Driver},
-        offer_board::{self, Waited},
+        api_keys::AccountRole,
+        drivers::{self, DriverRecord},
+        offer_board::{self, WaitOutcome},
     },
 };
 
@@ -38,36 +38,36 @@ pub fn routes() -> Router<App> {
 }
 
 /// A driver's key sees its own driver only; staff see all.
-fn may_see(caller: &Caller, id: &str) -> Result<(), ApiError> {
+fn may_see(caller: &ApiCaller, id: &str) -> Result<(), ApiError> {
     match &caller.0.driver_id {
-        Some(_) => caller.driver(Some(id)).map(drop),
-        None => caller.must_be(&[Role::Dispatcher, Role::Support, Role::Operator]),
+        Some(_) => caller.acting_driver(Some(id)).map(drop),
+        None => caller.require_role(&[AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator]),
     }
 }
 
 async fn show_driver(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     DriverPath(id): DriverPath,
-) -> Result<Json<Driver>, ApiError> {
+) -> Result<Json<DriverRecord>, ApiError> {
     may_see(&caller, &id)?;
-    drivers::find(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
+    drivers::find_driver(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Location {
+struct DriverLocation {
     latitude: f64,
     longitude: f64,
 }
 
 async fn set_location(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     DriverPath(id): DriverPath,
-    Body(Location { latitude, longitude }): Body<Location>,
+    JsonBody(DriverLocation { latitude, longitude }): JsonBody<DriverLocation>,
 ) -> Result<Json<Value>, ApiError> {
-    let id = caller.driver(Some(&id))?;
+    let id = caller.acting_driver(Some(&id))?;
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
     }
@@ -77,25 +77,25 @@ async fn set_location(
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Availability {
+struct AvailabilityChange {
     available: bool,
 }
 
 async fn set_available(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     DriverPath(id): DriverPath,
-    Body(Availability { available }): Body<Availability>,
+    JsonBody(AvailabilityChange { available }): JsonBody<AvailabilityChange>,
 ) -> Result<Json<Value>, ApiError> {
-    let id = caller.driver(Some(&id))?;
+    let id = caller.acting_driver(Some(&id))?;
     let place = drivers::set_available(&app.db, &id, available).await?;
     answer_with_place(&app, place).await
 }
 
 /// Postgres has it; the index is told.
-async fn answer_with_place(app: &App, place: Option<Place>) -> Result<Json<Value>, ApiError> {
+async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<Value>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
-    driver_index::upsert(app, &place).await;
+    driver_index::upsert_driver(app, &place).await;
     Ok(Json(json!({
         "driver_id": place.id,
         "latitude": place.lat,
@@ -105,7 +105,7 @@ async fn answer_with_place(app: &App, place: Option<Place>) -> Result<Json<Value
 }
 
 #[derive(Debug, Deserialize)]
-struct Wait {
+struct OffersQuery {
     /// Seconds to wait for an offer if there is none; 0 answers at once.
     #[serde(default)]
     wait_sec: u64,
@@ -118,22 +118,24 @@ struct Wait {
 /// a new offer, or one that is gone; and after that time in any case.
 async fn wait_for_offers(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     DriverPath(id): DriverPath,
-    wait: Result<Query<Wait>, QueryRejection>,
+    wait: Result<Query<OffersQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
     may_see(&caller, &id)?;
-    let Query(Wait { wait_sec, known }) =
+    let Query(OffersQuery { wait_sec, known }) =
         wait.map_err(|_| ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")))?;
     if wait_sec > LONGEST_WAIT_SEC {
         return Err(ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")));
     }
     let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<Uuid>, _>>();
     let known = known.map_err(|_| ApiError::Invalid("known must be offer ids with commas between them".to_owned()))?;
-    if !drivers::exists(&app.db, &id).await? {
+    if !drivers::driver_exists(&app.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }
-    let Waited::Offers(offers) = offer_board::wait(&app, &id, &known, Duration::from_secs(wait_sec)).await? else {
+    let WaitOutcome::Offers(offers) =
+        offer_board::wait_for_offers(&app, &id, &known, Duration::from_secs(wait_sec)).await?
+    else {
         return Err(ApiError::SentAway);
     };
     Ok(Json(json!({ "driver_id": id, "offers": offers })))

@@ -11,13 +11,13 @@ use axum::{
 use jobs::InvalidOrderId;
 use serde_json::json;
 
-use super::{dispatcher, observe::Refusal as Refused};
+use super::{dispatcher, observe::LoggedRefusal};
 use dispatch::{
     admission::{
-        answer::{Answer, Language},
+        answer::{AdmissionAnswer, ReplyLanguage},
         table::TableError,
     },
-    orders::{Refusal, create::CreateError, store::ChangeError},
+    orders::{OrderRefusal, create::CreateError, store::ChangeError},
     people::known_keys::LookupError,
 };
 
@@ -60,10 +60,10 @@ pub enum ApiError {
     #[error("{0}")]
     OrderExists(String),
     /// Its area takes no more orders, or there is no area.
-    #[error("{}", .0.message(*.1))]
-    NoRoom(Box<Answer>, Language),
+    #[error("{}", .0.message_in(*.1))]
+    NoRoom(Box<AdmissionAnswer>, ReplyLanguage),
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] OrderRefusal),
     #[error("the order is changing too quickly; ask again")]
     Busy,
     #[error("the body did not arrive within 30 s, and nothing was done; send it again, in one go")]
@@ -90,7 +90,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    fn status(&self) -> StatusCode {
+    fn status_code(&self) -> StatusCode {
         match self {
             Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -101,7 +101,9 @@ impl ApiError {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::IdempotencyRunning | Self::OrderExists(_) => StatusCode::CONFLICT,
-            Self::NoRoom(answer, _) => StatusCode::from_u16(answer.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
+            Self::NoRoom(answer, _) => {
+                StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
+            }
             Self::Refused(refusal) => refusal_status(refusal),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
@@ -120,10 +122,10 @@ impl ApiError {
     /// Is it certain that the request had no effect, and would have none if repeated?
     pub(super) fn is_final(&self) -> bool {
         // Busy is no failure: it had no effect, and the next try may have one.
-        matches!(self, Self::NoRoom(..)) || !self.status().is_server_error()
+        matches!(self, Self::NoRoom(..)) || !self.status_code().is_server_error()
     }
 
-    fn code(&self) -> &'static str {
+    fn error_code(&self) -> &'static str {
         match self {
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
@@ -140,8 +142,8 @@ impl ApiError {
             Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
             Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
             Self::OrderExists(_) => "ORDER_EXISTS",
-            Self::NoRoom(answer, _) => answer.code().unwrap_or("SERVER_BUSY"),
-            Self::Refused(refusal) => refusal.code(),
+            Self::NoRoom(answer, _) => answer.error_code().unwrap_or("SERVER_BUSY"),
+            Self::Refused(refusal) => refusal.error_code(),
             Self::Busy => "BUSY",
             Self::TooSlow => "TOO_SLOW",
             Self::Panicked => "INTERNAL",
@@ -156,7 +158,7 @@ impl ApiError {
     }
 
     /// What the log says of it: more than the caller is told.
-    fn reason(&self) -> String {
+    fn log_reason(&self) -> String {
         match self {
             Self::Unauthenticated(why) => (*why).to_owned(),
             Self::BadSignature(whose) => whose.clone(),
@@ -177,22 +179,22 @@ impl ApiError {
 }
 
 /// 404: no such thing for you. 410: it was, and is over. 409: it is, and does not allow this.
-fn refusal_status(refusal: &Refusal) -> StatusCode {
+fn refusal_status(refusal: &OrderRefusal) -> StatusCode {
     match refusal {
-        Refusal::NoSuchOrder | Refusal::NoSuchOffer | Refusal::NoSuchDriver => StatusCode::NOT_FOUND,
-        Refusal::NotYourOrder => StatusCode::FORBIDDEN,
-        Refusal::OfferExpired | Refusal::OfferDeclined | Refusal::OfferGone(_) => StatusCode::GONE,
-        Refusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
-        Refusal::Illegal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-        Refusal::NothingPaid
-        | Refusal::OrderFinished(_)
-        | Refusal::WrongState { .. }
-        | Refusal::AlreadyAssigned
-        | Refusal::ReservationInProgress
-        | Refusal::NotYourOffer
-        | Refusal::ServedByPartner
-        | Refusal::DriverBusy
-        | Refusal::LifetimeOver => StatusCode::CONFLICT,
+        OrderRefusal::NoSuchOrder | OrderRefusal::NoSuchOffer | OrderRefusal::NoSuchDriver => StatusCode::NOT_FOUND,
+        OrderRefusal::NotYourOrder => StatusCode::FORBIDDEN,
+        OrderRefusal::OfferExpired | OrderRefusal::OfferDeclined | OrderRefusal::OfferGone(_) => StatusCode::GONE,
+        OrderRefusal::PaymentEventReused => StatusCode::UNPROCESSABLE_ENTITY,
+        OrderRefusal::Illegal { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        OrderRefusal::NothingPaid
+        | OrderRefusal::OrderFinished(_)
+        | OrderRefusal::WrongState { .. }
+        | OrderRefusal::AlreadyAssigned
+        | OrderRefusal::ReservationInProgress
+        | OrderRefusal::NotYourOffer
+        | OrderRefusal::ServedByPartner
+        | OrderRefusal::DriverBusy
+        | OrderRefusal::LifetimeOver => StatusCode::CONFLICT,
     }
 }
 
@@ -202,14 +204,14 @@ impl IntoResponse for ApiError {
             tracing::error!(%error, "A request failed at the database.");
         }
         if let Self::NoRoom(answer, language) = &self {
-            return dispatcher::respond(answer, *language);
+            return dispatcher::admission_response(answer, *language);
         }
         if let Self::NoLookup(LookupError::Unanswered(error)) = &self {
             tracing::error!(%error, "A key could not be looked up.");
         }
-        let refusal = Refused { code: self.code(), reason: self.reason() };
-        let body = json!({ "error_code": self.code(), "message": self.to_string() });
-        let mut answer = (self.status(), Json(body)).into_response();
+        let refusal = LoggedRefusal { code: self.error_code(), reason: self.log_reason() };
+        let body = json!({ "error_code": self.error_code(), "message": self.to_string() });
+        let mut answer = (self.status_code(), Json(body)).into_response();
         answer.extensions_mut().insert(refusal);
         if let Some(secs) = self.retry_after_sec() {
             answer.headers_mut().insert(RETRY_AFTER, secs.into());
@@ -234,7 +236,7 @@ impl From<CreateError> for ApiError {
         match error {
             CreateError::Invalid(text) => Self::Invalid(text),
             CreateError::Exists(_) => Self::OrderExists(error.to_string()),
-            CreateError::Refused(answer) => Self::NoRoom(answer, Language::default()),
+            CreateError::Refused(answer) => Self::NoRoom(answer, ReplyLanguage::default()),
             CreateError::Database(e) => Self::Database(e),
         }
     }

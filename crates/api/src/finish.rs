@@ -26,14 +26,14 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The requests of a server, and what each may take.
 #[derive(Debug, Clone)]
-pub(super) struct Requests {
+pub(super) struct RunningRequests {
     pub(super) running: TaskTracker,
     pub(super) deadline: Duration,
 }
 
 /// Middleware: runs the request on a task that `requests` keeps track of. A handler that panics is answered 500, one that does
 /// not end 503; both answers carry the id that the request has in the logs.
-pub(super) async fn run_to_end(State(requests): State<Requests>, mut request: Request, next: Next) -> Response {
+pub(super) async fn run_to_end(State(requests): State<RunningRequests>, mut request: Request, next: Next) -> Response {
     let is_read = request.method().is_safe();
     let id = request_id(request.headers());
     request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -41,7 +41,7 @@ pub(super) async fn run_to_end(State(requests): State<Requests>, mut request: Re
     let in_time = async move {
         tokio::time::timeout(requests.deadline, next.run(request)).await.unwrap_or_else(|_| {
             tracing::error!(request.id = ?late, "A request was given up: a server does not answer.");
-            give_up(ApiError::NoAnswer, late)
+            error_response(ApiError::NoAnswer, late)
         })
     };
     let running = requests.running.spawn(in_time);
@@ -55,12 +55,12 @@ pub(super) async fn run_to_end(State(requests): State<Requests>, mut request: Re
         Ok(answer) => answer,
         Err(error) => {
             tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");
-            give_up(ApiError::Panicked, id)
+            error_response(ApiError::Panicked, id)
         }
     }
 }
 
-fn give_up(error: ApiError, id: HeaderValue) -> Response {
+fn error_response(error: ApiError, id: HeaderValue) -> Response {
     let mut answer = error.into_response();
     answer.headers_mut().insert(REQUEST_ID, id);
     answer

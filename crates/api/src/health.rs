@@ -3,15 +3,15 @@
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
 
-use dispatch::{app::App, worker::gate::Postgres};
+use dispatch::{app::App, worker::gate::PostgresState};
 
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
 pub(super) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Value>) {
-    let (postgres, redis) = tokio::join!(app.readiness.postgres(), app.store.ping());
-    let ready = postgres == Postgres::Writable && redis.is_ok();
+    let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), app.store.ping());
+    let ready = postgres == PostgresState::Writable && redis.is_ok();
     let redis = if redis.is_ok() { "ok" } else { "unreachable" };
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "ready": ready, "postgres": postgres.as_str(), "redis": redis })))

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::{auth::Caller, error::ApiError};
+use super::{auth::ApiCaller, error::ApiError};
 use dispatch::db::Pool;
 
 const HEADER: &str = "idempotency-key";
@@ -28,7 +28,7 @@ const MAX_KEY_BYTES: usize = 255;
 pub type Answer = (StatusCode, Value);
 
 /// The request's key, if it brings one.
-pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
@@ -41,21 +41,21 @@ pub fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 
 /// What the work is to know of its request.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct WorkContext {
     /// The same again when a request is repeated whose process died; otherwise new.
     pub id: Uuid,
     /// The same request came before and its process died: the work may have been done.
     pub resumed: bool,
 }
 
-enum Claimed {
-    Mine(Claim, Work),
+enum ClaimOutcome {
+    Mine(KeyClaim, WorkContext),
     Answered(Answer),
 }
 
 /// A key claimed for one run of its work. A later run that took over a lapsed claim has another time.
 #[derive(Debug, Clone)]
-struct Claim {
+struct KeyClaim {
     db: Pool,
     api_key: Uuid,
     key: String,
@@ -65,36 +65,36 @@ struct Claim {
 /// Does `work` unless this caller had it done before under the same key.
 ///
 /// `request` is what makes two requests the same: what is asked, of what, with which body.
-pub async fn once(
+pub async fn run_once(
     db: &Pool,
-    caller: &Caller,
+    caller: &ApiCaller,
     key: Option<&str>,
     request: &[&[u8]],
-    work: impl AsyncFnOnce(Work) -> Result<Answer, ApiError>,
+    work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
     let Some(key) = key else {
-        let (status, body) = work(Work { id: Uuid::now_v7(), resumed: false }).await?;
+        let (status, body) = work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?;
         return Ok((status, Json(body)).into_response());
     };
     let (claim, claimed) = match claim_key(db, caller, key, request).await? {
-        Claimed::Mine(claim, work) => (claim, work),
-        Claimed::Answered((status, body)) => {
+        ClaimOutcome::Mine(claim, work) => (claim, work),
+        ClaimOutcome::Answered((status, body)) => {
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
         }
     };
     let guard = ClaimGuard(Some(claim.clone()));
     let worked = work(claimed).await;
-    guard.end();
+    guard.disarm();
     match worked {
         Ok((status, body)) => {
-            if let Err(error) = claim.finish(status, &body).await {
+            if let Err(error) = claim.store_answer(status, &body).await {
                 tracing::warn!(%error, "An answer could not be kept; asked again, the work is done again and changes nothing.");
                 claim.release_soon().await;
             }
             Ok((status, Json(body)).into_response())
         }
         Err(error) if error.is_final() => {
-            claim.forget().await?;
+            claim.delete_claim().await?;
             Err(error)
         }
         Err(error) => {
@@ -107,10 +107,10 @@ pub async fn once(
 
 /// A claim whose work is being done. Dropped in the middle of it (the work panicked, or was given up) it releases the key, so
 /// that the next request goes on at once.
-struct ClaimGuard(Option<Claim>);
+struct ClaimGuard(Option<KeyClaim>);
 
 impl ClaimGuard {
-    fn end(mut self) {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
@@ -124,8 +124,8 @@ impl Drop for ClaimGuard {
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim_key(db: &Pool, caller: &Caller, key: &str, request: &[&[u8]]) -> Result<Claimed, ApiError> {
-    let hash = hash(request);
+async fn claim_key(db: &Pool, caller: &ApiCaller, key: &str, request: &[&[u8]]) -> Result<ClaimOutcome, ApiError> {
+    let hash = hash_request(request);
     let new_id = Uuid::now_v7();
     let claimed: Option<(Uuid, DateTime<Utc>)> = sqlx::query_as(
         "-- claim idempotency key
@@ -146,8 +146,8 @@ async fn claim_key(db: &Pool, caller: &Caller, key: &str, request: &[&[u8]]) -> 
     .fetch_optional(db)
     .await?;
     if let Some((id, at)) = claimed {
-        let claim = Claim { db: db.clone(), api_key: caller.0.id, key: key.to_owned(), at };
-        return Ok(Claimed::Mine(claim, Work { id, resumed: id != new_id }));
+        let claim = KeyClaim { db: db.clone(), api_key: caller.0.id, key: key.to_owned(), at };
+        return Ok(ClaimOutcome::Mine(claim, WorkContext { id, resumed: id != new_id }));
     }
     let earlier = sqlx::query(
         "-- earlier answer
@@ -165,11 +165,11 @@ async fn claim_key(db: &Pool, caller: &Caller, key: &str, request: &[&[u8]]) -> 
     let status = status.ok_or(ApiError::IdempotencyRunning)?;
     let body: Option<Value> = earlier.try_get("body")?;
     let status = u16::try_from(status).ok().and_then(|s| StatusCode::from_u16(s).ok()).unwrap_or(StatusCode::OK);
-    Ok(Claimed::Answered((status, body.unwrap_or_default())))
+    Ok(ClaimOutcome::Answered((status, body.unwrap_or_default())))
 }
 
-impl Claim {
-    async fn finish(&self, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
+impl KeyClaim {
+    async fn store_answer(&self, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
         sqlx::query(
             "-- keep answer
              UPDATE idempotency_keys SET status = $4, body = $5 WHERE api_key_id = $1 AND key = $2 AND created_at = $3",
@@ -185,7 +185,7 @@ impl Claim {
     }
 
     /// Lets the next request of this key resume the work at once, instead of after a minute.
-    async fn release(&self) -> Result<(), sqlx::Error> {
+    async fn release_claim(&self) -> Result<(), sqlx::Error> {
         sqlx::query(
             "-- release idempotency key
              UPDATE idempotency_keys SET created_at = dispatchq_now() - interval '61 seconds'
@@ -201,7 +201,7 @@ impl Claim {
 
     /// Releases the key now, or in the background while Postgres is too busy for it.
     async fn release_soon(self) {
-        if self.release().await.is_err() {
+        if self.release_claim().await.is_err() {
             tokio::spawn(self.release_until_done());
         }
     }
@@ -209,14 +209,14 @@ impl Claim {
     /// Releases the key as soon as Postgres takes it. A minute later there is nothing left to release.
     async fn release_until_done(self) {
         for _ in 0..60 {
-            if self.release().await.is_ok() {
+            if self.release_claim().await.is_ok() {
                 return;
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
-    async fn forget(&self) -> Result<(), sqlx::Error> {
+    async fn delete_claim(&self) -> Result<(), sqlx::Error> {
         sqlx::query(
             "-- forget idempotency key
              DELETE FROM idempotency_keys
@@ -232,7 +232,7 @@ impl Claim {
 }
 
 /// Each part with its length, so that no two requests run together into one.
-fn hash(request: &[&[u8]]) -> Vec<u8> {
+fn hash_request(request: &[&[u8]]) -> Vec<u8> {
     let mut sha = Sha256::new();
     for part in request {
         sha.update((part.len() as u64).to_be_bytes());

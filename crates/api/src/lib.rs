@@ -53,7 +53,7 @@ use axum::{
 };
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use self::observe::Observer;
+use self::observe::RequestObserver;
 use dispatch::app::App;
 
 /// Larger than any request that makes sense.
@@ -65,9 +65,9 @@ const BODY_TIME: Duration = Duration::from_secs(30);
 pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
 /// The API of producers and drivers.
-pub fn api(app: App) -> Router {
+pub fn api_router(app: App) -> Router {
     // Checked with the configuration.
-    let observer = Observer::new(app.config.http.trusted_networks().unwrap_or_default());
+    let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
     Router::new()
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
@@ -83,19 +83,19 @@ pub fn api(app: App) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(from_fn_with_state(BODY_TIME, body::in_time))
+        .layer(from_fn_with_state(BODY_TIME, body::limit_body_time))
         .layer(from_fn(body::printable_url))
-        .layer(from_fn_with_state(app.clone(), limits::failures))
-        .layer(from_fn_with_state(observer, observe::observe))
+        .layer(from_fn_with_state(app.clone(), limits::limit_failures))
+        .layer(from_fn_with_state(observer, observe::observe_request))
         .with_state(app)
 }
 
 /// What operators and their tools look at; on its own port.
-pub fn admin(app: App, handle: PrometheusHandle) -> Router {
+pub fn admin_router(app: App, handle: PrometheusHandle) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
-        .route("/metrics", get(move |state| metrics::metrics(state, handle.clone())))
+        .route("/metrics", get(move |state| metrics::render_metrics(state, handle.clone())))
         .fallback(error::no_such_path)
         .with_state(app)
 }

@@ -14,8 +14,8 @@ use dispatch::app::App;
 use super::{client::ClientAddress, error::ApiError};
 
 /// Middleware: counts answers that say 401, and turns those above the limit into 429.
-pub(super) async fn failures(State(app): State<App>, request: Request, next: Next) -> Response {
-    let address = ClientAddress::of(&request);
+pub(super) async fn limit_failures(State(app): State<App>, request: Request, next: Next) -> Response {
+    let address = ClientAddress::of_request(&request);
     let answer = next.run(request).await;
     if answer.status() != StatusCode::UNAUTHORIZED {
         return answer;

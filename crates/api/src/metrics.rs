@@ -22,7 +22,7 @@ use dispatch::{
     db::history_days,
     orders::{
         area_label,
-        census::{self, Census},
+        census::{self, OrderCensus},
         store,
     },
 };
@@ -36,13 +36,13 @@ const SILENCE_MS: u64 = 10_000;
 /// What text without a version is taken for differs between versions of Prometheus.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
-    let redis_up = in_time(app.store.ping());
+pub(super) async fn render_metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
+    let redis_up = with_timeout(app.store.ping());
     let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
     }
-    for (name, idle) in app.loops.idle() {
+    for (name, idle) in app.loops.idle_times() {
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
     }
     tokio::join!(
@@ -60,12 +60,12 @@ pub(super) async fn metrics(State(app): State<App>, handle: PrometheusHandle) ->
 }
 
 /// What a server answers soon.
-async fn in_time<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
+async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
     tokio::time::timeout(SCRAPE_TIMEOUT, answer).await.ok()?.ok()
 }
 
 async fn set_queue_gauges(app: &App) {
-    let stats = in_time(app.store.stats(&jobs::queues::ALL)).await.unwrap_or_default();
+    let stats = with_timeout(app.store.queue_stats(&jobs::queues::ALL)).await.unwrap_or_default();
     for queue in jobs::queues::ALL {
         let s = stats.iter().find(|s| s.queue == queue);
         let set = |name: &'static str, value: Option<u64>| gauge!(name, "queue" => queue).set(as_gauge(value));
@@ -82,7 +82,7 @@ async fn set_queue_gauges(app: &App) {
 
 /// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
 async fn set_clock_gauges(app: &App) {
-    let both = async { tokio::join!(app.store.now_ms(), store::now(&app.db)) };
+    let both = async { tokio::join!(app.store.now_ms(), store::database_now(&app.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
             TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
@@ -93,7 +93,7 @@ async fn set_clock_gauges(app: &App) {
 }
 
 async fn set_worker_gauges(app: &App) {
-    let seen = in_time(app.store.workers()).await;
+    let seen = with_timeout(app.store.list_workers()).await;
     let live = seen.map(|seen| seen.iter().filter(|w| w.seen_ms_ago < SILENCE_MS).count() as u64);
     gauge!("dispatchq_workers").set(as_gauge(live));
 }
@@ -102,12 +102,12 @@ async fn set_breaker_gauges(app: &App) {
     let look = async {
         let mut held_back = Vec::new();
         for partner in app.partners.iter() {
-            let breaker = partner.breaker(&app.store).await?;
+            let breaker = partner.breaker_state(&app.store).await?;
             held_back.push(u64::from(breaker.is_open() || breaker.is_half_open()));
         }
         Ok::<_, StoreError>(held_back)
     };
-    let held_back = in_time(look).await.unwrap_or_default();
+    let held_back = with_timeout(look).await.unwrap_or_default();
     for (n, partner) in app.partners.iter().enumerate() {
         gauge!("dispatchq_partner_breaker_open", "partner" => partner.name.to_string())
             .set(as_gauge(held_back.get(n).copied()));
@@ -117,17 +117,17 @@ async fn set_breaker_gauges(app: &App) {
 /// Counting takes a second for each few hundred thousand open orders. With so many a count is used for ten times as long as
 /// it took; fewer are counted at each scrape.
 const MANY: u64 = 10_000;
-static LATEST: Mutex<Option<Counted>> = Mutex::new(None);
+static LATEST: Mutex<Option<CachedCensus>> = Mutex::new(None);
 static COUNTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[derive(Debug, Clone)]
-struct Counted {
+struct CachedCensus {
     at: Instant,
     took: Duration,
-    census: Arc<Census>,
+    census: Arc<OrderCensus>,
 }
 
-impl Counted {
+impl CachedCensus {
     fn is_fresh(&self) -> bool {
         self.census.orders > MANY && self.at.elapsed() < self.took * 10
     }
@@ -138,12 +138,12 @@ impl Counted {
     }
 }
 
-fn latest_count() -> Option<Counted> {
+fn latest_count() -> Option<CachedCensus> {
     LATEST.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Counts by a task of its own, which goes on when a scrape does not wait for it any longer.
-async fn take_census(app: &App) -> Option<Arc<Census>> {
+async fn take_census(app: &App) -> Option<Arc<OrderCensus>> {
     if latest_count().is_none_or(|counted| !counted.is_fresh())
         && let Ok(counting) = COUNTING.try_lock()
     {
@@ -151,8 +151,8 @@ async fn take_census(app: &App) -> Option<Arc<Census>> {
         let count = tokio::spawn(async move {
             let _counting = counting;
             let begun = Instant::now();
-            let census = census::take(&db).await.ok().map(Arc::new);
-            let counted = |census| Counted { at: Instant::now(), took: begun.elapsed(), census };
+            let census = census::take_census(&db).await.ok().map(Arc::new);
+            let counted = |census| CachedCensus { at: Instant::now(), took: begun.elapsed(), census };
             *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = census.clone().map(counted);
             census
         });
@@ -160,12 +160,12 @@ async fn take_census(app: &App) -> Option<Arc<Census>> {
             return counted.ok().flatten();
         }
     }
-    latest_count().filter(Counted::is_usable).map(|counted| counted.census)
+    latest_count().filter(CachedCensus::is_usable).map(|counted| counted.census)
 }
 
 async fn open_orders(app: &App) {
     let census = take_census(app).await;
-    let count = |pick: fn(&Census) -> u64| as_gauge(census.as_deref().map(pick));
+    let count = |pick: fn(&OrderCensus) -> u64| as_gauge(census.as_deref().map(pick));
     gauge!("dispatchq_orders_held").set(count(|c| c.held));
     gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));
     gauge!("dispatchq_job_id_retrievals_active").set(count(|c| c.retrievals));
@@ -179,7 +179,7 @@ static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
 type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
-fn set_area_gauges(app: &App, census: &Census) {
+fn set_area_gauges(app: &App, census: &OrderCensus) {
     let status = report::status_of(app, census, Vec::new());
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let (shown, full_once) = &mut *known;
@@ -188,7 +188,7 @@ fn set_area_gauges(app: &App, census: &Census) {
     let rules = app.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
-        let area = area_label::of(Some(&row.area_id));
+        let area = area_label::label_of(Some(&row.area_id));
         // An area that a producer names and no dispatcher defined has no threshold.
         if rules.geofence.get(&row.area_id).is_some() {
             let most = fullest.entry(area.clone()).or_default();
@@ -208,7 +208,7 @@ fn set_area_gauges(app: &App, census: &Census) {
 }
 
 async fn set_refund_gauges(app: &App) {
-    let due = in_time(census::refunds_to_begin(&app.db)).await;
+    let due = with_timeout(census::refunds_to_begin(&app.db)).await;
     gauge!("dispatchq_manual_refund_queue").set(as_gauge(due.map(|(count, _)| count)));
     let age = due.map(|(_, oldest)| oldest.map_or(0.0, TimeDelta::as_seconds_f64));
     gauge!("dispatchq_manual_refund_oldest_seconds").set(age.unwrap_or(f64::NAN));
@@ -221,7 +221,7 @@ async fn set_outbox_gauges(app: &App) {
          FROM outbox WHERE state = 'pending'",
     )
     .fetch_one(&app.db);
-    gauge!("dispatchq_outbox_oldest_seconds").set(in_time(oldest).await.unwrap_or(f64::NAN));
+    gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));
 }
 
 async fn set_alert_gauges(app: &App) {
@@ -230,13 +230,13 @@ async fn set_alert_gauges(app: &App) {
          SELECT count(*), count(*) FILTER (WHERE gave_up_at IS NOT NULL) FROM alerts WHERE acked_at IS NULL",
     )
     .fetch_one(&app.db);
-    let open = in_time(open).await;
+    let open = with_timeout(open).await;
     gauge!("dispatchq_alerts_open").set(as_gauge(open.map(|(all, _)| all.cast_unsigned())));
     gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
 }
 
 async fn history_days(app: &App) {
-    let days = in_time(history_days::count_ahead(&app.db)).await;
+    let days = with_timeout(history_days::count_ahead(&app.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
 }
 

@@ -27,26 +27,26 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a request was refused, for the log; travels with the answer and is not sent.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal {
+pub(super) struct LoggedRefusal {
     pub(super) code: &'static str,
     pub(super) reason: String,
 }
 
 /// What the middleware needs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Observer {
+pub(super) struct RequestObserver {
     proxies: Arc<Vec<IpNet>>,
     /// By reason: when one was written down last, and how many came since.
     refused: Arc<Mutex<HashMap<&'static str, (Instant, u64)>>>,
 }
 
-impl Observer {
+impl RequestObserver {
     pub(super) fn new(proxies: Vec<IpNet>) -> Self {
         Self { proxies: Arc::new(proxies), refused: Arc::default() }
     }
 
     /// Is this one to be written down? If so, how many were not since the last.
-    fn sample(&self, code: &'static str) -> Option<u64> {
+    fn sample_refusal(&self, code: &'static str) -> Option<u64> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         match refused.get_mut(code) {
             Some((at, unsaid)) if at.elapsed() < SAMPLE_EVERY => {
@@ -63,14 +63,18 @@ impl Observer {
 }
 
 /// Middleware, the outermost.
-pub(super) async fn observe(State(observer): State<Observer>, mut request: Request, next: Next) -> Response {
+pub(super) async fn observe_request(
+    State(observer): State<RequestObserver>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let id = request_id(request.headers());
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>() {
         let address = ClientAddress::of_peer(peer.ip(), request.headers(), &observer.proxies);
         request.extensions_mut().insert(address);
     }
-    let address = ClientAddress::of(&request).0;
+    let address = ClientAddress::of_request(&request).0;
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
@@ -81,8 +85,8 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     counter!("dispatchq_http_requests_total", &labels).increment(1);
     histogram!("dispatchq_http_request_duration_seconds", &labels[..2]).record(begun.elapsed());
     if is_refused(status)
-        && let Some(Refusal { code, reason }) = answer.extensions_mut().remove()
-        && let Some(more) = observer.sample(code)
+        && let Some(LoggedRefusal { code, reason }) = answer.extensions_mut().remove()
+        && let Some(more) = observer.sample_refusal(code)
     {
         let _in_request = span.entered();
         tracing::warn!(
@@ -143,12 +147,12 @@ mod tests {
 
     #[test]
     fn of_many_refusals_the_first_is_said_and_the_rest_counted() {
-        let observer = Observer::new(Vec::new());
-        assert_eq!(observer.sample("UNAUTHENTICATED"), Some(0));
-        assert!((0..5).all(|_| observer.sample("UNAUTHENTICATED").is_none()));
-        assert_eq!(observer.sample("FORBIDDEN"), Some(0));
+        let observer = RequestObserver::new(Vec::new());
+        assert_eq!(observer.sample_refusal("UNAUTHENTICATED"), Some(0));
+        assert!((0..5).all(|_| observer.sample_refusal("UNAUTHENTICATED").is_none()));
+        assert_eq!(observer.sample_refusal("FORBIDDEN"), Some(0));
         let long_ago = Instant::now().checked_sub(SAMPLE_EVERY).unwrap();
         observer.refused.lock().unwrap().get_mut("UNAUTHENTICATED").unwrap().0 = long_ago;
-        assert_eq!(observer.sample("UNAUTHENTICATED"), Some(5));
+        assert_eq!(observer.sample_refusal("UNAUTHENTICATED"), Some(5));
     }
 }

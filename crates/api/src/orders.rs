@@ -13,26 +13,27 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    auth::Caller,
-    body::{Body, OrderPath, RawBody},
+    auth::ApiCaller,
+    body::{JsonBody, OrderPath, RawBody},
     dispatcher,
     error::ApiError,
-    idempotency::{self, Answer, Work},
+    idempotency::{self, Answer, WorkContext},
 };
 use dispatch::{
     app::App,
     orders::{
-        Decision, Order, PaymentStatus, Refusal, Snapshot, actions,
+        Decision, Order, OrderRefusal, PaymentStatus, Snapshot, actions,
         create::{self, CreateError, NewOrder},
         query, store, update,
         view::OrderView,
     },
-    people::api_keys::Role,
+    people::api_keys::AccountRole,
     plain_text, reservation,
 };
 
 /// Who may look at any order.
-const READERS: [Role; 4] = [Role::Producer, Role::Dispatcher, Role::Support, Role::Operator];
+const READERS: [AccountRole; 4] =
+    [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
 pub fn routes() -> Router<App> {
     Router::new()
@@ -51,20 +52,20 @@ pub fn routes() -> Router<App> {
 
 async fn create_order(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     headers: HeaderMap,
     RawBody { bytes, value: new }: RawBody<NewOrder>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&[Role::Producer])?;
-    let key = idempotency::key(&headers)?;
-    let language = dispatcher::language(&headers);
-    let work = async |work: Work| {
+    caller.require_role(&[AccountRole::Producer])?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let language = dispatcher::accepted_language(&headers);
+    let work = async |work: WorkContext| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
-        let snapshot = match create::create(&app, id, &new, &caller.actor()).await {
+        let snapshot = match create::create_order(&app, id, &new, &caller.actor()).await {
             // It is the same order, made by a request whose answer got lost.
             Err(CreateError::Exists(id)) if work.resumed => {
-                let made = load(&app, &id).await?;
-                if !new.made(&made.order) || !may_see(&app, &caller, &made.order) {
+                let made = load_order(&app, &id).await?;
+                if !new.matches_order(&made.order) || !may_see(&app, &caller, &made.order) {
                     return Err(CreateError::Exists(id).into());
                 }
                 made
@@ -72,49 +73,53 @@ async fn create_order(
             Err(CreateError::Refused(answer)) => return Err(ApiError::NoRoom(answer, language)),
             other => other?,
         };
-        Ok((StatusCode::CREATED, json(&snapshot)))
+        Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
-    idempotency::once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
 }
 
 #[derive(Debug, Deserialize)]
-struct Lookup {
+struct JobIdQuery {
     job_id: String,
 }
 
 /// The orders that have this partner's job id, the newest first; usually one.
 async fn find_order(
     State(app): State<App>,
-    caller: Caller,
-    lookup: Result<Query<Lookup>, QueryRejection>,
+    caller: ApiCaller,
+    lookup: Result<Query<JobIdQuery>, QueryRejection>,
 ) -> Result<Json<Value>, ApiError> {
-    caller.must_be(&READERS)?;
-    let Query(Lookup { job_id }) =
+    caller.require_role(&READERS)?;
+    let Query(JobIdQuery { job_id }) =
         lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
     let mut found = Vec::new();
     for id in query::with_job_id(&app.db, &job_id).await? {
-        let snapshot = load(&app, &id).await?;
+        let snapshot = load_order(&app, &id).await?;
         if may_see(&app, &caller, &snapshot.order) {
-            found.push(json(&snapshot));
+            found.push(order_json(&snapshot));
         }
     }
     Ok(Json(json!({ "orders": found })))
 }
 
-async fn get_order(State(app): State<App>, caller: Caller, OrderPath(id): OrderPath) -> Result<Json<Value>, ApiError> {
-    let snapshot = load(&app, &id).await?;
+async fn get_order(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+) -> Result<Json<Value>, ApiError> {
+    let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    Ok(Json(json(&snapshot)))
+    Ok(Json(order_json(&snapshot)))
 }
 
 async fn get_timeline(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
 ) -> Result<Json<Value>, ApiError> {
-    let snapshot = load(&app, &id).await?;
+    let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    let mut events = query::timeline(&app.db, &snapshot.order.id).await?;
+    let mut events = query::load_timeline(&app.db, &snapshot.order.id).await?;
     if let Some(driver) = &caller.0.driver_id {
         events = events.into_iter().map(|event| event.as_seen_by(driver)).collect();
     }
@@ -129,24 +134,24 @@ struct CancelRequest {
 
 async fn cancel_order(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
     headers: HeaderMap,
     RawBody { bytes, value }: RawBody<CancelRequest>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&[Role::Producer, Role::Dispatcher, Role::Support])?;
-    let reason = text("reason", value.reason)?;
-    let key = idempotency::key(&headers)?;
+    caller.require_role(&[AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support])?;
+    let reason = bounded_text("reason", value.reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change_order(&app, &caller, &id, |s| actions::cancel(s, &actor, reason.clone())).await
+        change_order(&app, &caller, &id, |s| actions::cancel_order(s, &actor, reason.clone())).await
     };
-    idempotency::once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PaymentEvent {
+struct PaymentEventRequest {
     /// The producer's own id of the event: the same again changes nothing.
     event_id: String,
     payment_status: PaymentStatus,
@@ -154,22 +159,22 @@ struct PaymentEvent {
 
 async fn record_payment(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
     headers: HeaderMap,
-    RawBody { bytes, value: event }: RawBody<PaymentEvent>,
+    RawBody { bytes, value: event }: RawBody<PaymentEventRequest>,
 ) -> Result<Response, ApiError> {
-    caller.must_be(&[Role::Producer])?;
+    caller.require_role(&[AccountRole::Producer])?;
     let event_id = &event.event_id;
     if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
         return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
     }
-    let key = idempotency::key(&headers)?;
+    let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
         let actor = caller.actor();
-        change_order(&app, &caller, &id, |s| actions::pay(s, &actor, event_id, &event.payment_status)).await
+        change_order(&app, &caller, &id, |s| actions::record_payment(s, &actor, event_id, &event.payment_status)).await
     };
-    idempotency::once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -188,12 +193,12 @@ enum RefundAction {
 
 async fn change_refund(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
-    Body(step): Body<RefundStep>,
+    JsonBody(step): JsonBody<RefundStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    caller.must_be(&[Role::Support])?;
-    let note = text("note", step.note)?;
+    caller.require_role(&[AccountRole::Support])?;
+    let note = bounded_text("note", step.note)?;
     let actor = caller.actor();
     let changed = match step.action {
         RefundAction::Start => {
@@ -217,27 +222,27 @@ struct OfferAnswer {
 
 async fn accept_offer(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
-    Body(answer): Body<OfferAnswer>,
+    JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.driver(Some(&answer.driver_id))?;
-    let accepted = reservation::accept(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
-    Ok((StatusCode::OK, Json(json(accepted.snapshot()))))
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let accepted = reservation::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
+    Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }
 
 async fn decline_offer(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
-    Body(answer): Body<OfferAnswer>,
+    JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.driver(Some(&answer.driver_id))?;
-    let reason = text("reason", answer.reason)?;
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let reason = bounded_text("reason", answer.reason)?;
     let actor = caller.actor();
-    let decide = |s: &Snapshot| actions::decline(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
+    let decide = |s: &Snapshot| actions::decline_offer(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
     let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
-    Ok((StatusCode::OK, Json(json_for(&caller, declined.snapshot()))))
+    Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
 }
 
 #[derive(Debug, Deserialize)]
@@ -249,22 +254,22 @@ struct DriverStep {
 
 async fn pick_up(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.driver(value.driver_id.as_deref())?;
-    as_response(change_order(&app, &caller, &id, |s| actions::pickup(s, &driver)).await)
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
 }
 
 async fn complete_order(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.driver(value.driver_id.as_deref())?;
-    as_response(change_order(&app, &caller, &id, |s| actions::complete(s, &driver)).await)
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    as_response(change_order(&app, &caller, &id, |s| actions::complete_trip(s, &driver)).await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -276,19 +281,19 @@ struct DriverCancel {
 
 async fn driver_cancel(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverCancel>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.driver(value.driver_id.as_deref())?;
-    let reason = text("reason", value.reason)?;
-    as_response(change_order(&app, &caller, &id, |s| actions::driver_cancel(s, &driver, reason.clone())).await)
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    let reason = bounded_text("reason", value.reason)?;
+    as_response(change_order(&app, &caller, &id, |s| actions::cancel_by_driver(s, &driver, reason.clone())).await)
 }
 
 /// Changes the order in the caller's name.
 async fn change_order(
     app: &App,
-    caller: &Caller,
+    caller: &ApiCaller,
     id: &OrderId,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Answer, ApiError> {
@@ -297,35 +302,35 @@ async fn change_order(
         if may_see(app, caller, &s.order) {
             decide(s).signed_by(&actor)
         } else {
-            Decision::Refuse(Refusal::NoSuchOrder)
+            Decision::Refuse(OrderRefusal::NoSuchOrder)
         }
     };
     let changed = update::update_order(app, id, decide).await?;
-    Ok((StatusCode::OK, json_for(caller, changed.snapshot())))
+    Ok((StatusCode::OK, order_json_for(caller, changed.snapshot())))
 }
 
 fn as_response(answer: Result<Answer, ApiError>) -> Result<(StatusCode, Json<Value>), ApiError> {
     answer.map(|(status, body)| (status, Json(body)))
 }
 
-async fn load(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
-    store::load(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
+async fn load_order(app: &App, id: &OrderId) -> Result<Snapshot, ApiError> {
+    store::load_order(&app.db, id).await?.ok_or(ApiError::NoSuchOrder)
 }
 
 /// Returns whether the caller may know of the order: a producer of its own orders only, unless all producers share them.
-fn may_see(app: &App, caller: &Caller, order: &Order) -> bool {
-    match caller.actor().producer() {
+fn may_see(app: &App, caller: &ApiCaller, order: &Order) -> bool {
+    match caller.actor().producer_name() {
         Some(name) => app.config.http.producers_share_orders || order.owner.as_deref() == Some(name),
         None => true,
     }
 }
 
 /// A driver sees the orders that are the driver's own, a producer those it created.
-fn may_read(app: &App, caller: &Caller, order: &Order) -> Result<(), ApiError> {
+fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError> {
     match &caller.0.driver_id {
         Some(driver) if order.driver_id.as_ref() == Some(driver) => Ok(()),
         None => {
-            caller.must_be(&READERS)?;
+            caller.require_role(&READERS)?;
             if may_see(app, caller, order) { Ok(()) } else { Err(ApiError::NoSuchOrder) }
         }
         Some(_) => Err(ApiError::NoSuchOrder),
@@ -333,19 +338,19 @@ fn may_read(app: &App, caller: &Caller, order: &Order) -> Result<(), ApiError> {
 }
 
 /// Free text as people write it, on one line and bounded.
-pub(super) fn text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
-    if let Some(problem) = value.as_deref().and_then(|text| plain_text::problem(text, 500)) {
+pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
+    if let Some(problem) = value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
         return Err(ApiError::Invalid(format!("{name} {problem}")));
     }
     Ok(value)
 }
 
-fn json(snapshot: &Snapshot) -> Value {
+fn order_json(snapshot: &Snapshot) -> Value {
     json!(OrderView::from(snapshot))
 }
 
 /// The order as this caller may see it after a change: a driver who gave it back has no part in it any more.
-fn json_for(caller: &Caller, snapshot: &Snapshot) -> Value {
+fn order_json_for(caller: &ApiCaller, snapshot: &Snapshot) -> Value {
     let view = OrderView::from(snapshot);
     json!(match &caller.0.driver_id {
         Some(driver) => view.as_seen_by(driver),

@@ -37,14 +37,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_service::Service;
 
 use super::{
-    connections::{AtWork, Connection, Connections, Most},
-    finish::{self, DEADLINE, Requests},
+    connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections},
+    finish::{self, DEADLINE, RunningRequests},
     write_deadline::WriteDeadline,
 };
 use dispatch::{admission::rules, app::App, config::HttpConfig};
 
 /// Binds an address from the configuration; `setting` names it in the error.
-pub async fn bind(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
+pub async fn bind_listener(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
         format!("cannot listen on {address}: is it host:port, and is no other process using the port? see {setting}")
     })
@@ -65,17 +65,17 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
         }
     };
     tokio::spawn(closing);
-    tokio::spawn(rules::keep(app.clone(), stop.clone()));
-    tokio::spawn(app.loops.clone().watch(stop.clone()));
+    tokio::spawn(rules::keep_rules_fresh(app.clone(), stop.clone()));
+    tokio::spawn(app.loops.clone().watch_loops(stop.clone()));
     let config = app.config.http.clone();
-    serve(listener, super::api(app), config, stop).await
+    serve_router(listener, super::api_router(app), config, stop).await
 }
 
 /// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
 /// request, and takes as many connections as come.
 ///
 /// Requests whose client has hung up count as running, too: see [`finish`].
-pub async fn serve(
+pub async fn serve_router(
     mut listener: TcpListener,
     router: Router,
     config: HttpConfig,
@@ -85,13 +85,13 @@ pub async fn serve(
     tracing::debug!(%address, "Listening.");
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(config.keep_alive);
-    let connections = Connections::new(connection_limits(&config)?);
+    let connections = OpenConnections::new(connection_limits(&config)?);
     let running = TaskTracker::new();
     // Connections and requests are waited for alike.
-    let requests = Requests { running: running.clone(), deadline: DEADLINE };
+    let requests = RunningRequests { running: running.clone(), deadline: DEADLINE };
     let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
     while let Some((stream, peer)) = stop.run_until_cancelled(Listener::accept(&mut listener)).await {
-        let Some(connection) = connections.admit(peer.ip(), &stop) else {
+        let Some(connection) = connections.admit_peer(peer.ip(), &stop) else {
             tracing::debug!(%peer, "A connection was turned away: all others are at work.");
             continue;
         };
@@ -111,12 +111,12 @@ pub async fn serve(
 }
 
 /// How many connections there may be; never more than leave room for files and other connections of the process.
-fn connection_limits(config: &HttpConfig) -> anyhow::Result<Most> {
+fn connection_limits(config: &HttpConfig) -> anyhow::Result<ConnectionLimits> {
     let (open_files, _) = Resource::NOFILE.get().context("cannot ask for the limit of open files")?;
     let room = usize::try_from(open_files).unwrap_or(usize::MAX);
     let room = room.saturating_sub(OTHER_FILES).max(room / 2).max(1);
     let wanted = |most: u32| if most == 0 { usize::MAX } else { usize::try_from(most).unwrap_or(usize::MAX) };
-    Ok(Most {
+    Ok(ConnectionLimits {
         in_all: wanted(config.max_connections).min(room),
         per_address: wanted(config.max_connections_per_address),
         proxies: config.trusted_networks()?,
@@ -132,7 +132,7 @@ pub fn raise_open_files() {
 }
 
 /// Sees a connection through: until it ends, has to go, or has been silent for too long from its beginning.
-async fn serve_connection<C>(serving: C, connection: Arc<Connection>, first_head: Duration)
+async fn serve_connection<C>(serving: C, connection: Arc<ClientConnection>, first_head: Duration)
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
@@ -167,23 +167,23 @@ where
 /// Answers one request; its connection is at work until the answer's body is taken.
 async fn answer_request(
     mut router: Router,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     peer: SocketAddr,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let at_work = connection.begin_request();
     request.extensions_mut().insert(ConnectInfo(peer));
     let answer = router.call(request).await?;
-    Ok(answer.map(|body| Body::new(Kept { body, _at_work: at_work })))
+    Ok(answer.map(|body| Body::new(TrackedBody { body, _at_work: at_work })))
 }
 
 /// The body of an answer, and what is to live as long.
-struct Kept {
+struct TrackedBody {
     body: Body,
     _at_work: AtWork,
 }
 
-impl HttpBody for Kept {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -215,7 +215,7 @@ mod tests {
         task::JoinHandle,
     };
 
-    use super::{super::body::in_time, *};
+    use super::{super::body::limit_body_time, *};
     use dispatch::config::Config;
 
     /// More than both sides' buffers hold.
@@ -240,8 +240,8 @@ mod tests {
         let router = Router::new()
             .route("/", get(async || "hello").post(async |body: String| body))
             .route("/long", get(async || "long".repeat(LONG_ANSWER / 4)));
-        let router = router.layer(from_fn_with_state(SOON, in_time));
-        let serving = tokio::spawn(serve(listener, router, config, stop.clone()));
+        let router = router.layer(from_fn_with_state(SOON, limit_body_time));
+        let serving = tokio::spawn(serve_router(listener, router, config, stop.clone()));
         (address, stop, serving)
     }
 
@@ -304,7 +304,7 @@ mod tests {
         };
         let router = Router::new().route("/", post(handler));
         let stop = CancellationToken::new();
-        let mut server = tokio::spawn(serve(listener, router, Config::defaults().http, stop.clone()));
+        let mut server = tokio::spawn(serve_router(listener, router, Config::defaults().http, stop.clone()));
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").await.unwrap();
         begun.acquire().await.unwrap().forget();
@@ -319,13 +319,13 @@ mod tests {
 
     #[tokio::test]
     async fn f08_a_request_that_gets_no_answer_ends() {
-        let requests = Requests { running: TaskTracker::new(), deadline: SOON };
+        let requests = RunningRequests { running: TaskTracker::new(), deadline: SOON };
         let hangs = std::future::pending::<()>;
         let router = Router::new().route("/", get(hangs).post(hangs));
         let router = router.layer(from_fn_with_state(requests, finish::run_to_end));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
+        tokio::spawn(serve_router(listener, router, patient(SOON), CancellationToken::new()));
         for method in ["GET", "POST"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\nX-Request-Id: trace-7\r\n\r\n");
@@ -342,7 +342,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let panics = async || -> () { panic!("as this test wants it") };
         let router = Router::new().route("/", get(panics).post(panics));
-        tokio::spawn(serve(listener, router, patient(SOON), CancellationToken::new()));
+        tokio::spawn(serve_router(listener, router, patient(SOON), CancellationToken::new()));
         for method in ["GET", "POST"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(format!("{method} / HTTP/1.1\r\nHost: dispatchq\r\n\r\n").as_bytes()).await.unwrap();

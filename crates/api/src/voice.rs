@@ -18,14 +18,14 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{body::Whole, error::ApiError};
+use super::{body::WholeBody, error::ApiError};
 use dispatch::{
     app::App,
     notifications::{
-        channel::voice::{Event, Voice},
+        channel::voice::{CallEvent, VoiceChannel},
         outbox,
     },
-    orders::{Refusal, Snapshot, actions, store::ChangeError, update},
+    orders::{OrderRefusal, Snapshot, actions, store::ChangeError, update},
     people::actor::Actor,
     reservation,
 };
@@ -34,24 +34,24 @@ use dispatch::{
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
 pub fn routes() -> Router<App> {
-    Router::new().route("/{channel}/status", post(status)).route("/{channel}/answer", post(answer_call))
+    Router::new().route("/{channel}/status", post(record_call_status)).route("/{channel}/answer", post(answer_call))
 }
 
 #[derive(Debug, Deserialize)]
-struct About {
+struct MessageQuery {
     message: Uuid,
 }
 
 /// A callback whose signature holds, and the offer its call was about.
-struct Called<'a> {
-    voice: &'a Voice,
+struct VerifiedCallback<'a> {
+    voice: &'a VoiceChannel,
     fields: Vec<(String, String)>,
     /// `None`: the call was about something else.
-    offer: Option<Call>,
+    offer: Option<CalledOffer>,
 }
 
 /// The offer of a call.
-struct Call {
+struct CalledOffer {
     outbox_id: i64,
     order: OrderId,
     driver: String,
@@ -60,36 +60,37 @@ struct Call {
     tries: i32,
 }
 
-impl Called<'_> {
-    fn field(&self, name: &str) -> &str {
+impl VerifiedCallback<'_> {
+    fn form_field(&self, name: &str) -> &str {
         self.fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value)
     }
 }
 
 async fn find_call<'a>(
     app: &'a App,
-    event: Event,
+    event: CallEvent,
     channel: &str,
-    about: Result<Query<About>, QueryRejection>,
+    about: Result<Query<MessageQuery>, QueryRejection>,
     headers: &HeaderMap,
     bytes: &Bytes,
-) -> Result<Called<'a>, ApiError> {
+) -> Result<VerifiedCallback<'a>, ApiError> {
     // A stranger does not learn which channels there are.
-    let voice = app.channels.voice(channel);
+    let voice = app.channels.voice_channel(channel);
     let voice =
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
-    let Query(About { message }) = about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
+    let Query(MessageQuery { message }) =
+        about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
     let fields = parse_form(bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !voice.verifies(event, message, &fields, signature) {
+    if !voice.verifies_signature(event, message, &fields, signature) {
         return Err(ApiError::BadSignature(format!("not signed by the provider of channel {channel}")));
     }
     let offer = outbox::offer_of(&app.db, channel, message).await?;
     let offer = offer.and_then(|row| {
         let order = row.order_id.parse().ok()?;
-        Some(Call { outbox_id: row.id, order, driver: row.driver_id, offer: row.offer_id, tries: row.attempts })
+        Some(CalledOffer { outbox_id: row.id, order, driver: row.driver_id, offer: row.offer_id, tries: row.attempts })
     });
-    Ok(Called { voice, fields, offer })
+    Ok(VerifiedCallback { voice, fields, offer })
 }
 
 fn parse_form(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
@@ -103,15 +104,15 @@ fn parse_form(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
     Ok(fields)
 }
 
-async fn status(
+async fn record_call_status(
     State(app): State<App>,
     Path(channel): Path<String>,
-    about: Result<Query<About>, QueryRejection>,
+    about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    Whole(bytes): Whole,
+    WholeBody(bytes): WholeBody,
 ) -> Result<Response, ApiError> {
-    let called = find_call(&app, Event::Status, &channel, about, &headers, &bytes).await?;
-    let status = called.field("CallStatus");
+    let called = find_call(&app, CallEvent::Status, &channel, about, &headers, &bytes).await?;
+    let status = called.form_field("CallStatus");
     let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
     if let Some(call) = ended {
         outbox::mark_unreachable(&app.db, call.outbox_id).await?;
@@ -134,16 +135,16 @@ async fn status(
 async fn answer_call(
     State(app): State<App>,
     Path(channel): Path<String>,
-    about: Result<Query<About>, QueryRejection>,
+    about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
-    Whole(bytes): Whole,
+    WholeBody(bytes): WholeBody,
 ) -> Result<Response, ApiError> {
-    let called = find_call(&app, Event::Answer, &channel, about, &headers, &bytes).await?;
-    let said = match (&called.offer, called.field("Digits")) {
+    let called = find_call(&app, CallEvent::Answer, &channel, about, &headers, &bytes).await?;
+    let said = match (&called.offer, called.form_field("Digits")) {
         (None, _) => "This call is about no offer.",
         (Some(call), "1") => {
-            let by = Actor::driver(&call.driver);
-            match reservation::accept(&app, &call.order, &call.driver, call.offer, &by).await {
+            let by = Actor::for_driver(&call.driver);
+            match reservation::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
                 Ok(_) => "The job is yours.",
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
@@ -151,7 +152,7 @@ async fn answer_call(
         }
         (Some(call), "2") => {
             let by_phone = Some("by phone".to_owned());
-            let decide = |s: &Snapshot| actions::decline(s, &call.driver, call.offer, by_phone.clone());
+            let decide = |s: &Snapshot| actions::decline_offer(s, &call.driver, call.offer, by_phone.clone());
             match update::update_for_offer(&app, &call.order, call.offer, decide).await {
                 Ok(_) => "You have declined.",
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
@@ -160,15 +161,15 @@ async fn answer_call(
         }
         _ => "That is neither 1 nor 2. Good bye.",
     };
-    Ok(([(CONTENT_TYPE, "text/xml")], called.voice.reply(said)).into_response())
+    Ok(([(CONTENT_TYPE, "text/xml")], called.voice.reply_document(said)).into_response())
 }
 
-fn refusal_text(refusal: &Refusal) -> &'static str {
+fn refusal_text(refusal: &OrderRefusal) -> &'static str {
     match refusal {
-        Refusal::AlreadyAssigned => "Another driver was quicker.",
-        Refusal::ReservationInProgress => "Another driver is just taking this job.",
-        Refusal::OfferExpired => "This offer has expired.",
-        Refusal::DriverBusy => "You have another job.",
+        OrderRefusal::AlreadyAssigned => "Another driver was quicker.",
+        OrderRefusal::ReservationInProgress => "Another driver is just taking this job.",
+        OrderRefusal::OfferExpired => "This offer has expired.",
+        OrderRefusal::DriverBusy => "You have another job.",
         _ => "This offer is no longer open.",
     }
 }

@@ -26,7 +26,7 @@ impl<T> WriteDeadline<T> {
         Self { stream, limit, running: None }
     }
 
-    fn judge<R>(&mut self, written: Poll<io::Result<R>>, context: &mut Context<'_>) -> Poll<io::Result<R>> {
+    fn poll_deadline<R>(&mut self, written: Poll<io::Result<R>>, context: &mut Context<'_>) -> Poll<io::Result<R>> {
         if self.running.is_none() && written.is_ready() {
             return written;
         }
@@ -48,7 +48,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WriteDeadline<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, from);
-        self.judge(written, context)
+        self.poll_deadline(written, context)
     }
 
     fn poll_write_vectored(
@@ -57,7 +57,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, from);
-        self.judge(written, context)
+        self.poll_deadline(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -15,7 +15,7 @@ use apalis_core::backend::ext::{
 };
 use apalis_redis::{Config, ConnectionManager, RedisStorage};
 use redis::AsyncCommands;
-use servers::Redis;
+use servers::RedisServer;
 use tokio::time::{Interval, MissedTickBehavior};
 
 pub(crate) const NAME: &str = "apalis-redis";
@@ -27,10 +27,10 @@ const POLL: Duration = Duration::from_millis(1);
 pub(crate) const PUSH: usize = 500;
 
 /// A worker's source of jobs: their number, or the time they were wanted at.
-pub(crate) type Polled = PollWith<RedisStorage<u64>, Steady>;
+pub(crate) type Polled = PollWith<RedisStorage<u64>, SteadyPoll>;
 
 /// Its version as locked.
-pub(crate) fn version() -> anyhow::Result<String> {
+pub(crate) fn locked_version() -> anyhow::Result<String> {
     let lock = include_str!("../../../Cargo.lock");
     let mut lines = lock.lines().skip_while(|line| *line != "name = \"apalis-redis\"");
     let version = lines.find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
@@ -39,7 +39,7 @@ pub(crate) fn version() -> anyhow::Result<String> {
 
 /// The defaults are the best that was found; the others are there to find better ones.
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub(crate) struct Settings {
+pub(crate) struct PeerSettings {
     /// Jobs fetched in one call, at most; from 8,000 on its script fails
     #[arg(long, default_value_t = 1000)]
     pub(crate) buffer: usize,
@@ -52,14 +52,14 @@ pub(crate) struct Settings {
 }
 
 /// Its best with leases, which it takes with one command per job that walks the list of all jobs waiting.
-pub(crate) const WITH_LEASES: Settings = Settings { buffer: 100, leases: true, parallelize: false };
+pub(crate) const WITH_LEASES: PeerSettings = PeerSettings { buffer: 100, leases: true, parallelize: false };
 
-impl Settings {
-    pub(crate) fn config(self) -> Config {
+impl PeerSettings {
+    pub(crate) fn queue_config(self) -> Config {
         Config::default().queue(QUEUE).batch_size(self.buffer).lock_tasks(self.leases).emit_events(self.leases)
     }
 
-    pub(crate) fn text(self) -> String {
+    pub(crate) fn settings_text(self) -> String {
         let leases = if self.leases { "on" } else { "off" };
         let tasks = if self.parallelize { ", a task per job" } else { "" };
         let poll = POLL.as_millis();
@@ -67,26 +67,26 @@ impl Settings {
     }
 }
 
-pub(crate) async fn connect(redis: &Redis) -> anyhow::Result<ConnectionManager> {
+pub(crate) async fn connect_to_redis(redis: &RedisServer) -> anyhow::Result<ConnectionManager> {
     Ok(apalis_redis::connect(redis.url()).await?)
 }
 
-pub(crate) fn storage(connection: &ConnectionManager, config: &Config) -> RedisStorage<u64> {
+pub(crate) fn open_storage(connection: &ConnectionManager, config: &Config) -> RedisStorage<u64> {
     RedisStorage::new(connection.clone()).with_config(config.clone())
 }
 
-pub(crate) fn polled(connection: &ConnectionManager, config: &Config) -> Polled {
+pub(crate) fn poll_storage(connection: &ConnectionManager, config: &Config) -> Polled {
     let mut interval = tokio::time::interval(POLL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    storage(connection, config).poll_with_strategy(Steady(interval))
+    open_storage(connection, config).poll_with_strategy(SteadyPoll(interval))
 }
 
 /// Polls at an interval. The stock `IntervalStrategy` may answer that it is ready without asking to be woken again; when
 /// a fetch takes longer than the interval and finds nothing, its worker sleeps until the next heartbeat, 30 s later.
 #[derive(Debug)]
-pub(crate) struct Steady(Interval);
+pub(crate) struct SteadyPoll(Interval);
 
-impl PollStrategy for Steady {
+impl PollStrategy for SteadyPoll {
     fn poll_drive(&mut self, cx: &mut TaskContext<'_>, _: &PollSnapshot) -> Poll<Option<()>> {
         let mut ready = Poll::Pending;
         while self.0.poll_tick(cx).is_ready() {
@@ -97,6 +97,6 @@ impl PollStrategy for Steady {
 }
 
 /// Jobs acknowledged.
-pub(crate) async fn done(connection: &mut ConnectionManager, config: &Config) -> anyhow::Result<u64> {
+pub(crate) async fn count_done(connection: &mut ConnectionManager, config: &Config) -> anyhow::Result<u64> {
     Ok(connection.scard(config.done_jobs_set()).await?)
 }

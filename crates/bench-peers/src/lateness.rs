@@ -14,7 +14,7 @@ use apalis_core::{
     worker::builder::WorkerBuilder,
 };
 use serde::Serialize;
-use servers::Redis;
+use servers::RedisServer;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::apalis_redis as peer;
@@ -26,7 +26,7 @@ const EVERY_MS: u64 = 100;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct LatenessArgs {
     /// Timers that do not fall due
     #[arg(long, default_value_t = 10_000)]
     pending: u32,
@@ -35,12 +35,12 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10)]
     seconds: u32,
     #[command(flatten)]
-    settings: peer::Settings,
+    settings: peer::PeerSettings,
 }
 
 /// In milliseconds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Lateness {
+pub(crate) struct LatenessFigures {
     name: &'static str,
     pending: u32,
     due_per_s: u32,
@@ -49,15 +49,15 @@ pub(crate) struct Lateness {
     max: u64,
 }
 
-pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
-    let redis = Redis::start().await?;
-    let config = args.settings.config();
-    let connection = peer::connect(&redis).await?;
-    let mut storage = peer::storage(&connection, &config);
+pub(crate) async fn measure_lateness(args: LatenessArgs) -> anyhow::Result<LatenessFigures> {
+    let redis = RedisServer::start().await?;
+    let config = args.settings.queue_config();
+    let connection = peer::connect_to_redis(&redis).await?;
+    let mut storage = peer::open_storage(&connection, &config);
     let pending: Vec<u32> = (0..args.pending).collect();
     for batch in pending.chunks(peer::PUSH) {
         let far = |_: &u32| TaskBuilder::new(0).run_after(FAR).build();
-        push(&mut storage, batch.iter().map(far).collect()).await?;
+        push_tasks(&mut storage, batch.iter().map(far).collect()).await?;
     }
 
     let samples = Arc::new(Mutex::new(Vec::new()));
@@ -68,7 +68,7 @@ pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
             std::future::ready(())
         }
     };
-    let backend = peer::polled(&peer::connect(&redis).await?, &config);
+    let backend = peer::poll_storage(&peer::connect_to_redis(&redis).await?, &config);
     let worker = tokio::spawn(WorkerBuilder::new("peer").backend(backend).build(note).run());
 
     let (begun, first_ms) = (Instant::now(), now_ms() + AHEAD_MS);
@@ -78,7 +78,7 @@ pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
         sleep_until(begun + Duration::from_millis(EVERY_MS * call)).await;
         let wanted = (call * per_call..(call + 1) * per_call).map(|n| first_ms + n * 1000 / u64::from(args.due_per_s));
         let on_time = |ms: u64| TaskBuilder::new(ms).run_at_timestamp(ms.div_ceil(1000)).build();
-        push(&mut storage, wanted.map(on_time).collect()).await?;
+        push_tasks(&mut storage, wanted.map(on_time).collect()).await?;
     }
     let all = usize::try_from(per_call * calls)?;
     let count = || samples.lock().unwrap_or_else(PoisonError::into_inner).len();
@@ -93,11 +93,11 @@ pub(crate) async fn measure(args: Args) -> anyhow::Result<Lateness> {
     let mut samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     samples.sort_unstable();
     let at = |percent: usize| samples[(samples.len() * percent).div_ceil(100).saturating_sub(1)];
-    let Args { pending, due_per_s, .. } = args;
-    Ok(Lateness { name: peer::NAME, pending, due_per_s, p50: at(50), p99: at(99), max: at(100) })
+    let LatenessArgs { pending, due_per_s, .. } = args;
+    Ok(LatenessFigures { name: peer::NAME, pending, due_per_s, p50: at(50), p99: at(99), max: at(100) })
 }
 
-async fn push(storage: &mut apalis_redis::RedisStorage<u64>, tasks: Vec<Task<u64>>) -> anyhow::Result<()> {
+async fn push_tasks(storage: &mut apalis_redis::RedisStorage<u64>, tasks: Vec<Task<u64>>) -> anyhow::Result<()> {
     for task in tasks {
         storage.push_task(task).await?;
     }

@@ -14,18 +14,18 @@ use clap::Parser;
 
 #[derive(Debug, Parser)]
 #[command(name = "bench-peers", about = "Measures stock apalis-redis for comparison with dispatchq")]
-enum Command {
+enum PeerCommand {
     /// No-op jobs per second, all lying ready when the worker starts
-    Process(process::Args),
+    Process(process::ProcessArgs),
     /// How late timers start
-    Lateness(lateness::Args),
+    Lateness(lateness::LatenessArgs),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let answer = match Command::parse() {
-        Command::Process(args) => serde_json::to_string(&process::measure(args).await?)?,
-        Command::Lateness(args) => serde_json::to_string(&lateness::measure(args).await?)?,
+    let answer = match PeerCommand::parse() {
+        PeerCommand::Process(args) => serde_json::to_string(&process::measure_processing(args).await?)?,
+        PeerCommand::Lateness(args) => serde_json::to_string(&lateness::measure_lateness(args).await?)?,
     };
     println!("{answer}");
     Ok(())

@@ -21,7 +21,7 @@ use apalis_core::{
 use apalis_redis::{Config, ConnectionManager};
 use redis::AsyncCommands;
 use serde::Serialize;
-use servers::Redis;
+use servers::RedisServer;
 use tokio::task::JoinHandle;
 
 use crate::apalis_redis as peer;
@@ -33,15 +33,15 @@ const MOVE: isize = 1000;
 const MOST_OPEN: u64 = 5000;
 
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ProcessArgs {
     #[arg(long, default_value_t = 200_000)]
     jobs: u64,
     #[command(flatten)]
-    settings: peer::Settings,
+    settings: peer::PeerSettings,
 }
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Processed {
+pub(crate) struct ProcessFigures {
     name: &'static str,
     version: String,
     settings: String,
@@ -54,29 +54,29 @@ pub(crate) struct Processed {
     cpu_us_per_job: f64,
 }
 
-pub(crate) async fn measure(args: Args) -> anyhow::Result<Processed> {
-    let Args { jobs, settings } = args;
-    let through_per_s = through(jobs, settings).await?;
-    let with_leases_per_s = through(jobs / 10, peer::WITH_LEASES).await?;
+pub(crate) async fn measure_processing(args: ProcessArgs) -> anyhow::Result<ProcessFigures> {
+    let ProcessArgs { jobs, settings } = args;
+    let through_per_s = measure_flow_through(jobs, settings).await?;
+    let with_leases_per_s = measure_flow_through(jobs / 10, peer::WITH_LEASES).await?;
 
-    let redis = Redis::start().await?;
-    let config = settings.config();
-    let mut connection = peer::connect(&redis).await?;
+    let redis = RedisServer::start().await?;
+    let config = settings.queue_config();
+    let mut connection = peer::connect_to_redis(&redis).await?;
     let begun = Instant::now();
-    push(&connection, &config, jobs, || 0).await?;
+    push_jobs(&connection, &config, jobs, || 0).await?;
     let enqueue_per_s = per_second(jobs, begun.elapsed());
     make_active(&mut connection, &config).await?;
 
     let cpu = cpu_seconds(redis.pid())?;
     let begun = Instant::now();
-    let worker = Worker::start(&redis, settings).await?;
-    worker.all_done(&mut connection, &config, jobs).await?;
+    let worker = PeerWorker::start(&redis, settings).await?;
+    worker.wait_until_done(&mut connection, &config, jobs).await?;
     let process_per_s = per_second(jobs, begun.elapsed());
     let cpu = cpu_seconds(redis.pid())? - cpu;
-    Ok(Processed {
+    Ok(ProcessFigures {
         name: peer::NAME,
-        version: peer::version()?,
-        settings: settings.text(),
+        version: peer::locked_version()?,
+        settings: settings.settings_text(),
         enqueue_per_s,
         process_per_s,
         through_per_s,
@@ -85,25 +85,25 @@ pub(crate) async fn measure(args: Args) -> anyhow::Result<Processed> {
     })
 }
 
-async fn through(jobs: u64, settings: peer::Settings) -> anyhow::Result<f64> {
-    let redis = Redis::start().await?;
-    let config = settings.config();
-    let mut connection = peer::connect(&redis).await?;
-    let worker = Worker::start(&redis, settings).await?;
+async fn measure_flow_through(jobs: u64, settings: peer::PeerSettings) -> anyhow::Result<f64> {
+    let redis = RedisServer::start().await?;
+    let config = settings.queue_config();
+    let mut connection = peer::connect_to_redis(&redis).await?;
+    let worker = PeerWorker::start(&redis, settings).await?;
     let begun = Instant::now();
-    push(&connection, &config, jobs, || worker.begun.load(Ordering::Relaxed) + MOST_OPEN).await?;
-    worker.all_done(&mut connection, &config, jobs).await?;
+    push_jobs(&connection, &config, jobs, || worker.begun.load(Ordering::Relaxed) + MOST_OPEN).await?;
+    worker.wait_until_done(&mut connection, &config, jobs).await?;
     Ok(per_second(jobs, begun.elapsed()))
 }
 
 /// Pushes jobs, waiting while more than `most` would have been pushed; 0 is no bound.
-async fn push(
+async fn push_jobs(
     connection: &ConnectionManager,
     config: &Config,
     jobs: u64,
     most: impl Fn() -> u64,
 ) -> anyhow::Result<()> {
-    let mut storage = peer::storage(connection, config);
+    let mut storage = peer::open_storage(connection, config);
     let jobs: Vec<u64> = (0..jobs).collect();
     let mut pushed = 0;
     for batch in jobs.chunks(peer::PUSH) {
@@ -128,13 +128,13 @@ async fn make_active(connection: &mut ConnectionManager, config: &Config) -> any
 }
 
 /// A running worker. Dropping it aborts it.
-struct Worker {
+struct PeerWorker {
     begun: Arc<AtomicU64>,
     task: JoinHandle<Result<(), WorkerError>>,
 }
 
-impl Worker {
-    async fn start(redis: &Redis, settings: peer::Settings) -> anyhow::Result<Self> {
+impl PeerWorker {
+    async fn start(redis: &RedisServer, settings: peer::PeerSettings) -> anyhow::Result<Self> {
         let begun = Arc::new(AtomicU64::new(0));
         let count = {
             let begun = begun.clone();
@@ -143,7 +143,7 @@ impl Worker {
                 std::future::ready(())
             }
         };
-        let backend = peer::polled(&peer::connect(redis).await?, &settings.config());
+        let backend = peer::poll_storage(&peer::connect_to_redis(redis).await?, &settings.queue_config());
         let builder = WorkerBuilder::new("peer").backend(backend);
         let task = if settings.parallelize {
             tokio::spawn(builder.parallelize(tokio::spawn).build(count).run())
@@ -154,8 +154,13 @@ impl Worker {
     }
 
     /// Waits until so many jobs are acknowledged.
-    async fn all_done(&self, connection: &mut ConnectionManager, config: &Config, jobs: u64) -> anyhow::Result<()> {
-        while self.begun.load(Ordering::Relaxed) < jobs || peer::done(connection, config).await? < jobs {
+    async fn wait_until_done(
+        &self,
+        connection: &mut ConnectionManager,
+        config: &Config,
+        jobs: u64,
+    ) -> anyhow::Result<()> {
+        while self.begun.load(Ordering::Relaxed) < jobs || peer::count_done(connection, config).await? < jobs {
             anyhow::ensure!(!self.task.is_finished(), "the worker ended by itself");
             tokio::time::sleep(LOOK).await;
         }
@@ -163,7 +168,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for PeerWorker {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -13,14 +13,14 @@ use std::{
 use apalis_core::{backend::TaskSink, worker::builder::WorkerBuilder};
 use apalis_redis::{Config, RedisStorage};
 use redis::AsyncCommands;
-use servers::Redis;
+use servers::RedisServer;
 
 const DUE_AT_ONCE: u64 = 8_000;
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_apalis_redis_never_moves_again_with_8000_jobs_due_at_once() {
-    let redis = Redis::start().await.unwrap();
+    let redis = RedisServer::start().await.unwrap();
     let config = Config::default().queue("herd");
     let mut connection = apalis_redis::connect(redis.url()).await.unwrap();
     let mut storage = RedisStorage::<u64>::new(connection.clone()).with_config(config.clone());

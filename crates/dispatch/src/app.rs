@@ -10,18 +10,18 @@ use crate::db::Pool;
 use crate::request_limits::RequestLimits;
 use crate::{
     admission::{
-        check::{self, Standings},
+        check::{self, StandingsCache},
         rules::RulesHandle,
     },
     config::Config,
     db,
     fleet::policy::DispatchPolicy,
-    loops::Loops,
-    notifications::Channels,
+    loops::LoopRegistry,
+    notifications::MessageChannels,
     orders::{Order, unsent::UnsentTimers},
-    partner::Partners,
+    partner::PartnerRegistry,
     people::{key_use::KeyUse, known_keys::KnownKeys, offer_board::OfferBoard},
-    worker::gate::Readiness,
+    worker::gate::PostgresReadiness,
 };
 
 /// See [`App::patience`].
@@ -33,15 +33,15 @@ pub struct App {
     pub db: Pool,
     /// See [`db::upkeep_pool`].
     pub upkeep: Pool,
-    pub readiness: Readiness,
-    pub loops: Loops,
+    pub readiness: PostgresReadiness,
+    pub loops: LoopRegistry,
     pub store: Store,
     pub config: Arc<Config>,
-    pub channels: Channels,
-    pub partners: Partners,
+    pub channels: MessageChannels,
+    pub partners: PartnerRegistry,
     pub offers: OfferBoard,
     pub rules: RulesHandle,
-    pub standings: Standings,
+    pub standings: StandingsCache,
     pub keys: KnownKeys,
     pub key_use: KeyUse,
     pub limits: RequestLimits,
@@ -53,28 +53,28 @@ pub struct App {
 impl App {
     /// Connects to both servers and refuses a database whose schema this binary does not know.
     pub async fn connect(config: Config) -> anyhow::Result<Self> {
-        let db = db::connect(&config.database).await?;
+        let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let store = Store::with_config(config.redis.of_store()?)?;
+        let store = Store::with_config(config.redis.to_store_config()?)?;
         store.ping().await.context("Redis is needed for the timers of orders")?;
         let app = Self::new(config, db, store)?;
-        app.rules.refresh(&app.db, &app.config.admission).await?;
+        app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
         Ok(app)
     }
 
     /// Asks Redis for what Postgres knows, too, or could do without: soon, or not at all.
-    pub async fn hint<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
-        match tokio::time::timeout(self.patience, self.store.command(name, command)).await {
+    pub async fn query_optional<T: FromRedisValue>(&self, name: &'static str, command: &Cmd) -> Result<T, String> {
+        match tokio::time::timeout(self.patience, self.store.run_command(name, command)).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("Redis took longer than {:?}", self.patience)),
         }
     }
 
     /// The durations and choices of an order: its area's, its service type's, the installation's.
-    pub fn policy(&self, order: &Order) -> DispatchPolicy {
-        let policy = self.config.policy(&order.service_type);
+    pub fn policy_for_order(&self, order: &Order) -> DispatchPolicy {
+        let policy = self.config.policy_for_type(&order.service_type);
         let Some(area) = &order.area_id else { return policy };
-        let own = self.rules.get().durations(area, &order.service_type);
+        let own = self.rules.get().durations_for(area, &order.service_type);
         DispatchPolicy {
             attempt: own.attempt.unwrap_or(policy.attempt),
             lifetime: own.lifetime.unwrap_or(policy.lifetime),
@@ -83,34 +83,34 @@ impl App {
         }
     }
 
-    /// As [`policy`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
+    /// As [`policy_for_order`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
     pub async fn policy_for_retry(&self, order: &Order) -> DispatchPolicy {
-        let policy = self.policy(order);
+        let policy = self.policy_for_order(order);
         let Some(area) = &order.area_id else { return policy };
         if !check::is_full(self, area, &order.service_type).await {
             return policy;
         }
-        let retry = self.rules.get().limits(area, &order.service_type).busy_retry;
+        let retry = self.rules.get().limits_for(area, &order.service_type).busy_retry;
         DispatchPolicy { retry: vec![retry], ..policy }
     }
 
     pub fn new(config: Config, db: Pool, store: Store) -> anyhow::Result<Self> {
-        let channels = config.channels()?;
-        let partners = Partners::new(&config.partners)?;
+        let channels = config.build_channels()?;
+        let partners = PartnerRegistry::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {
             db,
-            readiness: Readiness::new(upkeep.clone()),
+            readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
-            loops: Loops::default(),
+            loops: LoopRegistry::default(),
             store,
             config: Arc::new(config),
             channels,
             partners,
             offers: OfferBoard::default(),
             rules: RulesHandle::default(),
-            standings: Standings::default(),
+            standings: StandingsCache::default(),
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
             limits,

@@ -6,7 +6,7 @@
 
 /// Stage `stage` of doing `what` is reached.
 #[cfg(debug_assertions)]
-pub fn point(what: &str, stage: &str) {
+pub fn reach_point(what: &str, stage: &str) {
     use std::sync::{
         LazyLock,
         atomic::{AtomicU32, Ordering},
@@ -31,4 +31,4 @@ pub fn point(what: &str, stage: &str) {
 
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub fn point(_what: &str, _stage: &str) {}
+pub fn reach_point(_what: &str, _stage: &str) {}

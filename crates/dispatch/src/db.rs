@@ -19,7 +19,7 @@ use sqlx::{
 };
 
 pub use self::{
-    failure::{Failure, classify, is_transient},
+    failure::{DatabaseFailure, classify_error, is_transient},
     pool::{Connection, Pool, Transaction},
 };
 use crate::config::{Config, DatabaseConfig, without_password};
@@ -37,7 +37,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 
 /// Connects, or says what to do.
-pub async fn connect(config: &DatabaseConfig) -> anyhow::Result<Pool> {
+pub async fn connect_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
     let pool = lazy_pool(config)?;
     pool.acquire().await.with_context(|| {
         format!(
@@ -76,7 +76,7 @@ fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
 /// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other
 /// connections, and for asking whether Postgres takes writes. However busy a process is, these are free.
 pub fn upkeep_pool(db: &Pool) -> Pool {
-    db.sibling(pool_options(UPKEEP_CONNECTIONS))
+    db.sibling_pool(pool_options(UPKEEP_CONNECTIONS))
 }
 
 fn pool_options(max_connections: u32) -> PgPoolOptions {
@@ -97,7 +97,7 @@ fn pool_options(max_connections: u32) -> PgPoolOptions {
 
 /// What the schema of a database is to this binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Schema {
+pub enum SchemaState {
     Current,
     /// Migrations this binary brings and the database lacks.
     Behind(usize),
@@ -105,7 +105,7 @@ pub enum Schema {
     Ahead(i64),
 }
 
-pub async fn schema(db: &Pool) -> Result<Schema, sqlx::Error> {
+pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
     let exists: bool = sqlx::query_scalar("SELECT to_regclass('_sqlx_migrations') IS NOT NULL").fetch_one(db).await?;
     let applied: Vec<i64> = if exists {
         sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success ORDER BY version").fetch_all(db).await?
@@ -114,26 +114,26 @@ pub async fn schema(db: &Pool) -> Result<Schema, sqlx::Error> {
     };
     let known: Vec<i64> = MIGRATOR.iter().map(|m| m.version).collect();
     if let Some(unknown) = applied.iter().find(|v| !known.contains(v)) {
-        return Ok(Schema::Ahead(*unknown));
+        return Ok(SchemaState::Ahead(*unknown));
     }
     let missing = known.iter().filter(|v| !applied.contains(v)).count();
-    Ok(if missing == 0 { Schema::Current } else { Schema::Behind(missing) })
+    Ok(if missing == 0 { SchemaState::Current } else { SchemaState::Behind(missing) })
 }
 
 /// Refuses a schema this binary does not know: it would read and write nonsense.
 pub async fn check_schema(db: &Pool) -> anyhow::Result<()> {
-    match schema(db).await? {
-        Schema::Current => Ok(()),
-        Schema::Behind(n) => bail!("the database lacks {n} migration(s) of this version; run: dispatchq migrate"),
-        Schema::Ahead(version) => {
+    match read_schema_state(db).await? {
+        SchemaState::Current => Ok(()),
+        SchemaState::Behind(n) => bail!("the database lacks {n} migration(s) of this version; run: dispatchq migrate"),
+        SchemaState::Ahead(version) => {
             bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary")
         }
     }
 }
 
 /// Brings the schema up to date; safe to run twice and from several places at once.
-pub async fn migrate(db: &Pool) -> anyhow::Result<()> {
-    if let Schema::Ahead(version) = schema(db).await? {
+pub async fn migrate_schema(db: &Pool) -> anyhow::Result<()> {
+    if let SchemaState::Ahead(version) = read_schema_state(db).await? {
         bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
     }
     let mut connection = db.acquire().await?;
@@ -147,7 +147,7 @@ pub async fn migrate(db: &Pool) -> anyhow::Result<()> {
 /// Publishes what `dispatchq_create_order()` must know of the configuration.
 pub async fn publish_service_types(db: &Pool, config: &Config) -> Result<(), sqlx::Error> {
     for service_type in config.service_types.keys() {
-        let lifetime_ms = config.policy(service_type).lifetime.as_secs_f64() * 1000.0;
+        let lifetime_ms = config.policy_for_type(service_type).lifetime.as_secs_f64() * 1000.0;
         sqlx::query(
             "-- publish service type
              INSERT INTO service_types (service_type, lifetime, partner)

@@ -1,8 +1,8 @@
 //! The background loops of a process: each turn ends, and a watchdog says which loop has not turned for a minute.
 //!
 //! A server that vanishes without a word leaves a statement without an answer, and sqlx waits for ever. So a turn that makes no
-//! progress for [`Loops::DEFAULT_LIMIT`] is given up, and the next begins on other connections. Work in many steps says after
-//! each that it gets on: [`progress`].
+//! progress for [`LoopRegistry::DEFAULT_LIMIT`] is given up, and the next begins on other connections. Work in many steps says after
+//! each that it gets on: [`report_progress`].
 
 use std::{
     collections::BTreeMap,
@@ -21,19 +21,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
     /// The loop whose turn this task is in.
-    static CURRENT: Turns;
+    static CURRENT: LoopTurns;
 }
 
 /// The loops of this process. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Loops {
-    beats: Arc<Mutex<BTreeMap<&'static str, Beat>>>,
+pub struct LoopRegistry {
+    beats: Arc<Mutex<BTreeMap<&'static str, LoopBeat>>>,
     limit: Duration,
 }
 
 /// The last sign of life of a loop.
 #[derive(Debug, Clone, Copy)]
-struct Beat {
+struct LoopBeat {
     /// Tells a loop from a later one of its name.
     id: u64,
     at: Instant,
@@ -45,31 +45,31 @@ struct Beat {
 
 /// One loop. Dropping it takes the loop off the watchdog's list.
 #[derive(Debug, Clone)]
-pub struct Turns(Arc<Registered>);
+pub struct LoopTurns(Arc<RegisteredLoop>);
 
 #[derive(Debug)]
-struct Registered {
+struct RegisteredLoop {
     name: &'static str,
     id: u64,
-    loops: Loops,
+    loops: LoopRegistry,
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredLoop {
     fn drop(&mut self) {
-        let mut beats = self.loops.lock();
+        let mut beats = self.loops.lock_beats();
         if beats.get(self.name).is_some_and(|beat| beat.id == self.id) {
             beats.remove(self.name);
         }
     }
 }
 
-impl Default for Loops {
+impl Default for LoopRegistry {
     fn default() -> Self {
         Self::with_limit(Self::DEFAULT_LIMIT)
     }
 }
 
-impl Loops {
+impl LoopRegistry {
     /// Longer than taking a connection (5 s) and a statement by default (10 s) may take together.
     pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -79,34 +79,34 @@ impl Loops {
     }
 
     /// Registers a loop that is about to begin, in place of an earlier one of its name.
-    pub fn register(&self, name: &'static str) -> Turns {
+    pub fn register_loop(&self, name: &'static str) -> LoopTurns {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(name, Beat { id, at: Instant::now(), turns: 0, is_said: false });
-        Turns(Arc::new(Registered { name, id, loops: self.clone() }))
+        self.lock_beats().insert(name, LoopBeat { id, at: Instant::now(), turns: 0, is_said: false });
+        LoopTurns(Arc::new(RegisteredLoop { name, id, loops: self.clone() }))
     }
 
     /// Returns how many turns a loop has made.
-    pub fn turns(&self, name: &str) -> u64 {
-        self.lock().get(name).map_or(0, |beat| beat.turns)
+    pub fn count_turns(&self, name: &str) -> u64 {
+        self.lock_beats().get(name).map_or(0, |beat| beat.turns)
     }
 
     /// Returns the loops with the time since their last sign of life.
-    pub fn idle(&self) -> Vec<(&'static str, Duration)> {
-        self.lock().iter().map(|(name, beat)| (*name, beat.at.elapsed())).collect()
+    pub fn idle_times(&self) -> Vec<(&'static str, Duration)> {
+        self.lock_beats().iter().map(|(name, beat)| (*name, beat.at.elapsed())).collect()
     }
 
     /// Says in the log which loop is stuck, until told to stop. /metrics shows the same: `dispatchq_loop_idle_seconds`.
-    pub async fn watch(self, stop: CancellationToken) {
+    pub async fn watch_loops(self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
-            self.look(STUCK_AFTER);
+            self.find_stuck(STUCK_AFTER);
         }
     }
 
     /// Returns the loops found stuck by this look and not by an earlier one.
-    fn look(&self, stuck_after: Duration) -> Vec<&'static str> {
+    fn find_stuck(&self, stuck_after: Duration) -> Vec<&'static str> {
         let mut newly_stuck = Vec::new();
-        for (name, beat) in self.lock().iter_mut() {
+        for (name, beat) in self.lock_beats().iter_mut() {
             let idle = beat.at.elapsed();
             match (idle > stuck_after, beat.is_said) {
                 (true, false) => {
@@ -121,14 +121,14 @@ impl Loops {
         newly_stuck
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Beat>> {
+    fn lock_beats(&self) -> MutexGuard<'_, BTreeMap<&'static str, LoopBeat>> {
         self.beats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turns {
+impl LoopTurns {
     /// Performs one turn. Returns `None` when it made no progress for the limit and was given up.
-    pub async fn turn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn run_turn<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let begun = Instant::now();
         let no_progress = async {
             let limit = self.0.loops.limit;
@@ -142,7 +142,7 @@ impl Turns {
         };
         tokio::select! {
             done = CURRENT.scope(self.clone(), work) => {
-                self.beat(1);
+                self.record_beat(1);
                 Some(done)
             }
             () = no_progress => {
@@ -155,21 +155,21 @@ impl Turns {
         }
     }
 
-    fn beat(&self, turns: u64) {
-        if let Some(beat) = self.0.loops.lock().get_mut(self.0.name).filter(|beat| beat.id == self.0.id) {
+    fn record_beat(&self, turns: u64) {
+        if let Some(beat) = self.0.loops.lock_beats().get_mut(self.0.name).filter(|beat| beat.id == self.0.id) {
             (beat.at, beat.turns) = (Instant::now(), beat.turns + turns);
         }
     }
 
     /// `None`: a later loop of this name has taken its place.
     fn last_beat(&self) -> Option<Instant> {
-        self.0.loops.lock().get(self.0.name).filter(|beat| beat.id == self.0.id).map(|beat| beat.at)
+        self.0.loops.lock_beats().get(self.0.name).filter(|beat| beat.id == self.0.id).map(|beat| beat.at)
     }
 }
 
 /// Says that the loop this is called in gets on. Does nothing outside of a loop.
-pub fn progress() {
-    let _ = CURRENT.try_with(|turns| turns.beat(0));
+pub fn report_progress() {
+    let _ = CURRENT.try_with(|turns| turns.record_beat(0));
 }
 
 #[cfg(test)]
@@ -182,29 +182,29 @@ mod tests {
 
     #[tokio::test]
     async fn f08_a_turn_without_an_answer_is_given_up_and_its_loop_is_found_stuck() {
-        let loops = Loops::with_limit(LIMIT);
-        let (stuck, well) = (loops.register("stuck"), loops.register("well"));
-        assert_eq!(stuck.turn(pending::<()>()).await, None);
-        assert_eq!(well.turn(async { 1 }).await, Some(1));
-        assert_eq!((loops.turns("stuck"), loops.turns("well")), (0, 1));
-        assert_eq!(loops.look(LIMIT), ["stuck"]);
-        assert_eq!(loops.look(LIMIT), Vec::<&str>::new(), "it is said once");
-        let again = loops.register("stuck");
+        let loops = LoopRegistry::with_limit(LIMIT);
+        let (stuck, well) = (loops.register_loop("stuck"), loops.register_loop("well"));
+        assert_eq!(stuck.run_turn(pending::<()>()).await, None);
+        assert_eq!(well.run_turn(async { 1 }).await, Some(1));
+        assert_eq!((loops.count_turns("stuck"), loops.count_turns("well")), (0, 1));
+        assert_eq!(loops.find_stuck(LIMIT), ["stuck"]);
+        assert_eq!(loops.find_stuck(LIMIT), Vec::<&str>::new(), "it is said once");
+        let again = loops.register_loop("stuck");
         drop(stuck);
-        assert_eq!(loops.idle().len(), 2, "the later loop of a name stays on the list");
+        assert_eq!(loops.idle_times().len(), 2, "the later loop of a name stays on the list");
         drop(again);
-        assert_eq!(loops.idle().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
+        assert_eq!(loops.idle_times().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["well"]);
     }
 
     #[tokio::test]
     async fn f08_work_that_gets_on_may_take_long() {
-        let turns = Loops::with_limit(LIMIT).register("long");
+        let turns = LoopRegistry::with_limit(LIMIT).register_loop("long");
         let work = async {
             for _ in 0..6 {
                 tokio::time::sleep(LIMIT / 3).await;
-                progress();
+                report_progress();
             }
         };
-        assert_eq!(turns.turn(work).await, Some(()));
+        assert_eq!(turns.run_turn(work).await, Some(()));
     }
 }

@@ -8,8 +8,8 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
 use crate::{
     config::Config,
     notifications::routes::LOG,
-    orders::Status,
-    partner::client::{Call, CallError},
+    orders::OrderStatus,
+    partner::client::{CallError, PartnerCall},
 };
 
 type Words = &'static [(&'static str, &'static str)];
@@ -98,7 +98,7 @@ const HISTOGRAMS: Words = &[
 
 /// Describes all metrics, and lets those that rules divide by or watch for an increase begin at 0: the first failure must
 /// be an increase and not a new series. Needs an installed recorder.
-pub fn begin(config: &Config) {
+pub fn register_metrics(config: &Config) {
     for &(name, words) in COUNTERS {
         describe_counter!(name, words);
     }
@@ -108,8 +108,8 @@ pub fn begin(config: &Config) {
     for &(name, words) in HISTOGRAMS {
         describe_histogram!(name, words);
     }
-    begin_without_labels();
-    for status in Status::ALL {
+    register_unlabelled();
+    for status in OrderStatus::ALL {
         register_counter(counter!("order_status_count", "status" => status.as_str()));
     }
     for result in ["success", "failed", "unreachable"] {
@@ -124,11 +124,11 @@ pub fn begin(config: &Config) {
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
-    config.service_types.keys().for_each(|service| begin_service_type(service));
-    config.partners.keys().for_each(|partner| begin_partner(partner));
+    config.service_types.keys().for_each(|service| register_service_type(service));
+    config.partners.keys().for_each(|partner| register_partner(partner));
 }
 
-fn begin_without_labels() {
+fn register_unlabelled() {
     for name in [
         "dispatchq_dead_letters_restored_total",
         "dispatchq_reconciler_repairs_total",
@@ -146,7 +146,7 @@ fn begin_without_labels() {
 }
 
 /// Of orders without an area; what areas there are shows only with their orders.
-fn begin_service_type(service: &str) {
+fn register_service_type(service: &str) {
     let labels = [("area_id", String::new()), ("service_type", service.to_owned())];
     let with = |name, value: &str| {
         let [area, service] = labels.clone();
@@ -161,8 +161,8 @@ fn begin_service_type(service: &str) {
     }
 }
 
-fn begin_partner(partner: &str) {
-    for call in Call::ALL {
+fn register_partner(partner: &str) {
+    for call in PartnerCall::ALL {
         for result in CallError::LABELS {
             let labels = [("partner", partner.to_owned()), ("call", call.as_str().into()), ("result", result.into())];
             register_counter(counter!("dispatchq_partner_calls_total", &labels));

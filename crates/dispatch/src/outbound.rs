@@ -8,7 +8,7 @@ pub fn install_tls() {
 }
 
 /// What went wrong with a request, to its cause, without the address: the path is often a secret.
-pub fn describe(error: &reqwest::Error) -> String {
+pub fn describe_error(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() { "no answer in time".to_owned() } else { String::new() };
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -22,7 +22,7 @@ pub fn describe(error: &reqwest::Error) -> String {
 }
 
 /// A client that gives up, and follows no redirect: addresses are configured, not found.
-pub fn client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     install_tls();
     reqwest::Client::builder()
         .timeout(timeout)

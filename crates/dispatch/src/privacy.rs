@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
-    fleet::driver_index::{self, Place},
+    fleet::driver_index::{self, DriverPlace},
     people::actor::Actor,
 };
 
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
-pub enum Subject {
+pub enum ErasureSubject {
     /// All orders with this customer id.
     Customer,
     /// An own driver, or `PARTNER:ID`.
@@ -30,7 +30,7 @@ pub enum Subject {
     Order,
 }
 
-impl Subject {
+impl ErasureSubject {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Customer => "customer",
@@ -42,8 +42,8 @@ impl Subject {
 
 /// An erasure as it is written down, and as `privacy list --json` exports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
-pub struct Erasure {
-    pub subject: Subject,
+pub struct ErasureRecord {
+    pub subject: ErasureSubject,
     pub subject_id: String,
     /// What stands for a driver in the history: the same on every copy of the database.
     pub pseudonym: Option<String>,
@@ -55,10 +55,10 @@ pub struct Erasure {
     pub orders: Option<i64>,
 }
 
-impl Erasure {
+impl ErasureRecord {
     /// An erasure that is yet to be done.
-    pub fn new(subject: Subject, subject_id: &str, reason: &str, actor: &Actor, now: DateTime<Utc>) -> Self {
-        let pseudonym = (subject == Subject::Driver).then(|| pseudonym_of(subject_id));
+    pub fn new(subject: ErasureSubject, subject_id: &str, reason: &str, actor: &Actor, now: DateTime<Utc>) -> Self {
+        let pseudonym = (subject == ErasureSubject::Driver).then(|| pseudonym_of(subject_id));
         Self {
             subject,
             subject_id: subject_id.to_owned(),
@@ -82,7 +82,7 @@ fn pseudonym_of(driver: &str) -> String {
 
 /// What is known about a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Known {
+pub struct KnownData {
     /// Orders that hold something.
     pub orders: Vec<String>,
     /// Those of them that are not done with: open, a message or an alert waits, the driver has them.
@@ -91,7 +91,7 @@ pub struct Known {
     pub driver: bool,
 }
 
-impl Known {
+impl KnownData {
     pub fn is_nothing(&self) -> bool {
         self.orders.is_empty() && !self.driver
     }
@@ -99,7 +99,7 @@ impl Known {
 
 /// What became of an erasure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Erased {
+pub enum ErasureOutcome {
     /// So many orders held something.
     Done { orders: i64 },
     /// Nothing was erased: these orders are in use.
@@ -107,12 +107,12 @@ pub enum Erased {
 }
 
 /// Finds what is known about a person.
-pub async fn find(app: &App, subject: Subject, id: &str) -> Result<Known, sqlx::Error> {
+pub async fn find_personal_data(app: &App, subject: ErasureSubject, id: &str) -> Result<KnownData, sqlx::Error> {
     let mut tx = app.db.begin().await?;
     // A statement over all orders may take long.
     tx.lift_limit().await?;
     let statement = match subject {
-        Subject::Driver => {
+        ErasureSubject::Driver => {
             "-- orders of erased driver
              SELECT o.id, (o.driver_id = $1 AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP'))
                           OR EXISTS (SELECT 1 FROM offers f WHERE f.order_id = o.id AND f.driver_id = $1
@@ -122,11 +122,11 @@ pub async fn find(app: &App, subject: Subject, id: &str) -> Result<Known, sqlx::
                 OR o.id IN (SELECT order_id FROM offers WHERE driver_id = $1)
              ORDER BY o.id"
         }
-        Subject::Customer => {
+        ErasureSubject::Customer => {
             "-- orders of erased customer
              SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o WHERE o.customer_id = $1 ORDER BY o.id"
         }
-        Subject::Order => {
+        ErasureSubject::Order => {
             "-- erased order
              SELECT o.id, dispatchq_order_in_use(o.id) AS in_use FROM orders o WHERE o.id = $1"
         }
@@ -141,16 +141,16 @@ pub async fn find(app: &App, subject: Subject, id: &str) -> Result<Known, sqlx::
     .await?;
     let in_use = orders.iter().filter(|(_, in_use)| *in_use == Some(true)).map(|(id, _)| id.clone()).collect();
     let orders = orders.into_iter().map(|(id, _)| id).collect();
-    Ok(Known { orders, in_use, driver: driver && subject == Subject::Driver })
+    Ok(KnownData { orders, in_use, driver: driver && subject == ErasureSubject::Driver })
 }
 
 /// Writes the erasure down and carries it out, unless an order is in use.
-pub async fn erase(app: &App, erasure: &Erasure) -> Result<Erased, sqlx::Error> {
-    let known = find(app, erasure.subject, &erasure.subject_id).await?;
+pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<ErasureOutcome, sqlx::Error> {
+    let known = find_personal_data(app, erasure.subject, &erasure.subject_id).await?;
     if !known.in_use.is_empty() {
-        return Ok(Erased::InUse(known.in_use));
+        return Ok(ErasureOutcome::InUse(known.in_use));
     }
-    write_down(app, erasure).await?;
+    record_erasure(app, erasure).await?;
     let orders = match &erasure.pseudonym {
         Some(pseudonym) => erase_driver(app, &erasure.subject_id, pseudonym).await?,
         None => erase_orders(app, &known.orders).await?,
@@ -165,10 +165,10 @@ pub async fn erase(app: &App, erasure: &Erasure) -> Result<Erased, sqlx::Error> 
     .bind(orders)
     .execute(&app.db)
     .await?;
-    Ok(Erased::Done { orders })
+    Ok(ErasureOutcome::Done { orders })
 }
 
-async fn write_down(app: &App, erasure: &Erasure) -> Result<(), sqlx::Error> {
+async fn record_erasure(app: &App, erasure: &ErasureRecord) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- write erasure
          INSERT INTO erasures (subject, subject_id, pseudonym, reason, actor, erased_at) VALUES ($1, $2, $3, $4, $5, $6)
@@ -205,7 +205,7 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
 }
 
 async fn erase_driver(app: &App, driver: &str, pseudonym: &str) -> Result<i64, sqlx::Error> {
-    let place: Option<Place> = sqlx::query_as(
+    let place: Option<DriverPlace> = sqlx::query_as(
         "-- place of erased driver
          SELECT id, service_types, lat, lng, false AS available FROM drivers WHERE id = $1",
     )
@@ -225,13 +225,13 @@ async fn erase_driver(app: &App, driver: &str, pseudonym: &str) -> Result<i64, s
     tx.commit().await?;
     if let Some(place) = place {
         // Not available: leaves the index in Redis.
-        driver_index::upsert(app, &place).await;
+        driver_index::upsert_driver(app, &place).await;
     }
     Ok(orders)
 }
 
 /// Everything that was erased and is still known of, oldest first.
-pub async fn list(app: &App) -> Result<Vec<Erasure>, sqlx::Error> {
+pub async fn list_erasures(app: &App) -> Result<Vec<ErasureRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list erasures
          SELECT subject, subject_id, pseudonym, reason, actor, erased_at, orders FROM erasures ORDER BY erased_at, id",

@@ -6,10 +6,10 @@
 use jobs::OrderId;
 use uuid::Uuid;
 
-/// Finds every set of [`waiting`].
+/// Finds every set of [`waiting_orders`].
 pub const WAITING_SETS: &str = "waiting:order:*";
 
-/// string: the sets of [`waiting`] are complete. No expiry: only a flush removes it, and then Postgres counts.
+/// string: the sets of [`waiting_orders`] are complete. No expiry: only a flush removes it, and then Postgres counts.
 pub const WAITING_COMPLETE: &str = "dispatchq:waiting:complete";
 
 /// hash, `{area}:{service type}:{what}` -> how often, since the last snapshot. Renamed to [`WAITING_COUNTS_TAKEN`] once a
@@ -19,7 +19,7 @@ pub const WAITING_COUNTS: &str = "dispatchq:waiting:counts";
 /// hash, as [`WAITING_COUNTS`]: counts that a snapshot is about to keep. Removed when it has.
 pub const WAITING_COUNTS_TAKEN: &str = "dispatchq:waiting:counts:taken";
 
-/// string: the indexes of [`drivers`] are believed. Expires 120 s after they were built.
+/// string: the indexes of [`driver_places`] are believed. Expires 120 s after they were built.
 pub const DRIVERS_TRUSTED: &str = "dispatchq:drivers";
 
 /// string, driver: who is taking this order right now. Expires after 10 s. The name is the requirement's.
@@ -29,7 +29,7 @@ pub fn trip_lock(order: &OrderId) -> String {
 
 /// zset, order -> end of its lifetime in ms: who waits in this area. No expiry: an order leaves when it is found a driver,
 /// and with the next look after its lifetime. The name is the requirement's.
-pub fn waiting(area: &str, service_type: &str) -> String {
+pub fn waiting_orders(area: &str, service_type: &str) -> String {
     format!("waiting:order:{area}:{service_type}")
 }
 
@@ -50,11 +50,11 @@ pub fn waiting_average(area: &str, service_type: &str) -> String {
 }
 
 /// geo: the available drivers of a service type. Expires an hour after the last change.
-pub fn drivers(service_type: &str) -> String {
+pub fn driver_places(service_type: &str) -> String {
     format!("{DRIVERS_TRUSTED}:{service_type}")
 }
 
-/// geo: an index of [`drivers`] while one process builds it. Takes its place when finished, expires after a minute if not.
+/// geo: an index of [`driver_places`] while one process builds it. Takes its place when finished, expires after a minute if not.
 pub fn drivers_unfinished(service_type: &str) -> String {
     format!("{DRIVERS_TRUSTED}:{service_type}:{}", Uuid::now_v7())
 }

@@ -15,11 +15,11 @@ const MANY: usize = 10_000;
 
 /// The buckets of this process. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct RequestLimits(Arc<Buckets>);
+pub struct RequestLimits(Arc<LimitBuckets>);
 
 /// `None`: no limit.
 #[derive(Debug)]
-struct Buckets {
+struct LimitBuckets {
     keys: Option<DefaultKeyedRateLimiter<Uuid>>,
     failures: Option<DefaultKeyedRateLimiter<IpAddr>>,
 }
@@ -28,7 +28,7 @@ impl RequestLimits {
     pub fn new(config: &HttpConfig) -> Self {
         let keys = NonZeroU32::new(config.requests_per_s_per_key).map(Quota::per_second);
         let failures = NonZeroU32::new(config.failures_per_min_per_address).map(Quota::per_minute);
-        Self(Arc::new(Buckets {
+        Self(Arc::new(LimitBuckets {
             keys: keys.map(DefaultKeyedRateLimiter::keyed),
             failures: failures.map(DefaultKeyedRateLimiter::keyed),
         }))

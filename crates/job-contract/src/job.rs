@@ -124,12 +124,12 @@ impl NewJob {
 
     /// The delay in milliseconds, rounded up.
     pub fn delay_ms(&self) -> u64 {
-        whole_ms(self.delay)
+        round_up_ms(self.delay)
     }
 }
 
 /// Returns a delay in milliseconds, rounded up: never early.
-pub fn whole_ms(delay: Duration) -> u64 {
+pub fn round_up_ms(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 

@@ -24,7 +24,7 @@ impl Outcome {
     }
 
     /// Finished, these follow.
-    pub fn then(then: Vec<NewJob>) -> Self {
+    pub fn then_enqueue(then: Vec<NewJob>) -> Self {
         Self::Done { then }
     }
 

@@ -35,12 +35,12 @@ impl RetryPolicy {
     pub fn backoff(&self, n: u32, random: f64) -> Duration {
         let exponent = i32::try_from(n.saturating_sub(1)).unwrap_or(i32::MAX);
         let plain = (self.initial.as_secs_f64() * self.multiplier.powi(exponent)).min(self.max.as_secs_f64());
-        jittered(Duration::from_secs_f64(plain), self.jitter, random)
+        add_jitter(Duration::from_secs_f64(plain), self.jitter, random)
     }
 }
 
 /// `delay` moved by up to ±`share` of itself; `random` lies in 0..1.
-pub fn jittered(delay: Duration, share: f64, random: f64) -> Duration {
+pub fn add_jitter(delay: Duration, share: f64, random: f64) -> Duration {
     delay.mul_f64(1.0 + share * (2.0 * random - 1.0))
 }
 
@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn jitter_stays_within_its_share() {
         let base = Duration::from_secs(10);
-        assert_eq!(jittered(base, 0.3, 0.0), Duration::from_secs(7));
-        assert_eq!(jittered(base, 0.3, 0.5), base);
-        assert!(jittered(base, 0.3, 0.999_999) < Duration::from_secs(13));
+        assert_eq!(add_jitter(base, 0.3, 0.0), Duration::from_secs(7));
+        assert_eq!(add_jitter(base, 0.3, 0.5), base);
+        assert!(add_jitter(base, 0.3, 0.999_999) < Duration::from_secs(13));
     }
 }

@@ -42,16 +42,16 @@ impl ActorRole {
     ];
 
     /// The first word of the stored text; empty for [`Other`](Self::Other).
-    fn word(self) -> &'static str {
+    fn stored_word(self) -> &'static str {
         Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, word)| word)
     }
 
     /// The part without the person: staff are one.
-    pub fn part(self) -> &'static str {
+    pub fn role_group(self) -> &'static str {
         match self {
             role if role.is_staff() => "staff",
             Self::Other => "other",
-            role => role.word(),
+            role => role.stored_word(),
         }
     }
 
@@ -73,11 +73,11 @@ pub struct Actor {
 
 impl Actor {
     /// A worker, by a timer.
-    pub const SYSTEM: Self = Self::named(ActorRole::System, "");
-    pub const RECONCILER: Self = Self::named(ActorRole::Reconciler, "");
+    pub const SYSTEM: Self = Self::with_fixed_name(ActorRole::System, "");
+    pub const RECONCILER: Self = Self::with_fixed_name(ActorRole::Reconciler, "");
 
     /// An actor of a fixed name, without a key.
-    pub const fn named(role: ActorRole, name: &'static str) -> Self {
+    pub const fn with_fixed_name(role: ActorRole, name: &'static str) -> Self {
         Self { role, name: Cow::Borrowed(name), key: None }
     }
 
@@ -86,11 +86,11 @@ impl Actor {
     }
 
     /// A driver whose request came without a key, such as by phone.
-    pub fn driver(id: &str) -> Self {
+    pub fn for_driver(id: &str) -> Self {
         Self::new(ActorRole::Driver, id, None)
     }
 
-    pub fn partner(name: &str) -> Self {
+    pub fn for_partner(name: &str) -> Self {
         Self::new(ActorRole::Partner, name, None)
     }
 
@@ -100,7 +100,7 @@ impl Actor {
     }
 
     /// The producer's name, if the actor is one.
-    pub fn producer(&self) -> Option<&str> {
+    pub fn producer_name(&self) -> Option<&str> {
         (self.role == ActorRole::Producer).then_some(&*self.name)
     }
 
@@ -117,8 +117,8 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.role, &*self.name) {
             (ActorRole::Other, name) => f.write_str(name),
-            (role, "") => f.write_str(role.word()),
-            (role, name) => write!(f, "{}:{name}", role.word()),
+            (role, "") => f.write_str(role.stored_word()),
+            (role, name) => write!(f, "{}:{name}", role.stored_word()),
         }
     }
 }

@@ -6,11 +6,11 @@
 use crate::{
     actor::Actor,
     messages,
-    order::{Booking, BookingState, Change, PaymentStatus, Reason, Snapshot, Status},
+    order::{Booking, BookingState, Change, EventReason, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
-fn reason_of_end(s: &Snapshot) -> String {
+fn describe_end(s: &Snapshot) -> String {
     let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
     if s.bookings.last().is_some_and(is_lost) {
         return "Job ID retrieval failed: the partner does not know the booking".to_owned();
@@ -23,20 +23,24 @@ fn reason_of_end(s: &Snapshot) -> String {
     }
 }
 
-pub fn compensate(s: &Snapshot) -> Change {
+pub fn compensate_order(s: &Snapshot) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     match &s.order.payment_status {
         PaymentStatus::Paid | PaymentStatus::Settlement => {
-            change.transition_to(Status::CancelledBySystemAfterPayment, Reason::CompensatedAfterPayment, None);
-            tell_customer(&mut change, &reason_of_end(s));
+            change.transition_to(
+                OrderStatus::CancelledBySystemAfterPayment,
+                EventReason::CompensatedAfterPayment,
+                None,
+            );
+            tell_customer(&mut change, &describe_end(s));
         }
         PaymentStatus::Pending | PaymentStatus::Unpaid => {
-            change.transition_to(Status::CancelledBySystem, Reason::CompensatedUnpaid, None);
-            tell_customer(&mut change, &reason_of_end(s));
+            change.transition_to(OrderStatus::CancelledBySystem, EventReason::CompensatedUnpaid, None);
+            tell_customer(&mut change, &describe_end(s));
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
-            change.hold(s, why.clone());
+            change.hold_for_review(s, why.clone());
             change.notify(messages::unexpected_state(&change.order, &why, s.now));
         }
     }
@@ -55,18 +59,18 @@ mod tests {
     use crate::order::{order::fixture, timers};
 
     fn compensated(payment: &str) -> Change {
-        let mut s = fixture::snapshot();
-        s.order.status = Status::Compensating;
+        let mut s = fixture::created_snapshot();
+        s.order.status = OrderStatus::Compensating;
         s.order.next_attempt_at = None;
         s.order.payment_status = payment.to_owned().try_into().unwrap();
-        compensate(&s)
+        compensate_order(&s)
     }
 
     #[test]
     fn a_paid_order_goes_to_support() {
         for payment in ["PAID", "SETTLEMENT"] {
             let change = compensated(payment);
-            assert_eq!(change.order.status, Status::CancelledBySystemAfterPayment);
+            assert_eq!(change.order.status, OrderStatus::CancelledBySystemAfterPayment);
             assert_eq!(change.order.closed_at, Some(change.at));
             let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
             let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
@@ -78,7 +82,7 @@ mod tests {
     fn an_unpaid_order_needs_nobody_and_its_customer_is_told() {
         for payment in ["PENDING", "UNPAID"] {
             let change = compensated(payment);
-            assert_eq!(change.order.status, Status::CancelledBySystem);
+            assert_eq!(change.order.status, OrderStatus::CancelledBySystem);
             let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
             assert_eq!(kinds, [messages::ORDER_CANCELLED]);
         }
@@ -86,12 +90,12 @@ mod tests {
 
     #[test]
     fn an_order_without_a_job_id_ends_for_want_of_it() {
-        let mut s = fixture::at_partner();
-        s.order.status = Status::Compensating;
+        let mut s = fixture::partner_snapshot();
+        s.order.status = OrderStatus::Compensating;
         s.order.next_attempt_at = None;
         s.order.payment_status = PaymentStatus::Paid;
         s.order.poll_no = 30;
-        let change = compensate(&s);
+        let change = compensate_order(&s);
         assert_eq!(change.messages[0].payload["reason"], "Job ID retrieval timeout after 30 minutes");
         assert_eq!(change.messages[1].payload["total_attempts"], 30);
     }
@@ -99,9 +103,9 @@ mod tests {
     #[test]
     fn an_unknown_payment_is_held_for_a_person_and_its_status_not_guessed() {
         let change = compensated("DISPUTE");
-        assert_eq!(change.order.status, Status::Compensating);
+        assert_eq!(change.order.status, OrderStatus::Compensating);
         assert!(change.order.held_for_review);
         assert_eq!(change.messages[0].kind, messages::UNEXPECTED_STATE);
-        assert_eq!(timers::timers(&change.order, change.at), []);
+        assert_eq!(timers::order_timers(&change.order, change.at), []);
     }
 }

@@ -19,7 +19,7 @@ pub fn is_plain(text: &str) -> bool {
 }
 
 /// What is wrong with a text of at most so many characters, to be put behind its name.
-pub fn problem(text: &str, most: usize) -> Option<String> {
+pub fn find_problem(text: &str, most: usize) -> Option<String> {
     if text.chars().count() > most {
         Some(format!("must have at most {most} characters"))
     } else {
@@ -30,11 +30,11 @@ pub fn problem(text: &str, most: usize) -> Option<String> {
 
 /// A text of the command line. For clap.
 pub fn parse(text: &str) -> Result<String, String> {
-    problem(text, 500).map_or_else(|| Ok(text.to_owned()), Err)
+    find_problem(text, 500).map_or_else(|| Ok(text.to_owned()), Err)
 }
 
 /// The text with every control and bidi character written as `\u{..}`.
-pub fn escape(text: &str) -> String {
+pub fn escape_controls(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if is_unsafe(c) {
@@ -67,15 +67,15 @@ mod tests {
     #[test]
     fn what_a_terminal_obeys_is_refused_and_escaped() {
         for text in ["\u{1b}]52;c;bHM=\u{7}", "a\nb", "a\rb", "\u{9b}31m", "x\u{202e}y", "\u{2066}", "\u{2028}", "\0"] {
-            assert!(problem(text, 500).is_some(), "{text:?}");
-            assert!(is_plain(&escape(text)), "{text:?}");
+            assert!(find_problem(text, 500).is_some(), "{text:?}");
+            assert!(is_plain(&escape_controls(text)), "{text:?}");
             let json = serde_json::to_string(text).unwrap();
             assert!(is_plain(&escape_json(&json)), "{text:?}");
             assert_eq!(serde_json::from_str::<String>(&escape_json(&json)).unwrap(), text);
         }
         for text in ["", "too far", "zu weit, Ärger", "太远了", "👩‍🚒", "יוסי"] {
-            assert_eq!((problem(text, 500), escape(text).as_str()), (None, text));
+            assert_eq!((find_problem(text, 500), escape_controls(text).as_str()), (None, text));
         }
-        assert!(problem("abc", 2).is_some());
+        assert!(find_problem("abc", 2).is_some());
     }
 }

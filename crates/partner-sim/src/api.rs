@@ -18,18 +18,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    core::{Core, Refusal},
-    fate::{self, Event, Fate},
-    faults::Fault,
-    ledger::{Booked, Booking, Cancelled, Full, Operation},
-    lines::Caller,
+    core::{GateRefusal, SimulationCore},
+    fate::{self, BookingEvent, BookingFate},
+    faults::RequestFault,
+    ledger::{BookOutcome, BookingOperation, CancelOutcome, LedgerFull, SimulatedBooking},
+    lines::ConnectedCaller,
 };
 use crate::seeded_rng::ChoiceSeed;
 
 const MAX_BODY_BYTES: usize = 16 * 1024;
 const LONGEST_KEY: usize = 255;
 
-pub(super) fn routes(core: &Arc<Core>) -> Router {
+pub(super) fn booking_routes(core: &Arc<SimulationCore>) -> Router {
     Router::new()
         .route("/bookings", post(make_booking))
         .route("/bookings/{booking_id}/cancel", post(cancel_booking))
@@ -40,23 +40,24 @@ pub(super) fn routes(core: &Arc<Core>) -> Router {
 }
 
 /// What every request passes first.
-async fn meet_faults(State(core): State<Arc<Core>>, request: Request, next: Next) -> Response {
-    let _running = core.begin();
+async fn meet_faults(State(core): State<Arc<SimulationCore>>, request: Request, next: Next) -> Response {
+    let _running = core.begin_request();
     let key = request.headers().get(AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
-    if let Err(refusal) = core.admit(key) {
+    if let Err(refusal) = core.admit_request(key) {
         return match refusal {
-            Refusal::Unavailable => error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "we are down"),
-            Refusal::Unauthorized => {
-                error(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "Authorization: Bearer needs a valid key")
+            GateRefusal::Unavailable => error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "we are down"),
+            GateRefusal::Unauthorized => {
+                error_response(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "Authorization: Bearer needs a valid key")
             }
-            Refusal::TooMany(wait) => {
-                let answer = error(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", "too many requests; see Retry-After");
+            GateRefusal::TooMany(wait) => {
+                let answer =
+                    error_response(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", "too many requests; see Retry-After");
                 ([(RETRY_AFTER, core.retry_after(wait))], answer).into_response()
             }
         };
     }
     // Latency is the network's: it hangs on no booking.
-    let latency = core.knobs().latency.draw(&mut rand::rng());
+    let latency = core.current_knobs().latency.draw_duration(&mut rand::rng());
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
@@ -70,17 +71,17 @@ struct BookingRequest {
     order_id: String,
     attempt: u32,
     service_type: String,
-    pickup: Pickup,
+    pickup: BookingPickup,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Pickup {
+struct BookingPickup {
     latitude: f64,
     longitude: f64,
 }
 
 impl BookingRequest {
-    fn check(&self, key: &str) -> Result<(), &'static str> {
+    fn check_fields(&self, key: &str) -> Result<(), &'static str> {
         if self.reference != key {
             return Err("reference must equal the Idempotency-Key");
         }
@@ -94,63 +95,67 @@ impl BookingRequest {
     }
 
     /// The same for the same request, however it is written.
-    fn fingerprint(&self) -> u64 {
+    fn content_fingerprint(&self) -> u64 {
         let text = serde_json::to_string(self).unwrap_or_default();
-        ChoiceSeed::new(0, &[&text]).number()
+        ChoiceSeed::new(0, &[&text]).random_number()
     }
 }
 
 async fn make_booking(
-    State(core): State<Arc<Core>>,
-    ConnectInfo(caller): ConnectInfo<Caller>,
+    State(core): State<Arc<SimulationCore>>,
+    ConnectInfo(caller): ConnectInfo<ConnectedCaller>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
     if key.is_empty() || key.len() > LONGEST_KEY {
         let message = "the header Idempotency-Key must have 1 to 255 characters";
-        return error(StatusCode::BAD_REQUEST, "IDEMPOTENCY_KEY_MISSING", message);
+        return error_response(StatusCode::BAD_REQUEST, "IDEMPOTENCY_KEY_MISSING", message);
     }
     let request: BookingRequest = match serde_json::from_slice(&body) {
         Ok(request) => request,
-        Err(e) => return error(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &e.to_string()),
+        Err(e) => return error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &e.to_string()),
     };
-    if let Err(message) = request.check(key) {
-        return error(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", message);
+    if let Err(message) = request.check_fields(key) {
+        return error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", message);
     }
     let number = fate::booking_number(core.seed, key);
-    let asked = core.state().ledger.ask_to_book(number);
+    let asked = core.lock_state().ledger.count_booking_request(number);
     let (nth, first) = match asked {
         Ok(asked) => asked,
-        Err(Full) => {
-            return error(StatusCode::SERVICE_UNAVAILABLE, "FULL", "too many bookings are open or not forgotten yet");
+        Err(LedgerFull) => {
+            return error_response(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "FULL",
+                "too many bookings are open or not forgotten yet",
+            );
         }
     };
     if first {
         core.forget_later(number);
     }
-    let fault = Fault::draw(core.seed, key, Operation::Book, nth, &core.knobs());
+    let fault = RequestFault::draw_fault(core.seed, key, BookingOperation::Book, nth, &core.current_knobs());
     let done = || {
         let booked = {
-            let state = &mut *core.state();
-            let draw = || Fate::draw(core.seed, key, &state.knobs);
-            let booked = state.ledger.book(number, key, request.fingerprint(), Instant::now(), draw);
+            let state = &mut *core.lock_state();
+            let draw = || BookingFate::draw_fate(core.seed, key, &state.knobs);
+            let booked = state.ledger.book_reference(number, key, request.content_fingerprint(), Instant::now(), draw);
             match booked {
-                Booked::New => state.counters.bookings += 1,
-                Booked::Again => state.counters.bookings_repeated += 1,
-                Booked::Differs => {}
+                BookOutcome::New => state.counters.bookings += 1,
+                BookOutcome::Again => state.counters.bookings_repeated += 1,
+                BookOutcome::Differs => {}
             }
             booked
         };
         match booked {
-            Booked::New => {
+            BookOutcome::New => {
                 core.schedule_step(number);
                 (StatusCode::CREATED, Json(json!({ "booking_id": booking_id(number) }))).into_response()
             }
-            Booked::Again => Json(json!({ "booking_id": booking_id(number) })).into_response(),
-            Booked::Differs => {
+            BookOutcome::Again => Json(json!({ "booking_id": booking_id(number) })).into_response(),
+            BookOutcome::Differs => {
                 let message = "this Idempotency-Key was used with another body";
-                error(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", message)
+                error_response(StatusCode::UNPROCESSABLE_ENTITY, "IDEMPOTENCY_KEY_REUSED", message)
             }
         }
     };
@@ -163,43 +168,48 @@ struct JobStatusQuery {
 }
 
 async fn job_status(
-    State(core): State<Arc<Core>>,
-    ConnectInfo(caller): ConnectInfo<Caller>,
+    State(core): State<Arc<SimulationCore>>,
+    ConnectInfo(caller): ConnectInfo<ConnectedCaller>,
     query: Result<Query<JobStatusQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
     let Ok(Query(JobStatusQuery { booking_id })) = query else {
-        return error(StatusCode::BAD_REQUEST, "MALFORMED", "ask as /job-status?booking_id=B-...");
+        return error_response(StatusCode::BAD_REQUEST, "MALFORMED", "ask as /job-status?booking_id=B-...");
     };
-    core.state().counters.polls += 1;
-    let Some((number, fault)) = fault_about(&core, &booking_id, Operation::Poll) else { return no_such_path() };
-    let done = || core.state().ledger.booking(number).map_or_else(no_such_path, |booking| status(number, booking));
+    core.lock_state().counters.polls += 1;
+    let Some((number, fault)) = fault_about(&core, &booking_id, BookingOperation::Poll) else { return no_such_path() };
+    let done = || {
+        core.lock_state()
+            .ledger
+            .find_booking(number)
+            .map_or_else(no_such_path, |booking| status_response(number, booking))
+    };
     with_fault(&core, &caller, fault, done).await
 }
 
 async fn cancel_booking(
-    State(core): State<Arc<Core>>,
-    ConnectInfo(caller): ConnectInfo<Caller>,
+    State(core): State<Arc<SimulationCore>>,
+    ConnectInfo(caller): ConnectInfo<ConnectedCaller>,
     Path(id): Path<String>,
 ) -> Response {
-    let Some((number, fault)) = fault_about(&core, &id, Operation::Cancel) else { return no_such_path() };
+    let Some((number, fault)) = fault_about(&core, &id, BookingOperation::Cancel) else { return no_such_path() };
     let done = || {
         let cancelled = {
-            let state = &mut *core.state();
-            let cancelled = state.ledger.cancel(number, Instant::now());
+            let state = &mut *core.lock_state();
+            let cancelled = state.ledger.cancel_booking(number, Instant::now());
             match cancelled {
-                Cancelled::Now => state.counters.cancels += 1,
-                Cancelled::TripInProgress => state.counters.cancels_too_late += 1,
-                Cancelled::Already | Cancelled::Unknown => {}
+                CancelOutcome::Now => state.counters.cancels += 1,
+                CancelOutcome::TripInProgress => state.counters.cancels_too_late += 1,
+                CancelOutcome::Already | CancelOutcome::Unknown => {}
             }
             cancelled
         };
         match cancelled {
-            Cancelled::Unknown => return no_such_path(),
-            Cancelled::TripInProgress => {
-                return error(StatusCode::CONFLICT, "TRIP_IN_PROGRESS", "a passenger is or was aboard");
+            CancelOutcome::Unknown => return no_such_path(),
+            CancelOutcome::TripInProgress => {
+                return error_response(StatusCode::CONFLICT, "TRIP_IN_PROGRESS", "a passenger is or was aboard");
             }
-            Cancelled::Now => core.happened(number, Event::BookingCancelled),
-            Cancelled::Already => {}
+            CancelOutcome::Now => core.follow_up_event(number, BookingEvent::BookingCancelled),
+            CancelOutcome::Already => {}
         }
         Json(json!({ "booking_id": booking_id(number), "status": "cancelled" })).into_response()
     };
@@ -207,40 +217,51 @@ async fn cancel_booking(
 }
 
 /// What goes wrong with this question, unless there is no such booking.
-fn fault_about(core: &Core, booking_id: &str, operation: Operation) -> Option<(u64, Option<Fault>)> {
+fn fault_about(
+    core: &SimulationCore,
+    booking_id: &str,
+    operation: BookingOperation,
+) -> Option<(u64, Option<RequestFault>)> {
     let number = booking_number(booking_id)?;
-    let state = &mut *core.state();
-    let (reference, nth) = state.ledger.ask(number, operation)?;
-    Some((number, Fault::draw(core.seed, &reference, operation, nth, &state.knobs)))
+    let state = &mut *core.lock_state();
+    let (reference, nth) = state.ledger.count_request(number, operation)?;
+    Some((number, RequestFault::draw_fault(core.seed, &reference, operation, nth, &state.knobs)))
 }
 
 /// Does it and answers, as far as the fault lets it.
-async fn with_fault(core: &Core, caller: &Caller, fault: Option<Fault>, done: impl FnOnce() -> Response) -> Response {
+async fn with_fault(
+    core: &SimulationCore,
+    caller: &ConnectedCaller,
+    fault: Option<RequestFault>,
+    done: impl FnOnce() -> Response,
+) -> Response {
     let Some(fault) = fault else { return done() };
     {
-        let counters = &mut core.state().counters;
+        let counters = &mut core.lock_state().counters;
         *match fault {
-            Fault::Error500 => &mut counters.errors_500,
-            Fault::Error503 => &mut counters.errors_503,
-            Fault::Hang => &mut counters.hangs,
-            Fault::Reset => &mut counters.resets,
-            Fault::LostAnswer => &mut counters.lost_answers,
+            RequestFault::Error500 => &mut counters.errors_500,
+            RequestFault::Error503 => &mut counters.errors_503,
+            RequestFault::Hang => &mut counters.hangs,
+            RequestFault::Reset => &mut counters.resets,
+            RequestFault::LostAnswer => &mut counters.lost_answers,
         } += 1;
     }
     match fault {
-        Fault::Error500 => return error(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "something broke"),
-        Fault::Error503 => return error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "too busy"),
-        Fault::Hang => {
-            let hang = core.knobs().hang_duration;
+        RequestFault::Error500 => {
+            return error_response(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", "something broke");
+        }
+        RequestFault::Error503 => return error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "too busy"),
+        RequestFault::Hang => {
+            let hang = core.current_knobs().hang_duration;
             tokio::time::sleep(hang).await;
         }
-        Fault::Reset => {}
-        Fault::LostAnswer => drop(done()),
+        RequestFault::Reset => {}
+        RequestFault::LostAnswer => drop(done()),
     }
-    match caller.cut().await {}
+    match caller.cut_connection().await {}
 }
 
-pub(super) fn status(number: u64, booking: &Booking) -> Response {
+pub(super) fn status_response(number: u64, booking: &SimulatedBooking) -> Response {
     Json(json!({
         "booking_id": booking_id(number),
         "job_id": booking.job_id(),
@@ -251,10 +272,10 @@ pub(super) fn status(number: u64, booking: &Booking) -> Response {
 }
 
 fn no_such_path() -> Response {
-    error(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking")
+    error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking")
 }
 
-pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
+pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
     (status, Json(json!({ "error_code": code, "message": message }))).into_response()
 }
 

@@ -9,10 +9,10 @@ use serde::Serialize;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 use super::{
-    core::Core,
-    fate::{self, Event, Travel},
-    ledger::Booking,
-    timers::Due,
+    core::SimulationCore,
+    fate::{self, BookingEvent, CallbackTravel},
+    ledger::SimulatedBooking,
+    timers::DueAction,
 };
 
 /// As Standard Webhooks asks.
@@ -32,20 +32,20 @@ const FORGERS_KEY: &[u8] = b"not the secret of any partner";
 
 /// One callback, ready to be sent.
 #[derive(Debug, Clone)]
-pub(super) struct Callback {
+pub(super) struct QueuedCallback {
     event_id: String,
     body: String,
-    kind: Kind,
+    kind: CallbackOrigin,
     tries: u32,
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum CallbackOrigin {
     Genuine {
         /// Sent again so long after it arrived.
         doubled: Option<Duration>,
         /// Sent so long after it arrived.
-        foreign: Option<(Duration, Box<Callback>)>,
+        foreign: Option<(Duration, Box<QueuedCallback>)>,
     },
     Doubled,
     /// Signed, but about nothing that is.
@@ -54,7 +54,7 @@ enum Kind {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct CallbackPayload<'a> {
     event_id: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -67,24 +67,24 @@ struct Body<'a> {
     occurred_at: &'a str,
 }
 
-impl Body<'_> {
-    fn callback(&self, kind: Kind) -> Option<Callback> {
+impl CallbackPayload<'_> {
+    fn to_callback(&self, kind: CallbackOrigin) -> Option<QueuedCallback> {
         let body = serde_json::to_string(self).ok()?;
-        Some(Callback { event_id: self.event_id.to_owned(), body, kind, tries: 0 })
+        Some(QueuedCallback { event_id: self.event_id.to_owned(), body, kind, tries: 0 })
     }
 }
 
 /// The callbacks that one event leads to, in the order they are sent in.
-pub(super) fn about(
+pub(super) fn callbacks_for_event(
     seed: u64,
     booking_id: &str,
-    booking: &Booking,
-    event: Event,
-    travel: &Travel,
+    booking: &SimulatedBooking,
+    event: BookingEvent,
+    travel: &CallbackTravel,
     at: DateTime<Utc>,
-) -> Vec<Callback> {
+) -> Vec<QueuedCallback> {
     let reference = booking.reference.as_str();
-    let body = Body {
+    let body = CallbackPayload {
         event_id: &travel.event_id,
         kind: event.name(),
         booking_id,
@@ -96,23 +96,23 @@ pub(super) fn about(
     let mut callbacks = Vec::new();
     if travel.forged {
         let job_id = fate::job_id_of(seed, &format!("forged {reference}"));
-        callbacks.extend(Body { job_id: Some(&job_id), ..body }.callback(Kind::Forged));
+        callbacks.extend(CallbackPayload { job_id: Some(&job_id), ..body }.to_callback(CallbackOrigin::Forged));
     }
     if travel.unknown_booking {
         let reference = format!("NO-SUCH-ORDER-{}:1", &travel.event_id);
         let booking_id = super::api::booking_id(fate::booking_number(seed, &reference));
         let event_id = format!("{}-unknown", travel.event_id);
-        let wrong = Body { event_id: &event_id, booking_id: &booking_id, reference: &reference, ..body };
-        callbacks.extend(wrong.callback(Kind::Wrong));
+        let wrong = CallbackPayload { event_id: &event_id, booking_id: &booking_id, reference: &reference, ..body };
+        callbacks.extend(wrong.to_callback(CallbackOrigin::Wrong));
     }
     if travel.sent {
         let foreign = travel.foreign_job_id.and_then(|later| {
             let job_id = fate::job_id_of(seed, &next_reference(reference));
             let event_id = format!("{}-foreign", travel.event_id);
-            let wrong = Body { event_id: &event_id, job_id: Some(&job_id), ..body };
-            Some((later, Box::new(wrong.callback(Kind::Wrong)?)))
+            let wrong = CallbackPayload { event_id: &event_id, job_id: Some(&job_id), ..body };
+            Some((later, Box::new(wrong.to_callback(CallbackOrigin::Wrong)?)))
         });
-        callbacks.extend(body.callback(Kind::Genuine { doubled: travel.doubled, foreign }));
+        callbacks.extend(body.to_callback(CallbackOrigin::Genuine { doubled: travel.doubled, foreign }));
     }
     callbacks
 }
@@ -124,9 +124,9 @@ fn next_reference(reference: &str) -> String {
 }
 
 /// Sends callbacks one after the other, when their turn comes.
-pub(super) fn send(core: &Arc<Core>, callbacks: Vec<Callback>) {
+pub(super) fn send_callbacks(core: &Arc<SimulationCore>, callbacks: Vec<QueuedCallback>) {
     if core.callbacks.len() >= MOST_WAITING {
-        core.state().counters.callbacks_given_up += callbacks.len() as u64;
+        core.lock_state().counters.callbacks_given_up += callbacks.len() as u64;
         return;
     }
     let core = core.clone();
@@ -141,8 +141,8 @@ pub(super) fn send(core: &Arc<Core>, callbacks: Vec<Callback>) {
     });
 }
 
-async fn deliver_callback(core: &Core, mut callback: Callback) {
-    let Some(url) = core.knobs().callback_url.clone() else { return };
+async fn deliver_callback(core: &SimulationCore, mut callback: QueuedCallback) {
+    let Some(url) = core.current_knobs().callback_url.clone() else { return };
     callback.tries += 1;
     let taken = match post_callback(core, &url, &callback).await {
         Ok(status) => status.is_success(),
@@ -151,36 +151,43 @@ async fn deliver_callback(core: &Core, mut callback: Callback) {
             false
         }
     };
-    let counters = &mut core.state().counters;
+    let counters = &mut core.lock_state().counters;
     match (&callback.kind, taken) {
-        (Kind::Genuine { doubled, foreign }, true) => {
+        (CallbackOrigin::Genuine { doubled, foreign }, true) => {
             counters.callbacks_sent += 1;
             if let Some(later) = doubled {
-                core.after(*later, Due::Send(vec![Callback { kind: Kind::Doubled, ..callback.clone() }]));
+                core.schedule_after(
+                    *later,
+                    DueAction::Send(vec![QueuedCallback { kind: CallbackOrigin::Doubled, ..callback.clone() }]),
+                );
             }
             if let Some((later, foreign)) = foreign {
-                core.after(*later, Due::Send(vec![*foreign.clone()]));
+                core.schedule_after(*later, DueAction::Send(vec![*foreign.clone()]));
             }
         }
-        (Kind::Genuine { .. }, false) => {
+        (CallbackOrigin::Genuine { .. }, false) => {
             counters.callbacks_refused += 1;
             if callback.tries < TRIES {
-                core.after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), Due::Send(vec![callback]));
+                core.schedule_after(FIRST_PAUSE * 2_u32.pow(callback.tries - 1), DueAction::Send(vec![callback]));
             } else {
                 counters.callbacks_given_up += 1;
             }
         }
-        (Kind::Doubled, _) => counters.callbacks_doubled += 1,
-        (Kind::Wrong | Kind::Forged, taken) => {
+        (CallbackOrigin::Doubled, _) => counters.callbacks_doubled += 1,
+        (CallbackOrigin::Wrong | CallbackOrigin::Forged, taken) => {
             counters.callbacks_wrong += 1;
             counters.callbacks_wrong_taken += u64::from(taken);
         }
     }
 }
 
-async fn post_callback(core: &Core, url: &str, callback: &Callback) -> Result<reqwest::StatusCode, reqwest::Error> {
+async fn post_callback(
+    core: &SimulationCore,
+    url: &str,
+    callback: &QueuedCallback,
+) -> Result<reqwest::StatusCode, reqwest::Error> {
     let timestamp = Utc::now().timestamp();
-    let signer = if matches!(callback.kind, Kind::Forged) { &core.forger } else { &core.signer };
+    let signer = if matches!(callback.kind, CallbackOrigin::Forged) { &core.forger } else { &core.signer };
     let signature = signer.sign(&callback.event_id, timestamp, callback.body.as_bytes()).unwrap_or_default();
     let answer = core
         .client
@@ -199,7 +206,7 @@ async fn post_callback(core: &Core, url: &str, callback: &Callback) -> Result<re
 }
 
 /// The signer of genuine callbacks, from a secret such as `whsec_...`; and that of forged ones.
-pub(super) fn signers(secret: &str) -> anyhow::Result<(Webhook, Webhook)> {
+pub(super) fn callback_signers(secret: &str) -> anyhow::Result<(Webhook, Webhook)> {
     let text = secret.trim();
     let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
     let key = key.filter(|key| key.len() >= MIN_KEY_BYTES).with_context(|| {

@@ -15,16 +15,16 @@ use serde_json::{Map, Value};
 
 use super::{
     api::{self, booking_id, booking_number},
-    core::Core,
-    counters::Counters,
-    knobs::Knobs,
-    lines::Caller,
+    core::SimulationCore,
+    counters::SimulationCounters,
+    knobs::PartnerKnobs,
+    lines::ConnectedCaller,
 };
 
 /// Open bookings named in a report; there may be very many.
 const MOST_NAMED: usize = 1000;
 
-pub(super) fn routes(core: &Arc<Core>) -> Router {
+pub(super) fn control_routes(core: &Arc<SimulationCore>) -> Router {
     Router::new()
         .route("/_sim/state", get(show_state))
         .route("/_sim/bookings/{booking_id}", get(show_booking))
@@ -33,19 +33,19 @@ pub(super) fn routes(core: &Arc<Core>) -> Router {
         .with_state(core.clone())
 }
 
-async fn from_here_only(ConnectInfo(caller): ConnectInfo<Caller>, request: Request, next: Next) -> Response {
+async fn from_here_only(ConnectInfo(caller): ConnectInfo<ConnectedCaller>, request: Request, next: Next) -> Response {
     if caller.address.ip().is_loopback() {
         next.run(request).await
     } else {
-        api::error(StatusCode::FORBIDDEN, "LOOPBACK_ONLY", "/_sim answers to this machine only")
+        api::error_response(StatusCode::FORBIDDEN, "LOOPBACK_ONLY", "/_sim answers to this machine only")
     }
 }
 
 /// How things stand.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct SimulationReport {
     #[serde(flatten)]
-    pub counters: Counters,
+    pub counters: SimulationCounters,
     /// Requests of the partner API that run now.
     pub running: u64,
     /// Bookings neither completed, cancelled nor left without a driver.
@@ -58,12 +58,12 @@ pub struct Report {
     pub callbacks_waiting: usize,
 }
 
-pub(super) fn report(core: &Core) -> Report {
-    let state = core.state();
-    let open = state.ledger.open();
-    Report {
+pub(super) fn simulation_report(core: &SimulationCore) -> SimulationReport {
+    let state = core.lock_state();
+    let open = state.ledger.open_bookings();
+    SimulationReport {
         counters: state.counters.clone(),
-        running: state.traffic.running(),
+        running: state.traffic.running_requests(),
         open_bookings: open.len(),
         open: open.iter().take(MOST_NAMED).map(|number| booking_id(*number)).collect(),
         known_bookings: state.ledger.len(),
@@ -71,31 +71,34 @@ pub(super) fn report(core: &Core) -> Report {
     }
 }
 
-async fn show_state(State(core): State<Arc<Core>>) -> Json<Report> {
-    Json(report(&core))
+async fn show_state(State(core): State<Arc<SimulationCore>>) -> Json<SimulationReport> {
+    Json(simulation_report(&core))
 }
 
 /// As `job-status`, without key, limits and faults.
-async fn show_booking(State(core): State<Arc<Core>>, Path(id): Path<String>) -> Response {
-    let state = core.state();
-    match booking_number(&id).and_then(|number| Some((number, state.ledger.booking(number)?))) {
-        Some((number, booking)) => api::status(number, booking),
-        None => api::error(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
+async fn show_booking(State(core): State<Arc<SimulationCore>>, Path(id): Path<String>) -> Response {
+    let state = core.lock_state();
+    match booking_number(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
+        Some((number, booking)) => api::status_response(number, booking),
+        None => api::error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
     }
 }
 
-async fn show_knobs(State(core): State<Arc<Core>>) -> Json<Knobs> {
-    Json((*core.knobs()).clone())
+async fn show_knobs(State(core): State<Arc<SimulationCore>>) -> Json<PartnerKnobs> {
+    Json((*core.current_knobs()).clone())
 }
 
 /// Changes the knobs named in the body; answers all of them.
-async fn turn_knobs(State(core): State<Arc<Core>>, body: Result<Json<Map<String, Value>>, JsonRejection>) -> Response {
+async fn turn_knobs(
+    State(core): State<Arc<SimulationCore>>,
+    body: Result<Json<Map<String, Value>>, JsonRejection>,
+) -> Response {
     let Json(changes) = match body {
         Ok(changes) => changes,
-        Err(rejection) => return api::error(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
+        Err(rejection) => return api::error_response(StatusCode::BAD_REQUEST, "MALFORMED", &rejection.body_text()),
     };
-    match core.change_knobs(|knobs| knobs.merged(changes)) {
+    match core.change_knobs(|knobs| knobs.merge_changes(changes)) {
         Ok(()) => show_knobs(State(core)).await.into_response(),
-        Err(message) => api::error(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
+        Err(message) => api::error_response(StatusCode::UNPROCESSABLE_ENTITY, "INVALID", &message),
     }
 }

@@ -15,23 +15,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     api::booking_id,
     callbacks,
-    counters::{Counters, Traffic},
-    fate::{Event, Travel},
-    faults::Bucket,
-    knobs::{Knobs, OutageKind},
-    ledger::Ledger,
-    options::Options,
-    timers::{Due, Timers},
+    counters::{RequestTraffic, SimulationCounters},
+    fate::{BookingEvent, CallbackTravel},
+    faults::TokenBucket,
+    knobs::{OutageKind, PartnerKnobs},
+    ledger::BookingLedger,
+    options::PartnerSimOptions,
+    timers::{DueAction, TimerSender},
 };
 
-pub(super) struct Core {
+pub(super) struct SimulationCore {
     pub(super) seed: u64,
     pub(super) api_key: String,
     speed: f64,
     keep_finished: Duration,
     started: Instant,
-    state: Mutex<State>,
-    timers: Timers,
+    state: Mutex<SimulationState>,
+    timers: TimerSender,
     knobs_changed: Notify,
     pub(super) stop: CancellationToken,
     pub(super) client: reqwest::Client,
@@ -43,33 +43,37 @@ pub(super) struct Core {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) knobs: Arc<Knobs>,
-    pub(super) ledger: Ledger,
-    pub(super) counters: Counters,
-    pub(super) traffic: Traffic,
-    bucket: Bucket,
+pub(super) struct SimulationState {
+    pub(super) knobs: Arc<PartnerKnobs>,
+    pub(super) ledger: BookingLedger,
+    pub(super) counters: SimulationCounters,
+    pub(super) traffic: RequestTraffic,
+    bucket: TokenBucket,
 }
 
 /// Why a request is turned away at the door.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Refusal {
+pub(super) enum GateRefusal {
     Unavailable,
     Unauthorized,
     /// What Retry-After is to say.
     TooMany(Duration),
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for SimulationCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("seed", &self.seed).field("speed", &self.speed).finish_non_exhaustive()
     }
 }
 
-impl Core {
-    pub(super) fn new(options: &Options, timers: Timers, stop: CancellationToken) -> anyhow::Result<Self> {
-        options.knobs.check().map_err(anyhow::Error::msg)?;
-        let (signer, forger) = callbacks::signers(&options.callback_secret)?;
+impl SimulationCore {
+    pub(super) fn new(
+        options: &PartnerSimOptions,
+        timers: TimerSender,
+        stop: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        options.knobs.check_values().map_err(anyhow::Error::msg)?;
+        let (signer, forger) = callbacks::callback_signers(&options.callback_secret)?;
         let client = reqwest::Client::builder()
             .no_proxy()
             .timeout(callbacks::TIMEOUT)
@@ -77,12 +81,12 @@ impl Core {
             .pool_max_idle_per_host(callbacks::CONCURRENCY)
             .build()
             .context("cannot make an HTTP client")?;
-        let state = State {
+        let state = SimulationState {
             knobs: Arc::new(options.knobs.clone()),
-            ledger: Ledger::default(),
-            counters: Counters::default(),
-            traffic: Traffic::default(),
-            bucket: Bucket::default(),
+            ledger: BookingLedger::default(),
+            counters: SimulationCounters::default(),
+            traffic: RequestTraffic::default(),
+            bucket: TokenBucket::default(),
         };
         Ok(Self {
             seed: options.seed,
@@ -102,18 +106,21 @@ impl Core {
         })
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_state(&self) -> MutexGuard<'_, SimulationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn knobs(&self) -> Arc<Knobs> {
-        self.state().knobs.clone()
+    pub(super) fn current_knobs(&self) -> Arc<PartnerKnobs> {
+        self.lock_state().knobs.clone()
     }
 
     /// Changes knobs for everything that is decided from now on; bookings keep the fate they have.
-    pub(super) fn change_knobs(&self, change: impl FnOnce(&Knobs) -> Result<Knobs, String>) -> Result<(), String> {
+    pub(super) fn change_knobs(
+        &self,
+        change: impl FnOnce(&PartnerKnobs) -> Result<PartnerKnobs, String>,
+    ) -> Result<(), String> {
         {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             let knobs = change(&state.knobs)?;
             state.knobs = Arc::new(knobs);
         }
@@ -122,50 +129,50 @@ impl Core {
     }
 
     /// Since the start, in the order's time.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed_order_time(&self) -> Duration {
         self.started.elapsed().mul_f64(self.speed)
     }
 
     /// In real time.
-    fn real(&self, orders_time: Duration) -> Duration {
+    fn real_duration(&self, orders_time: Duration) -> Duration {
         orders_time.div_f64(self.speed)
     }
 
     /// Later, in the order's time.
-    pub(super) fn after(&self, delay: Duration, due: Due) {
-        self.timers.after(self.real(delay), due);
+    pub(super) fn schedule_after(&self, delay: Duration, due: DueAction) {
+        self.timers.send_after(self.real_duration(delay), due);
     }
 
     /// Later, when it can be forgotten.
     pub(super) fn forget_later(&self, number: u64) {
-        self.after(self.keep_finished, Due::Forget(number));
+        self.schedule_after(self.keep_finished, DueAction::Forget(number));
     }
 
     /// Counts a request in; dropping the guard counts it out.
-    pub(super) fn begin(self: &Arc<Self>) -> Running {
-        let state = &mut *self.state();
-        state.traffic.begin(&mut state.counters, Instant::now());
-        Running(self.clone())
+    pub(super) fn begin_request(self: &Arc<Self>) -> RunningRequest {
+        let state = &mut *self.lock_state();
+        state.traffic.begin_request(&mut state.counters, Instant::now());
+        RunningRequest(self.clone())
     }
 
     /// The order of a real gateway: is anybody there, who are you, how often do you come?
-    pub(super) fn admit(&self, key: Option<&str>) -> Result<(), Refusal> {
-        let at = self.elapsed();
-        let state = &mut *self.state();
+    pub(super) fn admit_request(&self, key: Option<&str>) -> Result<(), GateRefusal> {
+        let at = self.elapsed_order_time();
+        let state = &mut *self.lock_state();
         let knobs = &state.knobs;
-        if knobs.outage(at).is_some() {
+        if knobs.outage_at(at).is_some() {
             state.counters.unavailable += 1;
-            return Err(Refusal::Unavailable);
+            return Err(GateRefusal::Unavailable);
         }
         if key != Some(self.api_key.as_str()) || knobs.keys_fail(at) {
             state.counters.unauthorized += 1;
-            return Err(Refusal::Unauthorized);
+            return Err(GateRefusal::Unauthorized);
         }
         if let Some(rate) = knobs.rate_limit {
             let burst = knobs.rate_burst.unwrap_or(rate).max(1.0);
-            if !state.bucket.admit(rate, burst, Instant::now()) {
+            if !state.bucket.try_take(rate, burst, Instant::now()) {
                 state.counters.rate_limited += 1;
-                return Err(Refusal::TooMany(self.real(knobs.retry_after)));
+                return Err(GateRefusal::TooMany(self.real_duration(knobs.retry_after)));
             }
         }
         Ok(())
@@ -179,76 +186,79 @@ impl Core {
 
     /// Lets the next step of a booking come when it should.
     pub(super) fn schedule_step(&self, number: u64) {
-        let due = self.state().ledger.booking(number).and_then(|b| Some((b.booked_at, b.next_step()?)));
+        let due = self.lock_state().ledger.find_booking(number).and_then(|b| Some((b.booked_at, b.next_step()?)));
         if let Some((booked_at, after)) = due {
-            let delay = self.real(after).saturating_sub(booked_at.elapsed());
-            self.timers.after(delay, Due::Step(number));
+            let delay = self.real_duration(after).saturating_sub(booked_at.elapsed());
+            self.timers.send_after(delay, DueAction::Step(number));
         }
     }
 
     /// Does what is due.
-    pub(super) fn handle(self: &Arc<Self>, due: Due) {
+    pub(super) fn handle_due(self: &Arc<Self>, due: DueAction) {
         match due {
-            Due::Step(number) => {
+            DueAction::Step(number) => {
                 if self.do_step(number) {
                     self.schedule_step(number);
                 }
             }
-            Due::Forget(number) => {
-                let keep = self.real(self.keep_finished);
-                self.state().ledger.forget(number, Instant::now(), keep);
+            DueAction::Forget(number) => {
+                let keep = self.real_duration(self.keep_finished);
+                self.lock_state().ledger.forget_finished(number, Instant::now(), keep);
             }
-            Due::Send(callbacks) => callbacks::send(self, callbacks),
+            DueAction::Send(callbacks) => callbacks::send_callbacks(self, callbacks),
         }
     }
 
     /// Does the next step of a booking, if there is one.
     pub(super) fn do_step(&self, number: u64) -> bool {
-        let event = self.state().ledger.step(number, Instant::now());
+        let event = self.lock_state().ledger.take_step(number, Instant::now());
         if let Some(event) = event {
-            self.happened(number, event);
+            self.follow_up_event(number, event);
         }
         event.is_some()
     }
 
     /// What follows from an event that is in the ledger already.
-    pub(super) fn happened(&self, number: u64, event: Event) {
+    pub(super) fn follow_up_event(&self, number: u64, event: BookingEvent) {
         let (delay, callbacks) = {
-            let state = &mut *self.state();
-            let Some(booking) = state.ledger.booking(number) else { return };
+            let state = &mut *self.lock_state();
+            let Some(booking) = state.ledger.find_booking(number) else { return };
             if booking.over_since.is_some() {
                 self.forget_later(number);
             }
             if state.knobs.callback_url.is_none() {
                 return;
             }
-            let travel = Travel::draw(self.seed, &booking.reference, event, &state.knobs);
+            let travel = CallbackTravel::draw_travel(self.seed, &booking.reference, event, &state.knobs);
             if !travel.sent {
                 state.counters.callbacks_withheld += 1;
             }
-            let callbacks = callbacks::about(self.seed, &booking_id(number), booking, event, &travel, Utc::now());
+            let callbacks =
+                callbacks::callbacks_for_event(self.seed, &booking_id(number), booking, event, &travel, Utc::now());
             (travel.delay, callbacks)
         };
         if !callbacks.is_empty() {
-            self.after(delay, Due::Send(callbacks));
+            self.schedule_after(delay, DueAction::Send(callbacks));
         }
     }
 
     /// Are connections to be refused now?
-    pub(super) fn refuses(&self) -> bool {
-        self.knobs().outage(self.elapsed()) == Some(OutageKind::Refused)
+    pub(super) fn refuses_connections(&self) -> bool {
+        self.current_knobs().outage_at(self.elapsed_order_time()) == Some(OutageKind::Refused)
     }
 
     /// Has connections refused while an outage says so.
     pub(super) async fn watch_outages(&self, refuse: &watch::Sender<bool>) {
         loop {
             // Asked for before the state is looked at, so that no edge falls between.
-            let edge = self.knobs().next_outage_edge(self.elapsed());
-            let wanted = self.refuses();
+            let edge = self.current_knobs().next_outage_edge(self.elapsed_order_time());
+            let wanted = self.refuses_connections();
             refuse.send_if_modified(|refused| std::mem::replace(refused, wanted) != wanted);
             let edge = async {
                 match edge {
-                    Some(edge) => tokio::time::sleep(self.real(edge.saturating_sub(self.elapsed()))).await,
+                    Some(edge) => {
+                        tokio::time::sleep(self.real_duration(edge.saturating_sub(self.elapsed_order_time()))).await;
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -259,10 +269,10 @@ impl Core {
 
 /// A request that runs.
 #[derive(Debug)]
-pub(super) struct Running(Arc<Core>);
+pub(super) struct RunningRequest(Arc<SimulationCore>);
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.0.state().traffic.end();
+        self.0.lock_state().traffic.end_request();
     }
 }

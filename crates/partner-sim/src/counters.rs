@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Numbers since the start. They stay when bookings are forgotten.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
+pub struct SimulationCounters {
     /// Requests of the partner API, whatever became of them.
     pub requests: u64,
     /// Most requests that ran at the same time.
@@ -56,7 +56,7 @@ pub struct Counters {
     pub lost_answers: u64,
 }
 
-impl fmt::Display for Counters {
+impl fmt::Display for SimulationCounters {
     /// One line each, in the order of the fields, with words for underscores.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = serde_json::to_value(self).map_err(|_| fmt::Error)?;
@@ -69,13 +69,13 @@ impl fmt::Display for Counters {
 
 /// Counts requests as they come and go.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(super) struct RequestTraffic {
     running: u64,
     last_second: VecDeque<Instant>,
 }
 
-impl Traffic {
-    pub(super) fn begin(&mut self, counters: &mut Counters, now: Instant) {
+impl RequestTraffic {
+    pub(super) fn begin_request(&mut self, counters: &mut SimulationCounters, now: Instant) {
         self.running += 1;
         while self.last_second.front().is_some_and(|at| now.saturating_duration_since(*at) >= SECOND) {
             self.last_second.pop_front();
@@ -86,11 +86,11 @@ impl Traffic {
         counters.max_in_a_second = counters.max_in_a_second.max(self.last_second.len() as u64);
     }
 
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_request(&mut self) {
         self.running -= 1;
     }
 
-    pub(super) fn running(&self) -> u64 {
+    pub(super) fn running_requests(&self) -> u64 {
         self.running
     }
 }
@@ -101,10 +101,11 @@ mod tests {
 
     #[test]
     fn the_busiest_second_slides() {
-        let (mut traffic, mut counters, start) = (Traffic::default(), Counters::default(), Instant::now());
+        let (mut traffic, mut counters, start) =
+            (RequestTraffic::default(), SimulationCounters::default(), Instant::now());
         for at_ms in [0, 600, 900, 1200, 1599, 3000] {
-            traffic.begin(&mut counters, start + Duration::from_millis(at_ms));
-            traffic.end();
+            traffic.begin_request(&mut counters, start + Duration::from_millis(at_ms));
+            traffic.end_request();
         }
         // 600, 900, 1200, 1599; no calendar second had as many.
         assert_eq!((counters.requests, counters.max_in_a_second, counters.max_concurrent), (6, 4, 1));

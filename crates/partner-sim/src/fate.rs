@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rand::RngExt;
 
-use super::knobs::Knobs;
+use super::knobs::PartnerKnobs;
 use crate::seeded_rng::ChoiceSeed;
 
 /// What a callback tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum BookingEvent {
     JobIdAssigned,
     DriverAssigned,
     NoDriver,
@@ -21,7 +21,7 @@ pub(super) enum Event {
     BookingCancelled,
 }
 
-impl Event {
+impl BookingEvent {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::JobIdAssigned => "job_id_assigned",
@@ -37,42 +37,42 @@ impl Event {
 
 /// The course of a booking that is not cancelled.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Fate {
+pub(super) struct BookingFate {
     /// What happens, and how long after the booking, in the order it happens.
-    pub(super) steps: Vec<(Duration, Event)>,
+    pub(super) steps: Vec<(Duration, BookingEvent)>,
     pub(super) job_id: String,
     pub(super) driver_id: String,
 }
 
-impl Fate {
-    pub(super) fn draw(seed: u64, reference: &str, knobs: &Knobs) -> Self {
-        let mut rng = ChoiceSeed::new(seed, &["fate", reference]).rng();
+impl BookingFate {
+    pub(super) fn draw_fate(seed: u64, reference: &str, knobs: &PartnerKnobs) -> Self {
+        let mut rng = ChoiceSeed::new(seed, &["fate", reference]).into_rng();
         // All are drawn, whatever comes of it: turning one knob leaves the rest of a fate alone.
-        let has_job_id = knobs.job_id_rate.draw(&mut rng);
-        let has_driver = knobs.driver_rate.draw(&mut rng);
-        let driver_cancels = knobs.driver_cancel_rate.draw(&mut rng);
-        let job_id = knobs.job_id_delay.draw(&mut rng);
-        let driver = job_id + knobs.driver_delay.draw(&mut rng);
-        let no_driver = job_id + knobs.no_driver_delay.draw(&mut rng);
-        let approach = knobs.pickup_delay.draw(&mut rng);
+        let has_job_id = knobs.job_id_rate.draw_outcome(&mut rng);
+        let has_driver = knobs.driver_rate.draw_outcome(&mut rng);
+        let driver_cancels = knobs.driver_cancel_rate.draw_outcome(&mut rng);
+        let job_id = knobs.job_id_delay.draw_duration(&mut rng);
+        let driver = job_id + knobs.driver_delay.draw_duration(&mut rng);
+        let no_driver = job_id + knobs.no_driver_delay.draw_duration(&mut rng);
+        let approach = knobs.pickup_delay.draw_duration(&mut rng);
         let driver_cancel = driver + approach.mul_f64(rng.random());
         let pickup = driver + approach;
-        let completion = pickup + knobs.trip_duration.draw(&mut rng);
+        let completion = pickup + knobs.trip_duration.draw_duration(&mut rng);
         let driver_id = format!("D-{:05}", rng.random_range(0..100_000));
 
         let mut steps = Vec::with_capacity(4);
         if has_job_id {
-            steps.push((job_id, Event::JobIdAssigned));
+            steps.push((job_id, BookingEvent::JobIdAssigned));
             if has_driver {
-                steps.push((driver, Event::DriverAssigned));
+                steps.push((driver, BookingEvent::DriverAssigned));
                 if driver_cancels {
-                    steps.push((driver_cancel, Event::DriverCancelled));
+                    steps.push((driver_cancel, BookingEvent::DriverCancelled));
                 } else {
-                    steps.push((pickup, Event::PickedUp));
-                    steps.push((completion, Event::Completed));
+                    steps.push((pickup, BookingEvent::PickedUp));
+                    steps.push((completion, BookingEvent::Completed));
                 }
             } else {
-                steps.push((no_driver, Event::NoDriver));
+                steps.push((no_driver, BookingEvent::NoDriver));
             }
         }
         Self { steps, job_id: job_id_of(seed, reference), driver_id }
@@ -81,17 +81,17 @@ impl Fate {
 
 /// The number in a booking's id.
 pub(super) fn booking_number(seed: u64, reference: &str) -> u64 {
-    ChoiceSeed::new(seed, &["booking", reference]).number()
+    ChoiceSeed::new(seed, &["booking", reference]).random_number()
 }
 
 /// The job id that the booking of this reference has or would have.
 pub(super) fn job_id_of(seed: u64, reference: &str) -> String {
-    format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).number())
+    format!("J-{:016x}", ChoiceSeed::new(seed, &["job", reference]).random_number())
 }
 
 /// How the callback of one event travels.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Travel {
+pub(super) struct CallbackTravel {
     pub(super) event_id: String,
     /// Is it sent at all?
     pub(super) sent: bool,
@@ -105,19 +105,19 @@ pub(super) struct Travel {
     pub(super) foreign_job_id: Option<Duration>,
 }
 
-impl Travel {
-    pub(super) fn draw(seed: u64, reference: &str, event: Event, knobs: &Knobs) -> Self {
-        let mut rng = ChoiceSeed::new(seed, &["callback", reference, event.name()]).rng();
-        let with_job_id = event == Event::JobIdAssigned;
+impl CallbackTravel {
+    pub(super) fn draw_travel(seed: u64, reference: &str, event: BookingEvent, knobs: &PartnerKnobs) -> Self {
+        let mut rng = ChoiceSeed::new(seed, &["callback", reference, event.name()]).into_rng();
+        let with_job_id = event == BookingEvent::JobIdAssigned;
         let rate = if with_job_id { knobs.job_id_callback_rate } else { knobs.callback_rate };
         let event_id = format!("E-{:016x}", rng.random::<u64>());
-        let sent = rate.draw(&mut rng);
-        let delay = knobs.callback_delay.draw(&mut rng);
-        let doubled = knobs.doubled_callback_rate.draw(&mut rng);
-        let forged = knobs.bad_signature_rate.draw(&mut rng);
-        let unknown_booking = knobs.unknown_booking_rate.draw(&mut rng);
-        let foreign = knobs.foreign_job_id_rate.draw(&mut rng) && with_job_id;
-        let [later, much_later] = [(); 2].map(|()| knobs.callback_delay.draw(&mut rng));
+        let sent = rate.draw_outcome(&mut rng);
+        let delay = knobs.callback_delay.draw_duration(&mut rng);
+        let doubled = knobs.doubled_callback_rate.draw_outcome(&mut rng);
+        let forged = knobs.bad_signature_rate.draw_outcome(&mut rng);
+        let unknown_booking = knobs.unknown_booking_rate.draw_outcome(&mut rng);
+        let foreign = knobs.foreign_job_id_rate.draw_outcome(&mut rng) && with_job_id;
+        let [later, much_later] = [(); 2].map(|()| knobs.callback_delay.draw_duration(&mut rng));
         Self {
             event_id,
             sent,
@@ -133,52 +133,57 @@ impl Travel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::Rate;
+    use crate::values::EventRate;
 
-    fn events(knobs: &Knobs, n: u32) -> Vec<Event> {
-        Fate::draw(1, &format!("ORD-{n}:1"), knobs).steps.into_iter().map(|(_, event)| event).collect()
+    fn events(knobs: &PartnerKnobs, n: u32) -> Vec<BookingEvent> {
+        BookingFate::draw_fate(1, &format!("ORD-{n}:1"), knobs).steps.into_iter().map(|(_, event)| event).collect()
     }
 
     #[test]
     fn a_fate_hangs_on_seed_and_reference_alone() {
-        let knobs = Knobs::default();
-        let fate = Fate::draw(1, "ORD-1:1", &knobs);
-        assert_eq!(fate, Fate::draw(1, "ORD-1:1", &knobs));
-        for other in [Fate::draw(2, "ORD-1:1", &knobs), Fate::draw(1, "ORD-1:2", &knobs)] {
+        let knobs = PartnerKnobs::default();
+        let fate = BookingFate::draw_fate(1, "ORD-1:1", &knobs);
+        assert_eq!(fate, BookingFate::draw_fate(1, "ORD-1:1", &knobs));
+        for other in [BookingFate::draw_fate(2, "ORD-1:1", &knobs), BookingFate::draw_fate(1, "ORD-1:2", &knobs)] {
             assert!(fate.job_id != other.job_id && fate.steps != other.steps);
         }
         // A knob changes what it is about.
-        let without_driver = Knobs { driver_rate: Rate::NEVER, ..knobs };
-        assert_eq!(Fate::draw(1, "ORD-1:1", &without_driver).steps[0], fate.steps[0]);
+        let without_driver = PartnerKnobs { driver_rate: EventRate::NEVER, ..knobs };
+        assert_eq!(BookingFate::draw_fate(1, "ORD-1:1", &without_driver).steps[0], fate.steps[0]);
     }
 
     #[test]
     fn bookings_end_in_one_of_four_ways() {
-        use Event::{Completed, DriverAssigned, DriverCancelled, JobIdAssigned, NoDriver, PickedUp};
-        let sure = Knobs { driver_rate: Rate::ALWAYS, driver_cancel_rate: Rate::NEVER, ..Knobs::default() };
+        use BookingEvent::{Completed, DriverAssigned, DriverCancelled, JobIdAssigned, NoDriver, PickedUp};
+        let sure = PartnerKnobs {
+            driver_rate: EventRate::ALWAYS,
+            driver_cancel_rate: EventRate::NEVER,
+            ..PartnerKnobs::default()
+        };
         for n in 0..50 {
             assert_eq!(events(&sure, n), [JobIdAssigned, DriverAssigned, PickedUp, Completed]);
-            let unlucky = Knobs { driver_rate: Rate::NEVER, ..sure.clone() };
+            let unlucky = PartnerKnobs { driver_rate: EventRate::NEVER, ..sure.clone() };
             assert_eq!(events(&unlucky, n), [JobIdAssigned, NoDriver]);
-            let deserted = Knobs { driver_cancel_rate: Rate::ALWAYS, ..sure.clone() };
+            let deserted = PartnerKnobs { driver_cancel_rate: EventRate::ALWAYS, ..sure.clone() };
             assert_eq!(events(&deserted, n), [JobIdAssigned, DriverAssigned, DriverCancelled]);
-            assert_eq!(events(&Knobs { job_id_rate: Rate::NEVER, ..sure.clone() }, n), []);
+            assert_eq!(events(&PartnerKnobs { job_id_rate: EventRate::NEVER, ..sure.clone() }, n), []);
         }
     }
 
     #[test]
     fn the_rates_hold() {
-        let knobs = Knobs { driver_rate: "0.7".parse().unwrap(), ..Knobs::default() };
-        let found = (0..2000).filter(|n| events(&knobs, *n).contains(&Event::DriverAssigned)).count();
+        let knobs = PartnerKnobs { driver_rate: "0.7".parse().unwrap(), ..PartnerKnobs::default() };
+        let found = (0..2000).filter(|n| events(&knobs, *n).contains(&BookingEvent::DriverAssigned)).count();
         assert!((1330..1470).contains(&found), "{found}");
-        let sent = |event| (0..2000).filter(|n| Travel::draw(1, &format!("O:{n}"), event, &knobs).sent).count();
-        assert!((1850..1950).contains(&sent(Event::JobIdAssigned)));
+        let sent =
+            |event| (0..2000).filter(|n| CallbackTravel::draw_travel(1, &format!("O:{n}"), event, &knobs).sent).count();
+        assert!((1850..1950).contains(&sent(BookingEvent::JobIdAssigned)));
     }
 
     #[test]
     fn steps_come_in_their_order() {
         for n in 0..500 {
-            let steps = Fate::draw(3, &format!("ORD-{n}:1"), &Knobs::default()).steps;
+            let steps = BookingFate::draw_fate(3, &format!("ORD-{n}:1"), &PartnerKnobs::default()).steps;
             assert!(steps.is_sorted_by_key(|(at, _)| *at), "{steps:?}");
         }
     }

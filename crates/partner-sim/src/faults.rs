@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use rand::RngExt;
 
-use super::{knobs::Knobs, ledger::Operation};
+use super::{knobs::PartnerKnobs, ledger::BookingOperation};
 use crate::seeded_rng::ChoiceSeed;
 
 /// What goes wrong with one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum RequestFault {
     /// Answered 500, nothing done.
     Error500,
     /// Answered 503, nothing done.
@@ -22,11 +22,17 @@ pub(super) enum Fault {
     LostAnswer,
 }
 
-impl Fault {
+impl RequestFault {
     /// `nth` request of this kind about this reference, counted from 1: when others come does not matter.
-    pub(super) fn draw(seed: u64, reference: &str, operation: Operation, nth: u32, knobs: &Knobs) -> Option<Self> {
+    pub(super) fn draw_fault(
+        seed: u64,
+        reference: &str,
+        operation: BookingOperation,
+        nth: u32,
+        knobs: &PartnerKnobs,
+    ) -> Option<Self> {
         let mut point: f64 =
-            ChoiceSeed::new(seed, &["fault", operation.name(), reference, &nth.to_string()]).rng().random();
+            ChoiceSeed::new(seed, &["fault", operation.name(), reference, &nth.to_string()]).into_rng().random();
         let mix = [
             (knobs.error_500_rate, Self::Error500),
             (knobs.error_503_rate, Self::Error503),
@@ -39,19 +45,19 @@ impl Fault {
             point < 0.0
         })?;
         // Nothing is lost with the answer to a question.
-        (fault != Self::LostAnswer || operation != Operation::Poll).then_some(fault)
+        (fault != Self::LostAnswer || operation != BookingOperation::Poll).then_some(fault)
     }
 }
 
 /// A token bucket: `rate` requests a second, `burst` at once.
 #[derive(Debug, Default)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     /// Tokens left, and when that was.
     level: Option<(f64, Instant)>,
 }
 
-impl Bucket {
-    pub(super) fn admit(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
+impl TokenBucket {
+    pub(super) fn try_take(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
         let level = match self.level {
             Some((level, at)) => (level + now.saturating_duration_since(at).as_secs_f64() * rate).min(burst),
             None => burst,
@@ -70,39 +76,41 @@ mod tests {
 
     #[test]
     fn the_mix_is_as_set_and_each_request_has_its_own_luck() {
-        let knobs = Knobs {
+        let knobs = PartnerKnobs {
             error_500_rate: "0.1".parse().unwrap(),
             hang_rate: "0.2".parse().unwrap(),
             lost_answer_rate: "0.3".parse().unwrap(),
-            ..Knobs::default()
+            ..PartnerKnobs::default()
         };
-        let draw = |operation| (1..=2000).map(|nth| Fault::draw(1, "O:1", operation, nth, &knobs)).collect::<Vec<_>>();
-        let count = |draws: &[Option<Fault>], fault| draws.iter().filter(|d| **d == fault).count();
-        let books = draw(Operation::Book);
-        assert_eq!(books, draw(Operation::Book));
-        assert!((150..250).contains(&count(&books, Some(Fault::Error500))));
-        assert!((340..460).contains(&count(&books, Some(Fault::Hang))));
-        assert!((530..670).contains(&count(&books, Some(Fault::LostAnswer))));
-        assert_eq!(count(&books, Some(Fault::Reset)), 0);
-        let polls = draw(Operation::Poll);
+        let draw = |operation| {
+            (1..=2000).map(|nth| RequestFault::draw_fault(1, "O:1", operation, nth, &knobs)).collect::<Vec<_>>()
+        };
+        let count = |draws: &[Option<RequestFault>], fault| draws.iter().filter(|d| **d == fault).count();
+        let books = draw(BookingOperation::Book);
+        assert_eq!(books, draw(BookingOperation::Book));
+        assert!((150..250).contains(&count(&books, Some(RequestFault::Error500))));
+        assert!((340..460).contains(&count(&books, Some(RequestFault::Hang))));
+        assert!((530..670).contains(&count(&books, Some(RequestFault::LostAnswer))));
+        assert_eq!(count(&books, Some(RequestFault::Reset)), 0);
+        let polls = draw(BookingOperation::Poll);
         assert_ne!(polls, books);
-        assert_eq!(count(&polls, Some(Fault::LostAnswer)), 0);
+        assert_eq!(count(&polls, Some(RequestFault::LostAnswer)), 0);
     }
 
     #[test]
     fn the_bucket_holds_a_burst_and_fills_at_its_rate() {
-        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        let (mut bucket, start) = (TokenBucket::default(), Instant::now());
         let mut admitted =
-            |after_ms| (0..100).filter(|_| bucket.admit(10.0, 5.0, start + Duration::from_millis(after_ms))).count();
+            |after_ms| (0..100).filter(|_| bucket.try_take(10.0, 5.0, start + Duration::from_millis(after_ms))).count();
         assert_eq!([0, 100, 350, 10_000].map(&mut admitted), [5, 1, 2, 5]);
     }
 
     #[test]
     fn a_burst_below_one_still_means_one() {
         // Otherwise a limit of one request in two seconds would admit none at all.
-        let (mut bucket, start) = (Bucket::default(), Instant::now());
-        assert!(bucket.admit(0.5, 1.0, start));
-        assert!(!bucket.admit(0.5, 1.0, start + Duration::from_secs(1)));
-        assert!(bucket.admit(0.5, 1.0, start + Duration::from_secs(2)));
+        let (mut bucket, start) = (TokenBucket::default(), Instant::now());
+        assert!(bucket.try_take(0.5, 1.0, start));
+        assert!(!bucket.try_take(0.5, 1.0, start + Duration::from_secs(1)));
+        assert!(bucket.try_take(0.5, 1.0, start + Duration::from_secs(2)));
     }
 }

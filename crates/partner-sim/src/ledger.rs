@@ -8,20 +8,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::fate::{Event, Fate};
+use super::fate::{BookingEvent, BookingFate};
 
 /// Records held at once. More than that are open only if no call ends them.
 const MOST_RECORDS: usize = 500_000;
 
 /// What can be asked about a booking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum BookingOperation {
     Book,
     Poll,
     Cancel,
 }
 
-impl Operation {
+impl BookingOperation {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Book => "book",
@@ -32,7 +32,7 @@ impl Operation {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum SimulatedStatus {
     Searching,
     DriverAssigned,
     PickedUp,
@@ -41,7 +41,7 @@ pub(super) enum Status {
     NoDriver,
 }
 
-impl Status {
+impl SimulatedStatus {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Searching => "searching",
@@ -58,35 +58,35 @@ impl Status {
     }
 
     /// What an event makes of a booking.
-    fn after(self, event: Event) -> Self {
+    fn after_event(self, event: BookingEvent) -> Self {
         match event {
-            Event::JobIdAssigned => self,
-            Event::DriverAssigned => Self::DriverAssigned,
-            Event::NoDriver => Self::NoDriver,
-            Event::PickedUp => Self::PickedUp,
-            Event::Completed => Self::Completed,
-            Event::DriverCancelled | Event::BookingCancelled => Self::Cancelled,
+            BookingEvent::JobIdAssigned => self,
+            BookingEvent::DriverAssigned => Self::DriverAssigned,
+            BookingEvent::NoDriver => Self::NoDriver,
+            BookingEvent::PickedUp => Self::PickedUp,
+            BookingEvent::Completed => Self::Completed,
+            BookingEvent::DriverCancelled | BookingEvent::BookingCancelled => Self::Cancelled,
         }
     }
 }
 
 /// One booking, as its owner may see it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Booking {
+pub(super) struct SimulatedBooking {
     pub(super) reference: String,
     /// Tells whether a repeated request is the same.
     pub(super) fingerprint: u64,
     pub(super) booked_at: Instant,
-    pub(super) status: Status,
+    pub(super) status: SimulatedStatus,
     pub(super) has_job_id: bool,
     pub(super) has_driver: bool,
     pub(super) over_since: Option<Instant>,
-    pub(super) fate: Fate,
+    pub(super) fate: BookingFate,
     /// How many of the fate's steps are done.
     done: usize,
 }
 
-impl Booking {
+impl SimulatedBooking {
     pub(super) fn job_id(&self) -> Option<&str> {
         self.has_job_id.then_some(self.fate.job_id.as_str())
     }
@@ -101,35 +101,35 @@ impl Booking {
         (!self.status.is_over()).then_some(*at)
     }
 
-    fn take(&mut self, event: Event, now: Instant) {
-        self.status = self.status.after(event);
+    fn apply_event(&mut self, event: BookingEvent, now: Instant) {
+        self.status = self.status.after_event(event);
         if self.status.is_over() {
             self.over_since = Some(now);
         }
-        self.has_job_id |= event == Event::JobIdAssigned;
-        self.has_driver |= event == Event::DriverAssigned;
+        self.has_job_id |= event == BookingEvent::JobIdAssigned;
+        self.has_driver |= event == BookingEvent::DriverAssigned;
     }
 }
 
 /// What was asked about one reference, and the booking if one was made.
 #[derive(Debug, Default)]
-struct Record {
+struct BookingRecord {
     asked: [u32; 3],
-    booking: Option<Booking>,
+    booking: Option<SimulatedBooking>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    records: HashMap<u64, Record>,
+pub(super) struct BookingLedger {
+    records: HashMap<u64, BookingRecord>,
     open: BTreeSet<u64>,
 }
 
 /// There is no room for another booking.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct LedgerFull;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Booked {
+pub(super) enum BookOutcome {
     New,
     Again,
     /// The key was used with another body.
@@ -137,7 +137,7 @@ pub(super) enum Booked {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cancelled {
+pub(super) enum CancelOutcome {
     Now,
     Already,
     /// A passenger is or was aboard.
@@ -145,42 +145,42 @@ pub(super) enum Cancelled {
     Unknown,
 }
 
-impl Ledger {
+impl BookingLedger {
     /// Counts a wish to book. How many times that was, and whether it is the first about this reference.
-    pub(super) fn ask_to_book(&mut self, number: u64) -> Result<(u32, bool), Full> {
+    pub(super) fn count_booking_request(&mut self, number: u64) -> Result<(u32, bool), LedgerFull> {
         let known = self.records.contains_key(&number);
         if !known && self.records.len() >= MOST_RECORDS {
-            return Err(Full);
+            return Err(LedgerFull);
         }
         let record = self.records.entry(number).or_default();
-        Ok((record.count(Operation::Book), !known))
+        Ok((record.count_operation(BookingOperation::Book), !known))
     }
 
     /// Counts another question. The reference, and how many times that was; nothing if there is no such booking.
-    pub(super) fn ask(&mut self, number: u64, operation: Operation) -> Option<(String, u32)> {
+    pub(super) fn count_request(&mut self, number: u64, operation: BookingOperation) -> Option<(String, u32)> {
         let record = self.records.get_mut(&number)?;
         let reference = record.booking.as_ref()?.reference.clone();
-        Some((reference, record.count(operation)))
+        Some((reference, record.count_operation(operation)))
     }
 
     /// Books, or says why not. `fate` is asked for a new booking only.
-    pub(super) fn book(
+    pub(super) fn book_reference(
         &mut self,
         number: u64,
         reference: &str,
         fingerprint: u64,
         now: Instant,
-        fate: impl FnOnce() -> Fate,
-    ) -> Booked {
+        fate: impl FnOnce() -> BookingFate,
+    ) -> BookOutcome {
         let record = self.records.entry(number).or_default();
         if let Some(booking) = &record.booking {
-            return if booking.fingerprint == fingerprint { Booked::Again } else { Booked::Differs };
+            return if booking.fingerprint == fingerprint { BookOutcome::Again } else { BookOutcome::Differs };
         }
-        record.booking = Some(Booking {
+        record.booking = Some(SimulatedBooking {
             reference: reference.to_owned(),
             fingerprint,
             booked_at: now,
-            status: Status::Searching,
+            status: SimulatedStatus::Searching,
             has_job_id: false,
             has_driver: false,
             over_since: None,
@@ -188,35 +188,35 @@ impl Ledger {
             done: 0,
         });
         self.open.insert(number);
-        Booked::New
+        BookOutcome::New
     }
 
-    pub(super) fn booking(&self, number: u64) -> Option<&Booking> {
+    pub(super) fn find_booking(&self, number: u64) -> Option<&SimulatedBooking> {
         self.records.get(&number)?.booking.as_ref()
     }
 
-    pub(super) fn cancel(&mut self, number: u64, now: Instant) -> Cancelled {
+    pub(super) fn cancel_booking(&mut self, number: u64, now: Instant) -> CancelOutcome {
         let Some(booking) = self.records.get_mut(&number).and_then(|record| record.booking.as_mut()) else {
-            return Cancelled::Unknown;
+            return CancelOutcome::Unknown;
         };
         match booking.status {
-            Status::Cancelled => Cancelled::Already,
-            Status::PickedUp | Status::Completed => Cancelled::TripInProgress,
-            Status::Searching | Status::DriverAssigned | Status::NoDriver => {
-                booking.take(Event::BookingCancelled, now);
+            SimulatedStatus::Cancelled => CancelOutcome::Already,
+            SimulatedStatus::PickedUp | SimulatedStatus::Completed => CancelOutcome::TripInProgress,
+            SimulatedStatus::Searching | SimulatedStatus::DriverAssigned | SimulatedStatus::NoDriver => {
+                booking.apply_event(BookingEvent::BookingCancelled, now);
                 self.open.remove(&number);
-                Cancelled::Now
+                CancelOutcome::Now
             }
         }
     }
 
     /// Does the next step of a booking, unless it ended meanwhile.
-    pub(super) fn step(&mut self, number: u64, now: Instant) -> Option<Event> {
+    pub(super) fn take_step(&mut self, number: u64, now: Instant) -> Option<BookingEvent> {
         let booking = self.records.get_mut(&number)?.booking.as_mut()?;
         booking.next_step()?;
         let (_, event) = *booking.fate.steps.get(booking.done)?;
         booking.done += 1;
-        booking.take(event, now);
+        booking.apply_event(event, now);
         if booking.status.is_over() {
             self.open.remove(&number);
         }
@@ -224,7 +224,7 @@ impl Ledger {
     }
 
     /// Forgets what is over for so long, or never came to be.
-    pub(super) fn forget(&mut self, number: u64, now: Instant, keep: Duration) {
+    pub(super) fn forget_finished(&mut self, number: u64, now: Instant, keep: Duration) {
         let over = |since: Instant| now.saturating_duration_since(since) >= keep;
         if self.records.get(&number).is_some_and(|r| r.booking.as_ref().is_none_or(|b| b.over_since.is_some_and(over)))
         {
@@ -233,7 +233,7 @@ impl Ledger {
     }
 
     /// Numbers of bookings that are neither completed, cancelled, nor left without a driver.
-    pub(super) fn open(&self) -> &BTreeSet<u64> {
+    pub(super) fn open_bookings(&self) -> &BTreeSet<u64> {
         &self.open
     }
 
@@ -243,8 +243,8 @@ impl Ledger {
     }
 }
 
-impl Record {
-    fn count(&mut self, operation: Operation) -> u32 {
+impl BookingRecord {
+    fn count_operation(&mut self, operation: BookingOperation) -> u32 {
         let asked = &mut self.asked[operation as usize];
         *asked = asked.saturating_add(1);
         *asked
@@ -254,87 +254,90 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{knobs::Knobs, values::Rate};
+    use crate::{knobs::PartnerKnobs, values::EventRate};
 
-    fn ledger(knobs: &Knobs) -> Ledger {
-        let mut ledger = Ledger::default();
-        assert_eq!(ledger.ask_to_book(7), Ok((1, true)));
-        assert_eq!(ledger.book(7, "O:1", 1, Instant::now(), || Fate::draw(1, "O:1", knobs)), Booked::New);
+    fn ledger(knobs: &PartnerKnobs) -> BookingLedger {
+        let mut ledger = BookingLedger::default();
+        assert_eq!(ledger.count_booking_request(7), Ok((1, true)));
+        assert_eq!(
+            ledger.book_reference(7, "O:1", 1, Instant::now(), || BookingFate::draw_fate(1, "O:1", knobs)),
+            BookOutcome::New
+        );
         ledger
     }
 
-    fn lucky() -> Knobs {
-        Knobs { driver_rate: Rate::ALWAYS, driver_cancel_rate: Rate::NEVER, ..Knobs::default() }
+    fn lucky() -> PartnerKnobs {
+        PartnerKnobs { driver_rate: EventRate::ALWAYS, driver_cancel_rate: EventRate::NEVER, ..PartnerKnobs::default() }
     }
 
-    fn status(ledger: &Ledger) -> Status {
-        ledger.booking(7).unwrap().status
+    fn status(ledger: &BookingLedger) -> SimulatedStatus {
+        ledger.find_booking(7).unwrap().status
     }
 
     #[test]
     fn booking_twice_is_booking_once() {
         let mut ledger = ledger(&lucky());
         let fate = || panic!("a booking has one fate");
-        assert_eq!(ledger.book(7, "O:1", 1, Instant::now(), fate), Booked::Again);
-        assert_eq!(ledger.book(7, "O:1", 2, Instant::now(), fate), Booked::Differs);
-        assert_eq!(ledger.ask_to_book(7), Ok((2, false)));
-        assert_eq!(ledger.open().len(), 1);
+        assert_eq!(ledger.book_reference(7, "O:1", 1, Instant::now(), fate), BookOutcome::Again);
+        assert_eq!(ledger.book_reference(7, "O:1", 2, Instant::now(), fate), BookOutcome::Differs);
+        assert_eq!(ledger.count_booking_request(7), Ok((2, false)));
+        assert_eq!(ledger.open_bookings().len(), 1);
     }
 
     #[test]
     fn a_booking_takes_its_course_and_then_stands_still() {
         let mut ledger = ledger(&lucky());
         let mut seen = Vec::new();
-        while let Some(event) = ledger.step(7, Instant::now()) {
+        while let Some(event) = ledger.take_step(7, Instant::now()) {
             seen.push((event, status(&ledger)));
         }
         let wanted = [
-            (Event::JobIdAssigned, Status::Searching),
-            (Event::DriverAssigned, Status::DriverAssigned),
-            (Event::PickedUp, Status::PickedUp),
-            (Event::Completed, Status::Completed),
+            (BookingEvent::JobIdAssigned, SimulatedStatus::Searching),
+            (BookingEvent::DriverAssigned, SimulatedStatus::DriverAssigned),
+            (BookingEvent::PickedUp, SimulatedStatus::PickedUp),
+            (BookingEvent::Completed, SimulatedStatus::Completed),
         ];
         assert_eq!(seen, wanted);
-        assert!(ledger.open().is_empty());
-        assert_eq!(ledger.cancel(7, Instant::now()), Cancelled::TripInProgress);
+        assert!(ledger.open_bookings().is_empty());
+        assert_eq!(ledger.cancel_booking(7, Instant::now()), CancelOutcome::TripInProgress);
     }
 
     #[test]
     fn a_cancelled_booking_has_no_further_steps() {
         let mut ledger = ledger(&lucky());
-        ledger.step(7, Instant::now());
+        ledger.take_step(7, Instant::now());
         assert_eq!(
-            [ledger.cancel(7, Instant::now()), ledger.cancel(7, Instant::now())],
-            [Cancelled::Now, Cancelled::Already]
+            [ledger.cancel_booking(7, Instant::now()), ledger.cancel_booking(7, Instant::now())],
+            [CancelOutcome::Now, CancelOutcome::Already]
         );
-        assert_eq!((ledger.step(7, Instant::now()), status(&ledger)), (None, Status::Cancelled));
-        assert_eq!(ledger.cancel(8, Instant::now()), Cancelled::Unknown);
+        assert_eq!((ledger.take_step(7, Instant::now()), status(&ledger)), (None, SimulatedStatus::Cancelled));
+        assert_eq!(ledger.cancel_booking(8, Instant::now()), CancelOutcome::Unknown);
     }
 
     #[test]
     fn with_a_passenger_aboard_it_is_too_late_to_cancel() {
         let mut ledger = ledger(&lucky());
         for _ in 0..2 {
-            ledger.step(7, Instant::now());
+            ledger.take_step(7, Instant::now());
         }
-        assert_eq!(status(&ledger), Status::DriverAssigned);
-        ledger.step(7, Instant::now());
-        assert_eq!(ledger.cancel(7, Instant::now()), Cancelled::TripInProgress);
+        assert_eq!(status(&ledger), SimulatedStatus::DriverAssigned);
+        ledger.take_step(7, Instant::now());
+        assert_eq!(ledger.cancel_booking(7, Instant::now()), CancelOutcome::TripInProgress);
     }
 
     #[test]
     fn only_what_is_over_for_long_enough_is_forgotten() {
         let (mut ledger, now, keep) = (ledger(&lucky()), Instant::now(), Duration::from_secs(60));
-        ledger.forget(7, now + 9 * keep, keep);
+        ledger.forget_finished(7, now + 9 * keep, keep);
         assert_eq!(ledger.len(), 1, "it is open");
-        ledger.cancel(7, now);
-        ledger.forget(7, now + keep / 2, keep);
+        ledger.cancel_booking(7, now);
+        ledger.forget_finished(7, now + keep / 2, keep);
         assert_eq!(ledger.len(), 1, "it may still be asked about");
-        ledger.forget(7, now + keep, keep);
+        ledger.forget_finished(7, now + keep, keep);
         assert_eq!(ledger.len(), 0);
         // A wish that never became a booking.
-        assert_eq!(ledger.ask_to_book(8), Ok((1, true)));
-        ledger.forget(8, now, keep);
-        assert_eq!((ledger.len(), ledger.ask(8, Operation::Poll)), (0, None));
+        assert_eq!(ledger.count_booking_request(8), Ok((1, true)));
+        ledger.forget_finished(8, now, keep);
+        assert_eq!((ledger.len(), ledger.count_request(8, BookingOperation::Poll)), (0, None));
     }
 }

@@ -30,7 +30,7 @@ pub mod server;
 mod timers;
 pub mod values;
 
-pub use control::Report;
-pub use knobs::{Knobs, OutageKind};
-pub use options::Options;
+pub use control::SimulationReport;
+pub use knobs::{OutageKind, PartnerKnobs};
+pub use options::PartnerSimOptions;
 pub use server::PartnerSim;

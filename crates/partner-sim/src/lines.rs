@@ -26,7 +26,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// Listens, except while connections are to be refused; then it cuts those it has.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct CuttableListener {
     address: SocketAddr,
     listener: Option<TcpListener>,
     /// Bound but not listening: no other process gets the port while we refuse. Where a port cannot be bound twice we do
@@ -38,8 +38,8 @@ pub(super) struct Lines {
     up: CancellationToken,
 }
 
-impl Lines {
-    pub(super) fn bind(
+impl CuttableListener {
+    pub(super) fn bind_address(
         address: SocketAddr,
         refuse: watch::Receiver<bool>,
         stop: CancellationToken,
@@ -52,7 +52,7 @@ impl Lines {
         Ok(Self { address, listener: Some(listener), _reserved: reserved, refuse, stop, up })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(super) fn local_address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -64,11 +64,11 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-impl Listener for Lines {
-    type Io = Line;
+impl Listener for CuttableListener {
+    type Io = CuttableConnection;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (Line, SocketAddr) {
+    async fn accept(&mut self) -> (CuttableConnection, SocketAddr) {
         loop {
             if *self.refuse.borrow_and_update() {
                 self.listener = None;
@@ -98,7 +98,7 @@ impl Listener for Lines {
                 Ok((stream, peer)) => {
                     // Small answers, each waited for.
                     let _ = stream.set_nodelay(true);
-                    return (Line::new(stream, self.up.child_token()), peer);
+                    return (CuttableConnection::new(stream, self.up.child_token()), peer);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Cannot accept a connection.");
@@ -114,13 +114,13 @@ impl Listener for Lines {
 }
 
 /// One connection, which breaks when it is cut.
-pub(super) struct Line {
+pub(super) struct CuttableConnection {
     stream: TcpStream,
     cut: CancellationToken,
     cutting: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl Line {
+impl CuttableConnection {
     fn new(stream: TcpStream, cut: CancellationToken) -> Self {
         let cutting = Box::pin(cut.clone().cancelled_owned());
         Self { stream, cut, cutting }
@@ -136,13 +136,13 @@ impl Line {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for CuttableConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for CuttableConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Poll::Ready(error) = self.poll_cut(cx) {
             return Poll::Ready(Err(error));
@@ -151,7 +151,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for CuttableConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, data)
     }
@@ -179,21 +179,21 @@ impl AsyncWrite for Line {
 
 /// What a handler knows of the connection its request came over.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
+pub(super) struct ConnectedCaller {
     pub(super) address: SocketAddr,
     line: CancellationToken,
 }
 
-impl Caller {
+impl ConnectedCaller {
     /// Cuts the connection; a caller that waits for this never goes on.
-    pub(super) async fn cut(&self) -> Infallible {
+    pub(super) async fn cut_connection(&self) -> Infallible {
         self.line.cancel();
         std::future::pending().await
     }
 }
 
-impl Connected<IncomingStream<'_, Lines>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, Lines>) -> Self {
+impl Connected<IncomingStream<'_, CuttableListener>> for ConnectedCaller {
+    fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
         Self { address: *stream.remote_addr(), line: stream.io().cut.clone() }
     }
 }

@@ -4,10 +4,10 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use clap::{Args, FromArgMatches};
 
-use super::{knobs::Knobs, values::duration};
+use super::{knobs::PartnerKnobs, values::parse_duration};
 
 #[derive(Clone, Args)]
-pub struct Options {
+pub struct PartnerSimOptions {
     /// Listen here; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub bind: SocketAddr,
@@ -36,16 +36,16 @@ pub struct Options {
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// How much faster than life; divides the order's durations, never the machine's
-    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed)]
     pub speed: f64,
     /// How long bookings that are over can still be asked about, in the order's time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     pub keep_finished: Duration,
     #[command(flatten)]
-    pub knobs: Knobs,
+    pub knobs: PartnerKnobs,
 }
 
-impl Default for Options {
+impl Default for PartnerSimOptions {
     /// As on an empty command line, but for the environment.
     fn default() -> Self {
         let command = Self::augment_args(clap::Command::new("options")).mut_args(|arg| arg.env(None::<&str>));
@@ -54,7 +54,7 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for PartnerSimOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("bind", &self.bind)
@@ -66,7 +66,7 @@ impl fmt::Debug for Options {
 }
 
 /// Slower than a tenth, a timer could outlast what the timers can hold (two years).
-pub fn speed(text: &str) -> Result<f64, String> {
+pub fn parse_speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|x| (0.1..=1e6).contains(x))
@@ -79,14 +79,14 @@ mod tests {
 
     #[test]
     fn the_defaults_parse() {
-        let options = Options::default();
+        let options = PartnerSimOptions::default();
         assert_eq!((options.seed, options.speed), (1, 1.0));
-        assert_eq!(options.knobs, Knobs::default());
+        assert_eq!(options.knobs, PartnerKnobs::default());
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let options = Options { api_key: "hunter2".to_owned(), ..Options::default() };
+        let options = PartnerSimOptions { api_key: "hunter2".to_owned(), ..PartnerSimOptions::default() };
         assert!(!format!("{options:?}").contains("hunter2"));
     }
 }

@@ -22,12 +22,12 @@ impl ChoiceSeed {
     }
 
     /// One number: an id or a fingerprint.
-    pub fn number(self) -> u64 {
-        self.rng().random()
+    pub fn random_number(self) -> u64 {
+        self.into_rng().random()
     }
 
     /// Returns a generator of its own.
-    pub fn rng(self) -> StdRng {
+    pub fn into_rng(self) -> StdRng {
         StdRng::seed_from_u64(self.0)
     }
 }

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     api,
-    control::{self, Report},
-    core::Core,
-    knobs::Knobs,
-    lines::{Caller, Lines},
-    options::Options,
-    timers::timers,
+    control::{self, SimulationReport},
+    core::SimulationCore,
+    knobs::PartnerKnobs,
+    lines::{ConnectedCaller, CuttableListener},
+    options::PartnerSimOptions,
+    timers::timer_channel,
 };
 
 /// A partner that runs. Dropping it ends it.
@@ -22,28 +22,28 @@ use super::{
 pub struct PartnerSim {
     address: SocketAddr,
     control: SocketAddr,
-    core: Arc<Core>,
+    core: Arc<SimulationCore>,
     /// Aborted when dropped.
     _tasks: JoinSet<()>,
 }
 
 impl PartnerSim {
-    pub async fn start(options: &Options) -> anyhow::Result<Self> {
+    pub async fn start(options: &PartnerSimOptions) -> anyhow::Result<Self> {
         // Callbacks may go to an https address. Choosing twice is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         anyhow::ensure!(options.control.ip().is_loopback(), "--control must be a loopback address such as 127.0.0.1:0");
         let stop = CancellationToken::new();
-        let (add, pending) = timers();
-        let core = Arc::new(Core::new(options, add, stop.clone())?);
-        let (refuse, refused) = watch::channel(core.refuses());
+        let (add, pending) = timer_channel();
+        let core = Arc::new(SimulationCore::new(options, add, stop.clone())?);
+        let (refuse, refused) = watch::channel(core.refuses_connections());
         let (never_refuse, never_refused) = watch::channel(false);
         let bind = |address, refused| {
-            Lines::bind(address, refused, stop.clone())
+            CuttableListener::bind_address(address, refused, stop.clone())
                 .with_context(|| format!("cannot listen on {address}: is the port taken?"))
         };
         let lines = bind(options.bind, refused)?;
         let control_lines = bind(options.control, never_refused)?;
-        let (address, control) = (lines.address(), control_lines.address());
+        let (address, control) = (lines.local_address(), control_lines.local_address());
 
         let mut tasks = JoinSet::new();
         let watched = core.clone();
@@ -55,11 +55,11 @@ impl PartnerSim {
         let timed = Arc::downgrade(&core);
         tasks.spawn(pending.run(move |due| {
             if let Some(core) = timed.upgrade() {
-                core.handle(due);
+                core.handle_due(due);
             }
         }));
-        tasks.spawn(serve_lines(lines, api::routes(&core).merge(control::routes(&core))));
-        tasks.spawn(serve_lines(control_lines, control::routes(&core)));
+        tasks.spawn(serve_lines(lines, api::booking_routes(&core).merge(control::control_routes(&core))));
+        tasks.spawn(serve_lines(control_lines, control::control_routes(&core)));
         Ok(Self { address, control, core, _tasks: tasks })
     }
 
@@ -73,22 +73,22 @@ impl PartnerSim {
         format!("http://{}", self.control)
     }
 
-    pub fn report(&self) -> Report {
-        control::report(&self.core)
+    pub fn read_report(&self) -> SimulationReport {
+        control::simulation_report(&self.core)
     }
 
     /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
     /// was one. For who moves time by hand; the delays should be longer than the test.
-    pub fn step(&self, booking_id: &str) -> bool {
+    pub fn take_step(&self, booking_id: &str) -> bool {
         api::booking_number(booking_id).is_some_and(|number| self.core.do_step(number))
     }
 
     /// Changes knobs for everything that is decided from now on.
-    pub fn change(&self, change: impl FnOnce(&mut Knobs)) -> anyhow::Result<()> {
+    pub fn change_knobs(&self, change: impl FnOnce(&mut PartnerKnobs)) -> anyhow::Result<()> {
         let changed = self.core.change_knobs(|knobs| {
             let mut knobs = knobs.clone();
             change(&mut knobs);
-            knobs.check()?;
+            knobs.check_values()?;
             Ok(knobs)
         });
         changed.map_err(anyhow::Error::msg)
@@ -102,13 +102,13 @@ impl Drop for PartnerSim {
     }
 }
 
-async fn serve_lines(lines: Lines, router: Router) {
+async fn serve_lines(lines: CuttableListener, router: Router) {
     let router = router
-        .fallback(|| async { api::error(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
+        .fallback(|| async { api::error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
         .method_not_allowed_fallback(|| async {
-            api::error(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
+            api::error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
         });
-    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<Caller>()).await {
+    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<ConnectedCaller>()).await {
         tracing::error!(%error, "The simulated partner stopped serving.");
     }
 }

@@ -7,40 +7,40 @@ use std::{future::poll_fn, time::Duration};
 use tokio::sync::mpsc;
 use tokio_util::time::DelayQueue;
 
-use super::callbacks::Callback;
+use super::callbacks::QueuedCallback;
 
 #[derive(Debug)]
-pub(super) enum Due {
+pub(super) enum DueAction {
     /// The next step of a booking.
     Step(u64),
     /// A booking or a wish that is not asked about any more.
     Forget(u64),
     /// One after the other.
-    Send(Vec<Callback>),
+    Send(Vec<QueuedCallback>),
 }
 
 /// The side that adds. Its queue is drained at once, so it need not be bounded.
 #[derive(Debug)]
-pub(super) struct Timers(mpsc::UnboundedSender<(Duration, Due)>);
+pub(super) struct TimerSender(mpsc::UnboundedSender<(Duration, DueAction)>);
 
 #[derive(Debug)]
-pub(super) struct Pending(mpsc::UnboundedReceiver<(Duration, Due)>);
+pub(super) struct PendingTimers(mpsc::UnboundedReceiver<(Duration, DueAction)>);
 
-pub(super) fn timers() -> (Timers, Pending) {
+pub(super) fn timer_channel() -> (TimerSender, PendingTimers) {
     let (add, pending) = mpsc::unbounded_channel();
-    (Timers(add), Pending(pending))
+    (TimerSender(add), PendingTimers(pending))
 }
 
-impl Timers {
+impl TimerSender {
     /// In real time. After the end of the simulation nothing comes due.
-    pub(super) fn after(&self, delay: Duration, due: Due) {
+    pub(super) fn send_after(&self, delay: Duration, due: DueAction) {
         let _ = self.0.send((delay, due));
     }
 }
 
-impl Pending {
+impl PendingTimers {
     /// Hands out what is due, until nothing can be added any more.
-    pub(super) async fn run(mut self, handle: impl Fn(Due)) {
+    pub(super) async fn run(mut self, handle: impl Fn(DueAction)) {
         let mut queue = DelayQueue::new();
         loop {
             tokio::select! {

@@ -11,25 +11,25 @@ const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A part of all cases, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
-pub struct Rate(f64);
+pub struct EventRate(f64);
 
-impl Rate {
+impl EventRate {
     pub const NEVER: Self = Self(0.0);
     pub const ALWAYS: Self = Self(1.0);
 
     /// Does it happen this time?
-    pub(super) fn draw(self, rng: &mut impl Rng) -> bool {
+    pub(super) fn draw_outcome(self, rng: &mut impl Rng) -> bool {
         rng.random::<f64>() < self.0
     }
 }
 
-impl From<Rate> for f64 {
-    fn from(rate: Rate) -> Self {
+impl From<EventRate> for f64 {
+    fn from(rate: EventRate) -> Self {
         rate.0
     }
 }
 
-impl TryFrom<f64> for Rate {
+impl TryFrom<f64> for EventRate {
     type Error = String;
 
     fn try_from(rate: f64) -> Result<Self, String> {
@@ -37,7 +37,7 @@ impl TryFrom<f64> for Rate {
     }
 }
 
-impl FromStr for Rate {
+impl FromStr for EventRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -49,17 +49,17 @@ impl FromStr for Rate {
 /// How long something takes: "3s", "500ms-2s" (evenly), or a mixture: "50% 1s-2s, 50% 10m-15m".
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Spread(Vec<Part>);
+pub struct DurationSpread(Vec<SpreadPart>);
 
 #[derive(Debug, Clone, PartialEq)]
-struct Part {
+struct SpreadPart {
     percent: f64,
     least: Duration,
     most: Duration,
 }
 
-impl Spread {
-    pub(super) fn draw(&self, rng: &mut impl Rng) -> Duration {
+impl DurationSpread {
+    pub(super) fn draw_duration(&self, rng: &mut impl Rng) -> Duration {
         let mut point = rng.random::<f64>() * 100.0;
         let part = self.0.iter().find(|part| {
             point -= part.percent;
@@ -71,7 +71,7 @@ impl Spread {
     }
 }
 
-impl fmt::Display for Spread {
+impl fmt::Display for DurationSpread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, part) in self.0.iter().enumerate() {
             if n > 0 {
@@ -89,11 +89,11 @@ impl fmt::Display for Spread {
     }
 }
 
-impl FromStr for Spread {
+impl FromStr for DurationSpread {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split(',').map(str::parse).collect::<Result<Vec<Part>, _>>()?;
+        let parts = text.split(',').map(str::parse).collect::<Result<Vec<SpreadPart>, _>>()?;
         let total: f64 = parts.iter().map(|part| part.percent).sum();
         if (total - 100.0).abs() > 0.01 {
             return Err(format!("the parts of '{text}' are {total} %, not 100 %"));
@@ -102,7 +102,7 @@ impl FromStr for Spread {
     }
 }
 
-impl FromStr for Part {
+impl FromStr for SpreadPart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -114,7 +114,7 @@ impl FromStr for Part {
             .filter(|percent| (0.0..=100.0).contains(percent))
             .ok_or_else(|| format!("'{}' does not begin with a percentage from 0 to 100", text.trim()))?;
         let (least, most) = range.split_once('-').unwrap_or((range, range));
-        let (least, most) = (duration(least)?, duration(most)?);
+        let (least, most) = (parse_duration(least)?, parse_duration(most)?);
         if least > most {
             return Err(format!("'{}' goes from more to less", range.trim()));
         }
@@ -122,7 +122,7 @@ impl FromStr for Part {
     }
 }
 
-impl TryFrom<String> for Spread {
+impl TryFrom<String> for DurationSpread {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -130,8 +130,8 @@ impl TryFrom<String> for Spread {
     }
 }
 
-impl From<Spread> for String {
-    fn from(spread: Spread) -> Self {
+impl From<DurationSpread> for String {
+    fn from(spread: DurationSpread) -> Self {
         spread.to_string()
     }
 }
@@ -139,39 +139,39 @@ impl From<Spread> for String {
 /// A stretch of time, counted from the start of the simulation: "60s+10m" begins after a minute and lasts ten.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Window {
+pub struct OutageWindow {
     from: Duration,
     lasts: Duration,
 }
 
-impl Window {
+impl OutageWindow {
     pub(super) fn contains(&self, at: Duration) -> bool {
         (self.from..self.from + self.lasts).contains(&at)
     }
 
     /// Begin and end.
-    pub(super) fn edges(&self) -> [Duration; 2] {
+    pub(super) fn outage_edges(&self) -> [Duration; 2] {
         [self.from, self.from + self.lasts]
     }
 }
 
-impl FromStr for Window {
+impl FromStr for OutageWindow {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, lasts) =
             text.split_once('+').ok_or("expected begin and length, such as 60s+10m (after a minute, for ten)")?;
-        Ok(Self { from: duration(from)?, lasts: duration(lasts)? })
+        Ok(Self { from: parse_duration(from)?, lasts: parse_duration(lasts)? })
     }
 }
 
-impl fmt::Display for Window {
+impl fmt::Display for OutageWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", humantime::format_duration(self.from), humantime::format_duration(self.lasts))
     }
 }
 
-impl TryFrom<String> for Window {
+impl TryFrom<String> for OutageWindow {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -179,14 +179,14 @@ impl TryFrom<String> for Window {
     }
 }
 
-impl From<Window> for String {
-    fn from(window: Window) -> Self {
+impl From<OutageWindow> for String {
+    fn from(window: OutageWindow) -> Self {
         window.to_string()
     }
 }
 
 /// "400ms", "15s", "2m 30s"; at most a week.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text.trim())
         .map_err(|e| format!("'{}' is no duration ({e}); write 400ms, 15s or 2m", text.trim()))?;
     if duration > LONGEST { Err(format!("'{}' is more than a week", text.trim())) } else { Ok(duration) }
@@ -198,9 +198,9 @@ mod tests {
     use crate::seeded_rng::ChoiceSeed;
 
     fn draws(text: &str) -> Vec<Duration> {
-        let mut rng = ChoiceSeed::new(1, &["spread"]).rng();
-        let spread: Spread = text.parse().unwrap();
-        (0..2000).map(|_| spread.draw(&mut rng)).collect()
+        let mut rng = ChoiceSeed::new(1, &["spread"]).into_rng();
+        let spread: DurationSpread = text.parse().unwrap();
+        (0..2000).map(|_| spread.draw_duration(&mut rng)).collect()
     }
 
     #[test]
@@ -218,27 +218,27 @@ mod tests {
     #[test]
     fn values_are_read_as_they_are_written() {
         for text in ["3s", "500ms-2s", "50% 0s-2s, 50% 10m-15m", "99.5% 1m 30s, 0.5% 1h"] {
-            assert_eq!(text.parse::<Spread>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DurationSpread>().unwrap().to_string(), text);
         }
-        assert_eq!("60s+10m".parse::<Window>().unwrap().to_string(), "1m+10m");
+        assert_eq!("60s+10m".parse::<OutageWindow>().unwrap().to_string(), "1m+10m");
     }
 
     #[test]
     fn nonsense_is_refused() {
         for bad in ["", "2s-1s", "50% 1s", "50% 1s, 60% 2s", "1s-", "-1s", "fast", "200% 1s", "NaN% 1s", "8d"] {
-            assert!(bad.parse::<Spread>().is_err(), "{bad}");
+            assert!(bad.parse::<DurationSpread>().is_err(), "{bad}");
         }
         for bad in ["", "60s", "60s+", "+", "60s-10m"] {
-            assert!(bad.parse::<Window>().is_err(), "{bad}");
+            assert!(bad.parse::<OutageWindow>().is_err(), "{bad}");
         }
         for bad in ["", "-0.1", "1.1", "NaN", "50%"] {
-            assert!(bad.parse::<Rate>().is_err(), "{bad}");
+            assert!(bad.parse::<EventRate>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_window_ends_as_the_next_may_begin() {
-        let window: Window = "60s+10s".parse().unwrap();
+        let window: OutageWindow = "60s+10s".parse().unwrap();
         let at = |secs| window.contains(Duration::from_secs(secs));
         assert_eq!([at(59), at(60), at(69), at(70)], [false, true, true, false]);
     }

@@ -34,12 +34,12 @@ pub enum ServerError {
 }
 
 /// Names what was being done when an I/O error struck.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError>;
+pub(crate) trait IoErrorContext<T> {
+    fn while_doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError> {
+impl<T, E: Into<io::Error>> IoErrorContext<T> for Result<T, E> {
+    fn while_doing(self, what: impl FnOnce() -> String) -> Result<T, ServerError> {
         self.map_err(|source| ServerError::Io { what: what(), source: source.into() })
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::ServerError;
-use crate::error::Doing;
+use crate::error::IoErrorContext;
 
 const POLL: Duration = Duration::from_millis(10);
 
@@ -21,26 +21,26 @@ const TAIL_LINES: usize = 15;
 const TAIL_BYTES: u64 = 8 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct ServerHome {
     dir: PathBuf,
     throw_away: Option<TempDir>,
 }
 
-impl Home {
+impl ServerHome {
     /// A new directory that is removed with this value.
-    pub(crate) fn throw_away(parent: &Path, prefix: &str) -> Result<Home, ServerError> {
+    pub(crate) fn throw_away(parent: &Path, prefix: &str) -> Result<ServerHome, ServerError> {
         let dir = tempfile::Builder::new()
             .prefix(prefix)
             .tempdir_in(parent)
-            .doing(|| format!("make a directory in {}", parent.display()))?;
-        Ok(Home { dir: dir.path().to_owned(), throw_away: Some(dir) })
+            .while_doing(|| format!("make a directory in {}", parent.display()))?;
+        Ok(ServerHome { dir: dir.path().to_owned(), throw_away: Some(dir) })
     }
 
     /// A directory that is made where it is missing, and stays.
-    pub(crate) fn kept(dir: &Path) -> Result<Home, ServerError> {
-        fs::create_dir_all(dir).doing(|| format!("make {}", dir.display()))?;
-        let dir = fs::canonicalize(dir).doing(|| format!("find {}", dir.display()))?;
-        Ok(Home { dir, throw_away: None })
+    pub(crate) fn open_kept(dir: &Path) -> Result<ServerHome, ServerError> {
+        fs::create_dir_all(dir).while_doing(|| format!("make {}", dir.display()))?;
+        let dir = fs::canonicalize(dir).while_doing(|| format!("find {}", dir.display()))?;
+        Ok(ServerHome { dir, throw_away: None })
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -52,7 +52,7 @@ impl Home {
     }
 
     /// Lets a throw-away directory stay.
-    pub(crate) fn keep(self) -> PathBuf {
+    pub(crate) fn keep_dir(self) -> PathBuf {
         if let Some(dir) = self.throw_away {
             let _ = dir.keep();
         }
@@ -60,7 +60,7 @@ impl Home {
     }
 
     /// The locked file, to hand to a server as standard input; waits for a predecessor that is about to end.
-    pub(crate) async fn lock(&self, server: &'static str, wait: Duration) -> Result<File, ServerError> {
+    pub(crate) async fn lock_dir(&self, server: &'static str, wait: Duration) -> Result<File, ServerError> {
         let deadline = tokio::time::Instant::now() + wait;
         loop {
             if let Some(lock) = self.try_lock()? {
@@ -76,7 +76,8 @@ impl Home {
     fn try_lock(&self) -> Result<Option<File>, ServerError> {
         let path = self.dir.join("lock");
         let doing = || format!("lock {}", path.display());
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).doing(doing)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).while_doing(doing)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -85,9 +86,9 @@ impl Home {
     }
 
     /// The log, where the server's output is added.
-    pub(crate) fn log(&self) -> Result<File, ServerError> {
+    pub(crate) fn open_log(&self) -> Result<File, ServerError> {
         let path = self.log_path();
-        OpenOptions::new().append(true).create(true).open(&path).doing(|| format!("open {}", path.display()))
+        OpenOptions::new().append(true).create(true).open(&path).while_doing(|| format!("open {}", path.display()))
     }
 
     /// Where the log ends now, so that a reader can tell a new start's lines from an old one's.

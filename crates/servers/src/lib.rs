@@ -35,9 +35,9 @@ pub mod tls;
 mod watchdog;
 
 pub use error::ServerError;
-pub use postgres::Postgres;
-pub use proxy::Proxy;
-pub use redis::Redis;
-pub use sentinel::Sentinels;
-pub use server::Detached;
-pub use tls::Tls;
+pub use postgres::PostgresServer;
+pub use proxy::TcpProxy;
+pub use redis::RedisServer;
+pub use sentinel::SentinelGroup;
+pub use server::DetachedServer;
+pub use tls::TlsEndpoint;

@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
 use crate::ServerError;
-use crate::error::Doing;
+use crate::error::IoErrorContext;
 
 const FILE: &str = "password";
 
@@ -22,16 +22,16 @@ const ITERATIONS: NonZeroU32 = NonZeroU32::MIN;
 
 /// A password of letters, so that it can be part of a URL and holds no port number.
 #[derive(Clone)]
-pub(crate) struct Password(String);
+pub(crate) struct ServerPassword(String);
 
-impl Password {
+impl ServerPassword {
     /// Returns the password that is kept in this directory, if there is one.
-    pub(crate) fn kept_in(dir: &Path) -> Result<Option<Password>, ServerError> {
+    pub(crate) fn kept_in(dir: &Path) -> Result<Option<ServerPassword>, ServerError> {
         let path = dir.join(FILE);
         match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(Password(text.trim().to_owned())).filter(|password| !password.0.is_empty())),
+            Ok(text) => Ok(Some(ServerPassword(text.trim().to_owned())).filter(|password| !password.0.is_empty())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).doing(|| format!("read {}", path.display())),
+            Err(error) => Err(error).while_doing(|| format!("read {}", path.display())),
         }
     }
 
@@ -40,13 +40,15 @@ impl Password {
         let path = dir.join(FILE);
         let doing = || format!("write {}", path.display());
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path).doing(doing)?;
-        file.write_all(self.0.as_bytes()).doing(doing)
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&path).while_doing(doing)?;
+        file.write_all(self.0.as_bytes()).while_doing(doing)
     }
 
-    pub(crate) fn random() -> Result<Password, ServerError> {
+    pub(crate) fn random_letters() -> Result<ServerPassword, ServerError> {
         let bytes: [u8; 32] = random_bytes()?;
-        Ok(Password(bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'a' + half)).collect()))
+        Ok(ServerPassword(
+            bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'a' + half)).collect(),
+        ))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -54,7 +56,7 @@ impl Password {
     }
 
     /// Returns what Postgres stores of it: it compares a login with this and never learns the password.
-    pub(crate) fn verifier(&self) -> Result<String, ServerError> {
+    pub(crate) fn scram_verifier(&self) -> Result<String, ServerError> {
         let salt: [u8; 16] = random_bytes()?;
         Ok(self.verifier_with(&salt))
     }
@@ -70,7 +72,7 @@ impl Password {
     }
 }
 
-impl std::fmt::Debug for Password {
+impl std::fmt::Debug for ServerPassword {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Password")
     }
@@ -79,6 +81,6 @@ impl std::fmt::Debug for Password {
 fn random_bytes<const N: usize>() -> Result<[u8; N], ServerError> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes).map_err(|_| std::io::Error::from(ErrorKind::Other));
-    filled.doing(|| "ask the system for random bytes".to_owned())?;
+    filled.while_doing(|| "ask the system for random bytes".to_owned())?;
     Ok(bytes)
 }

@@ -11,7 +11,7 @@ const LAST: u16 = 32_767;
 
 /// A port without a listener. It may have one by the time a server binds it, so a caller that starts one must be ready to ask
 /// again.
-pub(crate) fn free() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let random = RandomState::new().hash_one(()) % u64::from(LAST - FIRST + 1);
         let port = FIRST + u16::try_from(random).expect("a remainder below 22528 fits");

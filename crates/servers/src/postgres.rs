@@ -19,13 +19,13 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 
 use crate::ServerError;
-use crate::account::Account;
-use crate::error::Doing;
-use crate::home::Home;
-use crate::login::Password;
+use crate::account::UnprivilegedAccount;
+use crate::error::IoErrorContext;
+use crate::home::ServerHome;
+use crate::login::ServerPassword;
 use crate::programs::{self, PostgresPrograms};
-use crate::server::{Detached, Kind, START_LOCK_WAIT, Server};
-use crate::template::Template;
+use crate::server::{DetachedServer, ManagedServer, START_LOCK_WAIT, ServerKind};
+use crate::template::DataTemplate;
 
 /// The user, and the database that exists from the start.
 const NAME: &str = "dispatchq";
@@ -36,15 +36,15 @@ const METHOD: &str = "scram-sha-256";
 /// Open to every user, unlike a home directory, and not cleared at boot.
 const OPEN_DIR: &str = "/var/tmp";
 
-/// A private Postgres. Dropping it ends its processes, and removes the data unless [`Postgres::start_in`] started it.
+/// A private Postgres. Dropping it ends its processes, and removes the data unless [`PostgresServer::start_in`] started it.
 #[derive(Debug)]
-pub struct Postgres(Server<Setup>);
+pub struct PostgresServer(ManagedServer<PostgresSetup>);
 
-impl Postgres {
+impl PostgresServer {
     /// Starts on a free port with throw-away data.
-    pub async fn start() -> Result<Postgres, ServerError> {
+    pub async fn start() -> Result<PostgresServer, ServerError> {
         let (setup, home) = throw_away()?;
-        Postgres::start_with(setup, home, None).await
+        PostgresServer::start_with(setup, home, None).await
     }
 
     /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the template: it starts
@@ -53,37 +53,41 @@ impl Postgres {
         folder: &Path,
         name: &str,
         prepare: impl AsyncFnOnce(String),
-    ) -> Result<Postgres, ServerError> {
-        let template = Template::new(folder, name);
+    ) -> Result<PostgresServer, ServerError> {
+        let template = DataTemplate::new(folder, name);
         if !template.is_made() {
-            let _lock = template.lock()?;
+            let _lock = template.lock_template()?;
             if !template.is_made() {
-                let mut first = Postgres::start().await?;
+                let mut first = PostgresServer::start().await?;
                 prepare(first.url()).await;
                 first.stop().await?;
-                template.make(first.dir())?;
+                template.make_template(first.dir())?;
             }
         }
         let (setup, home) = throw_away()?;
-        let mut server = Server::new(setup, home)?;
+        let mut server = ManagedServer::new(setup, home)?;
         template.copy_to(server.home.dir(), server.kind.account)?;
-        server.kind.initialize(&server.home).await?;
+        server.kind.initialize_data(&server.home).await?;
         server.start(None).await?;
-        Ok(Postgres(server))
+        Ok(PostgresServer(server))
     }
 
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
     /// at a time: a second is refused with [`ServerError::InUse`].
-    pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<Postgres, ServerError> {
-        Postgres::start_with(Setup::new()?, Home::kept(dir)?, port).await
+    pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<PostgresServer, ServerError> {
+        PostgresServer::start_with(PostgresSetup::new()?, ServerHome::open_kept(dir)?, port).await
     }
 
-    async fn start_with(setup: Setup, home: Home, port: Option<u16>) -> Result<Postgres, ServerError> {
-        let mut server = Server::new(setup, home)?;
-        server.kind.initialize(&server.home).await?;
+    async fn start_with(
+        setup: PostgresSetup,
+        home: ServerHome,
+        port: Option<u16>,
+    ) -> Result<PostgresServer, ServerError> {
+        let mut server = ManagedServer::new(setup, home)?;
+        server.kind.initialize_data(&server.home).await?;
         server.start(port).await?;
-        let postgres = Postgres(server);
-        let exists = postgres.sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
+        let postgres = PostgresServer(server);
+        let exists = postgres.run_sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
         if exists.is_empty() {
             postgres.fresh_database(NAME).await?;
         }
@@ -112,7 +116,7 @@ impl Postgres {
     /// Makes an empty database, for tests that share one server, and returns its URL. The name must be new and, as it
     /// becomes part of a URL, of letters, digits and `_`.
     pub async fn fresh_database(&self, name: &str) -> Result<String, ServerError> {
-        self.sql(&format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
+        self.run_sql(&format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
         Ok(self.database_url(name))
     }
 
@@ -133,7 +137,7 @@ impl Postgres {
     }
 
     /// Leaves it running with its data, also after this process has ended.
-    pub fn detach(self) -> Detached {
+    pub fn detach(self) -> DetachedServer {
         let url = self.url();
         self.0.detach(url)
     }
@@ -143,47 +147,53 @@ impl Postgres {
     }
 
     /// Runs one statement through psql in the database every cluster has.
-    async fn sql(&self, statement: &str) -> Result<String, ServerError> {
+    async fn run_sql(&self, statement: &str) -> Result<String, ServerError> {
         let setup = &self.0.kind;
-        let mut command = setup.program(&setup.programs.psql);
+        let mut command = setup.program_command(&setup.programs.psql);
         command
             .args(["--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--quiet"])
             .args(["--host", "127.0.0.1", "--port", &self.port().to_string()])
             .args(["--username", NAME, "--dbname", "postgres", "--command", statement])
             .env("PGPASSWORD", setup.password.as_str());
-        run("psql", command).await
+        run_program("psql", command).await
     }
 }
 
 /// What a server with throw-away data begins with.
-fn throw_away() -> Result<(Setup, Home), ServerError> {
-    let setup = Setup { durable: false, ..Setup::new()? };
+fn throw_away() -> Result<(PostgresSetup, ServerHome), ServerError> {
+    let setup = PostgresSetup { durable: false, ..PostgresSetup::new()? };
     let parent = if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
-    let home = Home::throw_away(&parent, "dispatchq-postgres-")?;
+    let home = ServerHome::throw_away(&parent, "dispatchq-postgres-")?;
     if let Some(account) = setup.account {
-        account.own(home.dir())?;
+        account.own_path(home.dir())?;
     }
     Ok((setup, home))
 }
 
 #[derive(Debug)]
-struct Setup {
+struct PostgresSetup {
     programs: PostgresPrograms,
-    account: Option<Account>,
+    account: Option<UnprivilegedAccount>,
     /// Empty until initialized.
     data: PathBuf,
-    password: Password,
+    password: ServerPassword,
     durable: bool,
 }
 
-impl Setup {
-    fn new() -> Result<Setup, ServerError> {
-        let (programs, account) = (programs::postgres()?, Account::for_postgres()?);
-        Ok(Setup { programs, account, data: PathBuf::new(), password: Password::random()?, durable: true })
+impl PostgresSetup {
+    fn new() -> Result<PostgresSetup, ServerError> {
+        let (programs, account) = (programs::find_postgres()?, UnprivilegedAccount::for_postgres()?);
+        Ok(PostgresSetup {
+            programs,
+            account,
+            data: PathBuf::new(),
+            password: ServerPassword::random_letters()?,
+            durable: true,
+        })
     }
 
     /// A command that runs as the right user and hears nothing of the caller's own Postgres settings.
-    fn program(&self, program: &Path) -> Command {
+    fn program_command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         // The other user might not be allowed into our directory. The locale is fixed because macOS needs one, and so
         // that messages are in English.
@@ -199,97 +209,101 @@ impl Setup {
 
     /// Finds the data directory and the password, and makes them where they are missing. Data gets its name only when it is
     /// complete, so an interrupted initdb leaves nothing that looks like data.
-    async fn initialize(&mut self, home: &Home) -> Result<(), ServerError> {
+    async fn initialize_data(&mut self, home: &ServerHome) -> Result<(), ServerError> {
         let data = home.dir().join("data");
-        let kept = Password::kept_in(home.dir())?;
+        let kept = ServerPassword::kept_in(home.dir())?;
         let is_new = kept.is_none();
         if let Some(password) = kept {
             self.password = password;
         }
         if !data.join("PG_VERSION").exists() {
-            let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            let _lock = home.lock_dir(PostgresSetup::NAME, START_LOCK_WAIT).await?;
             self.password.keep_in(home.dir())?;
             if self.account.is_some() && !is_open(home.dir()) {
                 self.init_elsewhere(&data).await?;
             } else {
-                self.init(&home.dir().join("data.new"), &data).await?;
+                self.init_data_dir(&home.dir().join("data.new"), &data).await?;
             }
         } else if is_new {
-            let _lock = home.lock(Setup::NAME, START_LOCK_WAIT).await?;
+            let _lock = home.lock_dir(PostgresSetup::NAME, START_LOCK_WAIT).await?;
             self.ask_for_password(&data).await?;
             self.password.keep_in(home.dir())?;
         }
-        self.data = fs::canonicalize(&data).doing(|| format!("find {}", data.display()))?;
+        self.data = fs::canonicalize(&data).while_doing(|| format!("find {}", data.display()))?;
         Ok(())
     }
 
     /// Has data of earlier versions, which let every user of this machine in, ask for the password.
     async fn ask_for_password(&self, data: &Path) -> Result<(), ServerError> {
-        let mut statement = tempfile::tempfile().doing(|| "make a file".to_owned())?;
-        let text = format!("ALTER ROLE {NAME} PASSWORD '{}'\n", self.password.verifier()?);
+        let mut statement = tempfile::tempfile().while_doing(|| "make a file".to_owned())?;
+        let text = format!("ALTER ROLE {NAME} PASSWORD '{}'\n", self.password.scram_verifier()?);
         statement
             .write_all(text.as_bytes())
             .and_then(|()| statement.rewind())
-            .doing(|| "write a statement".to_owned())?;
-        let mut command = self.program(&self.programs.postgres);
-        command.arg("--single").arg("-D").arg(fs::canonicalize(data).doing(|| format!("find {}", data.display()))?);
+            .while_doing(|| "write a statement".to_owned())?;
+        let mut command = self.program_command(&self.programs.postgres);
+        command
+            .arg("--single")
+            .arg("-D")
+            .arg(fs::canonicalize(data).while_doing(|| format!("find {}", data.display()))?);
         command.arg("postgres");
         run_with("postgres --single", command, statement.into()).await?;
         let rules = data.join("pg_hba.conf");
-        let text = fs::read_to_string(&rules).doing(|| format!("read {}", rules.display()))?;
-        fs::write(&rules, text.replace("trust", METHOD)).doing(|| format!("write {}", rules.display()))
+        let text = fs::read_to_string(&rules).while_doing(|| format!("read {}", rules.display()))?;
+        fs::write(&rules, text.replace("trust", METHOD)).while_doing(|| format!("write {}", rules.display()))
     }
 
-    async fn init(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
+    async fn init_data_dir(&self, new: &Path, data: &Path) -> Result<(), ServerError> {
         if new.exists() {
-            fs::remove_dir_all(new).doing(|| format!("remove {}, which was left half made", new.display()))?;
+            fs::remove_dir_all(new).while_doing(|| format!("remove {}, which was left half made", new.display()))?;
         }
-        fs::create_dir(new).doing(|| format!("make {}", new.display()))?;
-        self.initdb(new).await?;
-        fs::rename(new, data).doing(|| format!("rename {}", new.display()))
+        fs::create_dir(new).while_doing(|| format!("make {}", new.display()))?;
+        self.run_initdb(new).await?;
+        fs::rename(new, data).while_doing(|| format!("rename {}", new.display()))
     }
 
     async fn init_elsewhere(&self, data: &Path) -> Result<(), ServerError> {
         let doing = || format!("make a directory in {OPEN_DIR}");
-        let new = tempfile::Builder::new().prefix("dispatchq-data-").tempdir_in(OPEN_DIR).doing(doing)?;
-        self.initdb(new.path()).await?;
+        let new = tempfile::Builder::new().prefix("dispatchq-data-").tempdir_in(OPEN_DIR).while_doing(doing)?;
+        self.run_initdb(new.path()).await?;
         if data.is_symlink() {
-            fs::remove_file(data).doing(|| format!("remove {}, whose data is gone", data.display()))?;
+            fs::remove_file(data).while_doing(|| format!("remove {}, whose data is gone", data.display()))?;
         }
-        symlink(new.path(), data).doing(|| format!("link {}", data.display()))?;
+        symlink(new.path(), data).while_doing(|| format!("link {}", data.display()))?;
         let _ = new.keep();
         Ok(())
     }
 
-    async fn initdb(&self, dir: &Path) -> Result<(), ServerError> {
+    async fn run_initdb(&self, dir: &Path) -> Result<(), ServerError> {
         if let Some(account) = self.account {
-            account.own(dir)?;
+            account.own_path(dir)?;
         }
         let doing = || format!("write a password file in {OPEN_DIR}");
-        let mut verifier = tempfile::Builder::new().prefix("dispatchq-login-").tempfile_in(OPEN_DIR).doing(doing)?;
-        verifier.write_all(self.password.verifier()?.as_bytes()).doing(doing)?;
+        let mut verifier =
+            tempfile::Builder::new().prefix("dispatchq-login-").tempfile_in(OPEN_DIR).while_doing(doing)?;
+        verifier.write_all(self.password.scram_verifier()?.as_bytes()).while_doing(doing)?;
         if let Some(account) = self.account {
-            account.own(verifier.path())?;
+            account.own_path(verifier.path())?;
         }
-        let mut command = self.program(&self.programs.initdb);
+        let mut command = self.program_command(&self.programs.initdb);
         command.arg("--pgdata").arg(dir).args(["--username", NAME, "--encoding=UTF8", "--no-locale"]);
         command.args(["--auth", METHOD]).arg("--pwfile").arg(verifier.path());
         if !self.durable {
             command.arg("--no-sync");
         }
-        run("initdb", command).await.map(drop)
+        run_program("initdb", command).await.map(drop)
     }
 }
 
-impl Kind for Setup {
+impl ServerKind for PostgresSetup {
     const NAME: &'static str = "postgres";
     const STOP: Signal = Signal::SIGINT;
     /// An "immediate shutdown": the postmaster ends its backends and frees its shared memory, which SIGKILL would leave
     /// to no process.
     const QUIT: Signal = Signal::SIGQUIT;
 
-    fn command(&self, _home: &Home, port: u16) -> Command {
-        let mut command = self.program(&self.programs.postgres);
+    fn server_command(&self, _home: &ServerHome, port: u16) -> Command {
+        let mut command = self.program_command(&self.programs.postgres);
         command.arg("-D").arg(&self.data);
         let mut set = |setting: &str| {
             command.args(["-c", setting]);
@@ -322,15 +336,15 @@ fn is_open(dir: &Path) -> bool {
 }
 
 /// Runs a program to its end and returns what it printed. Dropping the future ends the program.
-async fn run(program: &'static str, command: Command) -> Result<String, ServerError> {
+async fn run_program(program: &'static str, command: Command) -> Result<String, ServerError> {
     run_with(program, command, Stdio::null()).await
 }
 
-/// As [`run`], with this input.
+/// As [`run_program`], with this input.
 async fn run_with(program: &'static str, command: Command, input: Stdio) -> Result<String, ServerError> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(input).kill_on_drop(true);
-    let output = command.output().await.doing(|| format!("run {program}"))?;
+    let output = command.output().await.while_doing(|| format!("run {program}"))?;
     if !output.status.success() {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         return Err(ServerError::Failed { program, reason: format!("ended with {}", output.status), log });

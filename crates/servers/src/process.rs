@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use crate::ServerError;
-use crate::error::Doing;
+use crate::error::IoErrorContext;
 
 const POLL: Duration = Duration::from_millis(5);
 
@@ -18,17 +18,17 @@ const DROP_WAIT: Duration = Duration::from_secs(5);
 
 /// Ended and reaped when dropped.
 #[derive(Debug)]
-pub(crate) struct Process {
-    /// Taken only by [`Process::detach`].
+pub(crate) struct ServerProcess {
+    /// Taken only by [`ServerProcess::detach`].
     child: Option<Child>,
     /// What ends it when dropped.
     last_signal: Signal,
 }
 
-impl Process {
-    pub(crate) fn spawn(command: &mut Command, last_signal: Signal) -> Result<Process, ServerError> {
-        let child = command.spawn().doing(|| format!("start {}", command.get_program().display()))?;
-        Ok(Process { child: Some(child), last_signal })
+impl ServerProcess {
+    pub(crate) fn spawn(command: &mut Command, last_signal: Signal) -> Result<ServerProcess, ServerError> {
+        let child = command.spawn().while_doing(|| format!("start {}", command.get_program().display()))?;
+        Ok(ServerProcess { child: Some(child), last_signal })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -36,15 +36,15 @@ impl Process {
     }
 
     /// How the process ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
     /// False when it did not end within `wait`; it then runs on.
-    pub(crate) async fn end(&mut self, signal: Signal, wait: Duration) -> bool {
+    pub(crate) async fn end_with_signal(&mut self, signal: Signal, wait: Duration) -> bool {
         let deadline = Instant::now() + wait;
-        self.send(signal);
-        while self.ended().is_none() {
+        self.send_signal(signal);
+        while self.exit_status().is_none() {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -59,8 +59,8 @@ impl Process {
     }
 
     /// Also wakes a process that a test has stopped with SIGSTOP, which would otherwise never see its signal.
-    fn send(&mut self, signal: Signal) {
-        if self.ended().is_some() {
+    fn send_signal(&mut self, signal: Signal) {
+        if self.exit_status().is_some() {
             return;
         }
         let Some(pid) = self.child.as_ref().and_then(|child| i32::try_from(child.id()).ok()).map(Pid::from_raw) else {
@@ -74,14 +74,14 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if self.child.is_none() {
             return;
         }
         let deadline = std::time::Instant::now() + DROP_WAIT;
-        self.send(self.last_signal);
-        while self.ended().is_none() && std::time::Instant::now() < deadline {
+        self.send_signal(self.last_signal);
+        while self.exit_status().is_none() && std::time::Instant::now() < deadline {
             std::thread::sleep(POLL);
         }
         if let Some(child) = &mut self.child {

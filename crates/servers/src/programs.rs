@@ -23,11 +23,11 @@ pub(crate) struct PostgresPrograms {
 }
 
 pub(crate) fn redis_server() -> Result<PathBuf, ServerError> {
-    find_program("redis-server", &path())
+    find_program("redis-server", &search_path())
 }
 
-pub(crate) fn postgres() -> Result<PostgresPrograms, ServerError> {
-    let mut dirs = path();
+pub(crate) fn find_postgres() -> Result<PostgresPrograms, ServerError> {
+    let mut dirs = search_path();
     dirs.extend(versioned_dirs());
     postgres_in(&dirs)
 }
@@ -50,7 +50,7 @@ fn find_program(program: &'static str, dirs: &[PathBuf]) -> Result<PathBuf, Serv
     dirs.iter().map(|dir| dir.join(program)).find(executable).ok_or(ServerError::Missing { program, cure: CURE })
 }
 
-fn path() -> Vec<PathBuf> {
+fn search_path() -> Vec<PathBuf> {
     env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default()
 }
 

@@ -19,14 +19,14 @@ const NOTICED_AFTER: Duration = Duration::from_secs(25);
 
 /// Needs a tokio runtime, and ends with it.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct TcpProxy {
     port: u16,
-    flow: watch::Sender<Flow>,
+    flow: watch::Sender<ProxyFlow>,
 }
 
 /// What passes. Connections are numbered from 1 in the order in which they are made.
 #[derive(Debug, Clone, Copy, Default)]
-struct Flow {
+struct ProxyFlow {
     /// The port that new connections lead to.
     to: u16,
     frozen: bool,
@@ -39,12 +39,12 @@ struct Flow {
     delay: Duration,
 }
 
-impl Proxy {
+impl TcpProxy {
     /// To this port.
     pub async fn start(to: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
-        let flow = watch::Sender::new(Flow { to, ..Flow::default() });
+        let flow = watch::Sender::new(ProxyFlow { to, ..ProxyFlow::default() });
         let state = flow.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -89,12 +89,12 @@ impl Proxy {
     }
 
     /// From now on everything takes so much longer, each way.
-    pub fn delay(&self, delay: Duration) {
+    pub fn set_delay(&self, delay: Duration) {
         self.flow.send_modify(|flow| flow.delay = delay);
     }
 
     /// New connections lead to this port, as after a failover. Those there are stay with the server they have.
-    pub fn redirect(&self, to: u16) {
+    pub fn redirect_to(&self, to: u16) {
         self.flow.send_modify(|flow| flow.to = to);
     }
 
@@ -110,7 +110,12 @@ impl Proxy {
 }
 
 /// Returns when one end has closed and the other was told.
-async fn carry_bytes(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flow: &mut watch::Receiver<Flow>) {
+async fn carry_bytes(
+    number: u64,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    flow: &mut watch::Receiver<ProxyFlow>,
+) {
     let mut bytes = vec![0; 16 * 1024];
     loop {
         let read = from.read(&mut bytes).await;
@@ -127,12 +132,12 @@ async fn carry_bytes(number: u64, mut from: OwnedReadHalf, mut to: OwnedWriteHal
 }
 
 /// Returns when this connection is cut.
-async fn until_cut(number: u64, flow: &mut watch::Receiver<Flow>) {
+async fn until_cut(number: u64, flow: &mut watch::Receiver<ProxyFlow>) {
     let _ = flow.wait_for(|flow| flow.cut >= number).await;
 }
 
 /// Returns when the server closes this connection: it is cut, or was lost so long ago that the server has noticed.
-async fn until_noticed(number: u64, flow: &mut watch::Receiver<Flow>) {
+async fn until_noticed(number: u64, flow: &mut watch::Receiver<ProxyFlow>) {
     let _ = flow.wait_for(|flow| flow.lost >= number || flow.cut >= number).await;
     let _ = tokio::time::timeout(NOTICED_AFTER, until_cut(number, flow)).await;
 }

@@ -15,43 +15,43 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::ServerError;
-use crate::home::Home;
+use crate::home::ServerHome;
 use crate::programs;
-use crate::server::{Detached, Kind, Server};
-use crate::tls::{self, Tls};
+use crate::server::{DetachedServer, ManagedServer, ServerKind};
+use crate::tls::{self, TlsEndpoint};
 
 /// How long an answer may take before the server counts as not ready yet.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// A private redis-server. Dropping it ends the process, and removes the data unless [`Redis::start_in`] started it.
+/// A private redis-server. Dropping it ends the process, and removes the data unless [`RedisServer::start_in`] started it.
 #[derive(Debug)]
-pub struct Redis(Server<Setup>);
+pub struct RedisServer(ManagedServer<RedisSetup>);
 
-impl Redis {
+impl RedisServer {
     /// Starts on a free port with throw-away data.
-    pub async fn start() -> Result<Redis, ServerError> {
-        Redis::start_with_env(&[]).await
+    pub async fn start() -> Result<RedisServer, ServerError> {
+        RedisServer::start_with_env(&[]).await
     }
 
-    /// As [`Redis::start`], with these variables in its environment: a library to be loaded first, for example.
-    pub async fn start_with_env(env: &[(&str, &str)]) -> Result<Redis, ServerError> {
+    /// As [`RedisServer::start`], with these variables in its environment: a library to be loaded first, for example.
+    pub async fn start_with_env(env: &[(&str, &str)]) -> Result<RedisServer, ServerError> {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let kind = Setup { program: programs::redis_server()?, env };
-        let home = Home::throw_away(&env::temp_dir(), "dispatchq-redis-")?;
-        Redis::start_with(kind, home, None).await
+        let kind = RedisSetup { program: programs::redis_server()?, env };
+        let home = ServerHome::throw_away(&env::temp_dir(), "dispatchq-redis-")?;
+        RedisServer::start_with(kind, home, None).await
     }
 
     /// Starts on `port` or a free one with its data in `dir`, which is made where it is missing and stays. One server
     /// at a time: a second is refused with [`ServerError::InUse`].
-    pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<Redis, ServerError> {
-        let kind = Setup { program: programs::redis_server()?, env: Vec::new() };
-        Redis::start_with(kind, Home::kept(dir)?, port).await
+    pub async fn start_in(dir: &Path, port: Option<u16>) -> Result<RedisServer, ServerError> {
+        let kind = RedisSetup { program: programs::redis_server()?, env: Vec::new() };
+        RedisServer::start_with(kind, ServerHome::open_kept(dir)?, port).await
     }
 
-    async fn start_with(kind: Setup, home: Home, port: Option<u16>) -> Result<Redis, ServerError> {
-        let mut server = Server::new(kind, home)?;
+    async fn start_with(kind: RedisSetup, home: ServerHome, port: Option<u16>) -> Result<RedisServer, ServerError> {
+        let mut server = ManagedServer::new(kind, home)?;
         server.start(port).await?;
-        Ok(Redis(server))
+        Ok(RedisServer(server))
     }
 
     pub fn url(&self) -> String {
@@ -88,30 +88,30 @@ impl Redis {
     }
 
     /// Lets it speak TLS, too, with a certificate of an authority made for it; until it is restarted. Needs `openssl`.
-    pub async fn serve_tls(&self) -> Result<Tls, ServerError> {
-        tls::serve(self).await
+    pub async fn serve_tls(&self) -> Result<TlsEndpoint, ServerError> {
+        tls::serve_tls(self).await
     }
 
     /// Leaves it running with its data, also after this process has ended.
-    pub fn detach(self) -> Detached {
+    pub fn detach(self) -> DetachedServer {
         let url = self.url();
         self.0.detach(url)
     }
 }
 
 #[derive(Debug)]
-struct Setup {
+struct RedisSetup {
     program: PathBuf,
     /// Variables added to its environment.
     env: Vec<(String, String)>,
 }
 
-impl Kind for Setup {
+impl ServerKind for RedisSetup {
     const NAME: &'static str = "redis-server";
     const STOP: Signal = Signal::SIGTERM;
     const QUIT: Signal = Signal::SIGKILL;
 
-    fn command(&self, home: &Home, port: u16) -> Command {
+    fn server_command(&self, home: &ServerHome, port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command
             .envs(self.env.iter().map(|(name, value)| (name, value)))

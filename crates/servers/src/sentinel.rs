@@ -12,12 +12,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::error::Doing;
-use crate::home::Home;
+use crate::error::IoErrorContext;
+use crate::home::ServerHome;
 use crate::programs;
 use crate::redis::is_ready;
-use crate::server::{Kind, Server};
-use crate::{Redis, ServerError};
+use crate::server::{ManagedServer, ServerKind};
+use crate::{RedisServer, ServerError};
 
 const COUNT: usize = 3;
 /// How many of them must agree that the primary is gone.
@@ -31,11 +31,11 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Dropping it ends the processes.
 #[derive(Debug)]
-pub struct Sentinels(Vec<Server<Setup>>);
+pub struct SentinelGroup(Vec<ManagedServer<SentinelSetup>>);
 
-impl Sentinels {
+impl SentinelGroup {
     /// Starts them on free ports. Returns when each knows the primary's one replica and the other two, and so could act.
-    pub async fn start(primary: &Redis) -> Result<Sentinels, ServerError> {
+    pub async fn start(primary: &RedisServer) -> Result<SentinelGroup, ServerError> {
         let mut sentinels = Vec::new();
         for _ in 0..COUNT {
             sentinels.push(start_one(primary.port()).await?);
@@ -44,13 +44,13 @@ impl Sentinels {
         for sentinel in &sentinels {
             while !knows_others(sentinel.port()).await.unwrap_or(false) {
                 if Instant::now() > deadline {
-                    let (server, what, log) = (Setup::NAME, "find the others", sentinel.home.log_tail(0));
+                    let (server, what, log) = (SentinelSetup::NAME, "find the others", sentinel.home.log_tail(0));
                     return Err(ServerError::Timeout { server, what, secs: ACQUAINTED_WAIT.as_secs(), log });
                 }
                 tokio::time::sleep(POLL).await;
             }
         }
-        Ok(Sentinels(sentinels))
+        Ok(SentinelGroup(sentinels))
     }
 
     /// `redis+sentinel://host:port,host:port,host:port/primary`
@@ -60,22 +60,22 @@ impl Sentinels {
     }
 
     /// Of one of the sentinels itself, for commands to it.
-    pub fn one(&self) -> String {
+    pub fn sentinel_url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.0[0].port())
     }
 }
 
-async fn start_one(primary_port: u16) -> Result<Server<Setup>, ServerError> {
+async fn start_one(primary_port: u16) -> Result<ManagedServer<SentinelSetup>, ServerError> {
     let program = programs::redis_server()?;
-    let home = Home::throw_away(&env::temp_dir(), "dispatchq-sentinel-")?;
+    let home = ServerHome::throw_away(&env::temp_dir(), "dispatchq-sentinel-")?;
     let text = format!(
         "sentinel monitor {PRIMARY} 127.0.0.1 {primary_port} {QUORUM}\n\
          sentinel down-after-milliseconds {PRIMARY} 500\n\
          sentinel failover-timeout {PRIMARY} 4000\n"
     );
     let config = home.dir().join(CONFIG);
-    fs::write(&config, text).doing(|| format!("write {}", config.display()))?;
-    let mut server = Server::new(Setup { program }, home)?;
+    fs::write(&config, text).while_doing(|| format!("write {}", config.display()))?;
+    let mut server = ManagedServer::new(SentinelSetup { program }, home)?;
     server.start(None).await?;
     Ok(server)
 }
@@ -98,16 +98,16 @@ async fn knows_others(port: u16) -> std::io::Result<bool> {
 }
 
 #[derive(Debug)]
-struct Setup {
+struct SentinelSetup {
     program: PathBuf,
 }
 
-impl Kind for Setup {
+impl ServerKind for SentinelSetup {
     const NAME: &'static str = "redis-sentinel";
     const STOP: Signal = Signal::SIGTERM;
     const QUIT: Signal = Signal::SIGKILL;
 
-    fn command(&self, home: &Home, port: u16) -> Command {
+    fn server_command(&self, home: &ServerHome, port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command
             .arg(home.dir().join(CONFIG))

@@ -9,11 +9,11 @@ use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
 use crate::ServerError;
-use crate::error::Doing;
-use crate::home::Home;
+use crate::error::IoErrorContext;
+use crate::home::ServerHome;
 use crate::ports;
-use crate::process::Process;
-use crate::watchdog::Watchdog;
+use crate::process::ServerProcess;
+use crate::watchdog::ServerWatchdog;
 
 /// How long a server may take to be ready, and to stop.
 const READY_WAIT: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ const PORT_PAUSE: Duration = Duration::from_millis(100);
 /// A server left running. It has no owner: end it with `kill -INT <pid>`, then remove `dir` if the data was
 /// throw-away.
 #[derive(Clone, Debug)]
-pub struct Detached {
+pub struct DetachedServer {
     /// Where it answers.
     pub url: String,
     /// Its process.
@@ -42,7 +42,7 @@ pub struct Detached {
 }
 
 /// What differs between the servers.
-pub(crate) trait Kind {
+pub(crate) trait ServerKind {
     const NAME: &'static str;
     /// Ends it in good order, even while clients are connected.
     const STOP: Signal;
@@ -50,7 +50,7 @@ pub(crate) trait Kind {
     const QUIT: Signal;
 
     /// The command that runs it in the foreground, logging to its standard output or error.
-    fn command(&self, home: &Home, port: u16) -> Command;
+    fn server_command(&self, home: &ServerHome, port: u16) -> Command;
 
     /// Whether *this* process answers queries; another server on the same port does not count.
     fn is_ready(&self, port: u16, pid: u32) -> impl Future<Output = bool> + Send;
@@ -58,20 +58,20 @@ pub(crate) trait Kind {
 
 /// Fields are dropped in this order: the server ends, then nothing is left to watch, then its directory goes.
 #[derive(Debug)]
-pub(crate) struct Server<K> {
-    process: Option<Process>,
-    watchdog: Watchdog,
-    pub(crate) home: Home,
+pub(crate) struct ManagedServer<K> {
+    process: Option<ServerProcess>,
+    watchdog: ServerWatchdog,
+    pub(crate) home: ServerHome,
     pub(crate) kind: K,
     port: u16,
     pid: u32,
 }
 
-impl<K: Kind> Server<K> {
+impl<K: ServerKind> ManagedServer<K> {
     /// Watched, but not started yet.
-    pub(crate) fn new(kind: K, home: Home) -> Result<Server<K>, ServerError> {
-        let watchdog = Watchdog::start(home.is_throw_away().then(|| home.dir()))?;
-        Ok(Server { process: None, watchdog, home, kind, port: 0, pid: 0 })
+    pub(crate) fn new(kind: K, home: ServerHome) -> Result<ManagedServer<K>, ServerError> {
+        let watchdog = ServerWatchdog::start(home.is_throw_away().then(|| home.dir()))?;
+        Ok(ManagedServer { process: None, watchdog, home, kind, port: 0, pid: 0 })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -86,7 +86,7 @@ impl<K: Kind> Server<K> {
     pub(crate) async fn start(&mut self, port: Option<u16>) -> Result<(), ServerError> {
         let started = Instant::now();
         for _ in 0..PORT_TRIES {
-            let candidate = port.unwrap_or_else(ports::free);
+            let candidate = port.unwrap_or_else(ports::free_port);
             if ports::is_free(candidate) && self.start_on(candidate).await? {
                 let (ms, server) = (started.elapsed().as_millis(), K::NAME);
                 tracing::debug!(server, port = self.port, pid = self.pid, ms, "a private server is ready");
@@ -100,27 +100,27 @@ impl<K: Kind> Server<K> {
 
     /// False when another process has the port.
     async fn start_on(&mut self, port: u16) -> Result<bool, ServerError> {
-        let lock = self.home.lock(K::NAME, START_LOCK_WAIT).await?;
-        let log = self.home.log()?;
+        let lock = self.home.lock_dir(K::NAME, START_LOCK_WAIT).await?;
+        let log = self.home.open_log()?;
         let log_start = self.home.log_end();
-        let mut command = self.kind.command(&self.home, port);
+        let mut command = self.kind.server_command(&self.home, port);
         command
             .stdin(lock)
-            .stdout(log.try_clone().doing(|| "share the server's log".into())?)
+            .stdout(log.try_clone().while_doing(|| "share the server's log".into())?)
             .stderr(Stdio::from(log))
             // Its own group: a Ctrl-C in our terminal is for us, and we end the server when we no longer need it.
             .process_group(0);
-        let process = self.process.insert(Process::spawn(&mut command, K::QUIT)?);
+        let process = self.process.insert(ServerProcess::spawn(&mut command, K::QUIT)?);
         // The command holds our copy of the lock.
         drop(command);
         self.pid = process.pid();
         self.port = port;
-        self.watchdog.watch(self.pid);
+        self.watchdog.watch_pid(self.pid);
 
         let deadline = Instant::now() + READY_WAIT;
         loop {
-            if let Some(status) = process.ended() {
-                self.ended();
+            if let Some(status) = process.exit_status() {
+                self.record_end();
                 let log = self.home.log_tail(log_start);
                 // In the words of glibc and macOS, and of musl.
                 if log.contains("Address already in use") || log.contains("Address in use") {
@@ -132,8 +132,8 @@ impl<K: Kind> Server<K> {
                 return Ok(true);
             }
             if Instant::now() >= deadline {
-                self.ended();
-                return Err(self.timeout("become ready", READY_WAIT, log_start));
+                self.record_end();
+                return Err(self.timeout_error("become ready", READY_WAIT, log_start));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -142,10 +142,10 @@ impl<K: Kind> Server<K> {
     pub(crate) async fn stop(&mut self) -> Result<(), ServerError> {
         let log_start = self.home.log_end();
         let Some(process) = &mut self.process else { return Ok(()) };
-        if !process.end(K::STOP, STOP_WAIT).await {
-            return Err(self.timeout("stop", STOP_WAIT, log_start));
+        if !process.end_with_signal(K::STOP, STOP_WAIT).await {
+            return Err(self.timeout_error("stop", STOP_WAIT, log_start));
         }
-        self.ended();
+        self.record_end();
         self.last_process_gone().await;
         Ok(())
     }
@@ -153,8 +153,8 @@ impl<K: Kind> Server<K> {
     pub(crate) async fn kill(&mut self) {
         let Some(process) = &mut self.process else { return };
         // Nothing survives SIGKILL; a process the kernel holds in I/O may take a moment, which dropping it waits for.
-        process.end(Signal::SIGKILL, STOP_WAIT).await;
-        self.ended();
+        process.end_with_signal(Signal::SIGKILL, STOP_WAIT).await;
+        self.record_end();
         self.last_process_gone().await;
     }
 
@@ -164,29 +164,29 @@ impl<K: Kind> Server<K> {
         self.start(Some(self.port)).await
     }
 
-    pub(crate) fn detach(self, url: String) -> Detached {
+    pub(crate) fn detach(self, url: String) -> DetachedServer {
         drop(self.watchdog);
         if let Some(process) = self.process {
             process.detach();
         }
-        Detached { url, pid: self.pid, dir: self.home.keep() }
+        DetachedServer { url, pid: self.pid, dir: self.home.keep_dir() }
     }
 
     /// Reaps the process first: while it is a zombie its pid is still its own.
-    fn ended(&mut self) {
+    fn record_end(&mut self) {
         self.process = None;
-        self.watchdog.forget();
+        self.watchdog.forget_pid();
     }
 
     /// A killed Postgres leaves backends behind that notice within moments. A restart would find its memory
     /// in use, so that is waited for; should one hang, `start` says so.
     async fn last_process_gone(&self) {
-        if let Err(error) = self.home.lock(K::NAME, END_LOCK_WAIT).await {
+        if let Err(error) = self.home.lock_dir(K::NAME, END_LOCK_WAIT).await {
             tracing::warn!(%error, "a process of a private server outlives it");
         }
     }
 
-    fn timeout(&self, what: &'static str, wait: Duration, log_start: u64) -> ServerError {
+    fn timeout_error(&self, what: &'static str, wait: Duration, log_start: u64) -> ServerError {
         ServerError::Timeout { server: K::NAME, what, secs: wait.as_secs(), log: self.home.log_tail(log_start) }
     }
 }

@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::ServerError;
-use crate::account::Account;
-use crate::error::Doing;
+use crate::account::UnprivilegedAccount;
+use crate::error::IoErrorContext;
 
 /// Templates not made lately are of another schema or another day, and no test copies them any more.
 const KEPT_FOR: Duration = Duration::from_secs(2 * 24 * 3600);
 
 #[derive(Debug, Clone)]
-pub(crate) struct Template {
+pub(crate) struct DataTemplate {
     dir: PathBuf,
 }
 
-impl Template {
+impl DataTemplate {
     pub(crate) fn new(folder: &Path, name: &str) -> Self {
         Self { dir: folder.join(format!("postgres-{name}")) }
     }
@@ -30,32 +30,32 @@ impl Template {
     }
 
     /// Waits until no other process makes this template, and keeps others from it until the file is dropped.
-    pub(crate) fn lock(&self) -> Result<fs::File, ServerError> {
+    pub(crate) fn lock_template(&self) -> Result<fs::File, ServerError> {
         if let Some(folder) = self.dir.parent() {
-            fs::create_dir_all(folder).doing(|| format!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).while_doing(|| format!("make {}", folder.display()))?;
         }
         let path = self.dir.with_extension("lock");
         let doing = || format!("lock {}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).doing(doing)?;
-        file.lock().doing(doing)?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).while_doing(doing)?;
+        file.lock().while_doing(doing)?;
         Ok(file)
     }
 
     /// Makes the template of this server's directory. The server has stopped in good order.
-    pub(crate) fn make(&self, home: &Path) -> Result<(), ServerError> {
+    pub(crate) fn make_template(&self, home: &Path) -> Result<(), ServerError> {
         self.remove_old();
         let new = self.dir.with_extension("new");
         if new.exists() {
-            fs::remove_dir_all(&new).doing(|| format!("remove {}, which was left half made", new.display()))?;
+            fs::remove_dir_all(&new).while_doing(|| format!("remove {}, which was left half made", new.display()))?;
         }
         make_dir(&new, None)?;
         copy_tree(&home.join("data"), &new.join("data"), None)?;
         copy_file(&home.join("password"), &new.join("password"), None)?;
-        fs::rename(&new, &self.dir).doing(|| format!("rename {}", new.display()))
+        fs::rename(&new, &self.dir).while_doing(|| format!("rename {}", new.display()))
     }
 
     /// Copies the cluster to a directory where there is none.
-    pub(crate) fn copy_to(&self, home: &Path, account: Option<Account>) -> Result<(), ServerError> {
+    pub(crate) fn copy_to(&self, home: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
         copy_file(&self.dir.join("password"), &home.join("password"), None)?;
         copy_tree(&self.dir.join("data"), &home.join("data"), account)
     }
@@ -72,25 +72,25 @@ impl Template {
     }
 }
 
-fn make_dir(dir: &Path, account: Option<Account>) -> Result<(), ServerError> {
+fn make_dir(dir: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
     // Postgres refuses data that others may read.
-    DirBuilder::new().mode(0o700).create(dir).doing(|| format!("make {}", dir.display()))?;
-    account.map_or(Ok(()), |account| account.own(dir))
+    DirBuilder::new().mode(0o700).create(dir).while_doing(|| format!("make {}", dir.display()))?;
+    account.map_or(Ok(()), |account| account.own_path(dir))
 }
 
-fn copy_file(from: &Path, to: &Path, account: Option<Account>) -> Result<(), ServerError> {
-    fs::copy(from, to).doing(|| format!("copy {}", from.display()))?;
-    account.map_or(Ok(()), |account| account.own(to))
+fn copy_file(from: &Path, to: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
+    fs::copy(from, to).while_doing(|| format!("copy {}", from.display()))?;
+    account.map_or(Ok(()), |account| account.own_path(to))
 }
 
 /// Copies a directory with all in it.
-fn copy_tree(from: &Path, to: &Path, account: Option<Account>) -> Result<(), ServerError> {
+fn copy_tree(from: &Path, to: &Path, account: Option<UnprivilegedAccount>) -> Result<(), ServerError> {
     make_dir(to, account)?;
     let doing = || format!("read {}", from.display());
-    for entry in fs::read_dir(from).doing(doing)? {
-        let entry = entry.doing(doing)?;
+    for entry in fs::read_dir(from).while_doing(doing)? {
+        let entry = entry.while_doing(doing)?;
         let target = to.join(entry.file_name());
-        if entry.file_type().doing(doing)?.is_dir() {
+        if entry.file_type().while_doing(doing)?.is_dir() {
             copy_tree(&entry.path(), &target, account)?;
         } else {
             copy_file(&entry.path(), &target, account)?;

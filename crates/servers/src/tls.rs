@@ -8,17 +8,17 @@ use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::error::Doing;
-use crate::{Redis, ServerError, ports};
+use crate::error::IoErrorContext;
+use crate::{RedisServer, ServerError, ports};
 
 /// Where a Redis speaks TLS.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub struct TlsEndpoint {
     port: u16,
     root_certificate: PathBuf,
 }
 
-impl Tls {
+impl TlsEndpoint {
     pub fn url(&self) -> String {
         format!("rediss://127.0.0.1:{}/", self.port)
     }
@@ -30,10 +30,10 @@ impl Tls {
 }
 
 /// Makes certificates with `openssl` and lets the server speak TLS, too, on a port of its own. Until it is restarted.
-pub(crate) async fn serve(redis: &Redis) -> Result<Tls, ServerError> {
+pub(crate) async fn serve_tls(redis: &RedisServer) -> Result<TlsEndpoint, ServerError> {
     let dir = redis.dir();
     make_certificates(dir)?;
-    let port = ports::free();
+    let port = ports::free_port();
     let file = |name: &str| dir.join(name).display().to_string();
     let words = [
         format!("CONFIG SET tls-cert-file {} tls-key-file {}", file("server.crt"), file("server.key")),
@@ -45,9 +45,9 @@ pub(crate) async fn serve(redis: &Redis) -> Result<Tls, ServerError> {
         stream.write_all(words.join(" ").as_bytes()).await?;
         stream.read_to_string(&mut answer).await
     };
-    asked.await.doing(|| "let Redis speak TLS".into())?;
+    asked.await.while_doing(|| "let Redis speak TLS".into())?;
     if answer.lines().all(|line| line == "+OK") {
-        Ok(Tls { port, root_certificate: dir.join("ca.crt") })
+        Ok(TlsEndpoint { port, root_certificate: dir.join("ca.crt") })
     } else {
         Err(ServerError::Failed { program: "redis-server", reason: "speaks no TLS".into(), log: answer })
     }
@@ -58,7 +58,7 @@ fn make_certificates(dir: &Path) -> Result<(), ServerError> {
     const KEY: &str = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
     let extensions = dir.join("server.ext");
     fs::write(&extensions, "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
-        .doing(|| format!("write {}", extensions.display()))?;
+        .while_doing(|| format!("write {}", extensions.display()))?;
     run_openssl(
         dir,
         &format!("req -x509 {KEY} -keyout ca.key -out ca.crt -days 2 -subj /CN=dispatchq-test-authority"),
@@ -72,7 +72,7 @@ fn make_certificates(dir: &Path) -> Result<(), ServerError> {
 
 fn run_openssl(dir: &Path, args: &str) -> Result<(), ServerError> {
     let output = Command::new("openssl").args(args.split(' ')).current_dir(dir).output();
-    let output = output.doing(|| "start openssl".into())?;
+    let output = output.while_doing(|| "start openssl".into())?;
     if output.status.success() {
         return Ok(());
     }

@@ -10,19 +10,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::ServerError;
-use crate::error::Doing;
+use crate::error::IoErrorContext;
 
 const SCRIPT: &str = include_str!("watchdog.sh");
 
 /// Dropping it ends the watch and leaves the server alone.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(crate) struct ServerWatchdog {
     shell: Child,
 }
 
-impl Watchdog {
+impl ServerWatchdog {
     /// `throw_away` is removed once the server has ended.
-    pub(crate) fn start(throw_away: Option<&Path>) -> Result<Watchdog, ServerError> {
+    pub(crate) fn start(throw_away: Option<&Path>) -> Result<ServerWatchdog, ServerError> {
         let shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "dispatchq-watchdog"])
             .arg(throw_away.unwrap_or(Path::new("")))
@@ -33,22 +33,22 @@ impl Watchdog {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .doing(|| "start the watchdog shell".into())?;
-        Ok(Watchdog { shell })
+            .while_doing(|| "start the watchdog shell".into())?;
+        Ok(ServerWatchdog { shell })
     }
 
     /// Watches this server from now on.
-    pub(crate) fn watch(&mut self, pid: u32) {
-        self.tell(&format!("{pid}\n"));
+    pub(crate) fn watch_pid(&mut self, pid: u32) {
+        self.write_command(&format!("{pid}\n"));
     }
 
     /// The server has ended; its pid may become another process's.
-    pub(crate) fn forget(&mut self) {
-        self.tell("\n");
+    pub(crate) fn forget_pid(&mut self) {
+        self.write_command("\n");
     }
 
     /// Without a watchdog all works but the clean-up after our own sudden death, so that is no reason to fail.
-    fn tell(&mut self, line: &str) {
+    fn write_command(&mut self, line: &str) {
         let pipe = self.shell.stdin.as_mut().expect("stdin is piped and never taken");
         if let Err(error) = pipe.write_all(line.as_bytes()) {
             tracing::warn!(%error, "a private server's watchdog is gone");
@@ -56,7 +56,7 @@ impl Watchdog {
     }
 }
 
-impl Drop for Watchdog {
+impl Drop for ServerWatchdog {
     fn drop(&mut self) {
         // `wait` closes the pipe, which would be the signal to act: the shell must be dead by then.
         let _ = self.shell.kill();

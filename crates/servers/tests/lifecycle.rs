@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use servers::{Detached, Postgres, Redis, ServerError};
+use servers::{DetachedServer, PostgresServer, RedisServer, ServerError};
 
 /// One inline command's answer.
 fn redis(port: u16, command: &str) -> String {
@@ -20,7 +20,7 @@ fn redis(port: u16, command: &str) -> String {
 }
 
 /// An open connection to the database `dispatchq`, so that Postgres has a backend to end.
-fn connect(postgres: &Postgres) -> TcpStream {
+fn connect(postgres: &PostgresServer) -> TcpStream {
     let parameters = b"\0\x03\0\0user\0dispatchq\0database\0dispatchq\0\0";
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, postgres.port())).unwrap();
     stream.write_all(&u32::try_from(parameters.len() + 4).unwrap().to_be_bytes()).unwrap();
@@ -54,13 +54,13 @@ fn has_ended(pid: u32) -> bool {
     !is_alive(pid) || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(is_zombie)
 }
 
-async fn already_exists(postgres: &Postgres, name: &str) -> bool {
+async fn already_exists(postgres: &PostgresServer, name: &str) -> bool {
     postgres.fresh_database(name).await.is_err_and(|error| error.to_string().contains("already exists"))
 }
 
 #[tokio::test]
 async fn redis_answers_keeps_everything_and_evicts_nothing() {
-    let server = Redis::start().await.unwrap();
+    let server = RedisServer::start().await.unwrap();
     assert_eq!(server.url(), format!("redis://127.0.0.1:{}/", server.port()));
     assert_eq!(redis(server.port(), "PING"), "+PONG");
     for (setting, value) in [
@@ -77,7 +77,7 @@ async fn redis_answers_keeps_everything_and_evicts_nothing() {
 
 #[tokio::test]
 async fn redis_data_outlives_stop_and_kill() {
-    let mut server = Redis::start().await.unwrap();
+    let mut server = RedisServer::start().await.unwrap();
     let (port, first) = (server.port(), server.pid());
     redis(port, "SET a 1");
     server.stop().await.unwrap();
@@ -96,7 +96,7 @@ async fn redis_data_outlives_stop_and_kill() {
 
 #[tokio::test]
 async fn postgres_data_outlives_stop_and_kill() {
-    let mut server = Postgres::start().await.unwrap();
+    let mut server = PostgresServer::start().await.unwrap();
     let (port, first) = (server.port(), server.pid());
     let url = server.url();
     assert!(
@@ -129,7 +129,7 @@ async fn copies_have_what_the_template_was_given_and_do_not_share_it() {
         let count = async |_: String| {
             made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
-        Postgres::start_copy(folder.path(), "test", count).await.unwrap()
+        PostgresServer::start_copy(folder.path(), "test", count).await.unwrap()
     };
     let (one, two) = (copy().await, copy().await);
     assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
@@ -143,7 +143,7 @@ async fn copies_have_what_the_template_was_given_and_do_not_share_it() {
 
 #[tokio::test]
 async fn a_dropped_server_leaves_neither_process_nor_data() {
-    let (redis, postgres) = (Redis::start().await.unwrap(), Postgres::start().await.unwrap());
+    let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let _open = connect(&postgres);
     let left = [(redis.pid(), redis.dir().to_owned()), (postgres.pid(), postgres.dir().to_owned())];
     drop((redis, postgres));
@@ -155,7 +155,7 @@ async fn a_dropped_server_leaves_neither_process_nor_data() {
 
 #[tokio::test]
 async fn a_server_that_was_killed_by_someone_else_is_noticed() {
-    let mut server = Redis::start().await.unwrap();
+    let mut server = RedisServer::start().await.unwrap();
     kill(pid_of(server.pid()), Signal::SIGKILL).unwrap();
     server.stop().await.unwrap();
     server.restart().await.unwrap();
@@ -164,12 +164,12 @@ async fn a_server_that_was_killed_by_someone_else_is_noticed() {
 
 #[tokio::test]
 async fn a_frozen_server_can_still_be_killed_and_dropped() {
-    let mut redis = Redis::start().await.unwrap();
+    let mut redis = RedisServer::start().await.unwrap();
     kill(pid_of(redis.pid()), Signal::SIGSTOP).unwrap();
     redis.kill().await;
     assert!(!is_alive(redis.pid()));
 
-    let postgres = Postgres::start().await.unwrap();
+    let postgres = PostgresServer::start().await.unwrap();
     let pid = postgres.pid();
     kill(pid_of(pid), Signal::SIGSTOP).unwrap();
     drop(postgres);
@@ -178,7 +178,9 @@ async fn a_frozen_server_can_still_be_killed_and_dropped() {
 
 #[tokio::test]
 async fn parallel_servers_get_different_ports() {
-    let (a, b, c, d) = tokio::try_join!(Redis::start(), Redis::start(), Postgres::start(), Postgres::start()).unwrap();
+    let (a, b, c, d) =
+        tokio::try_join!(RedisServer::start(), RedisServer::start(), PostgresServer::start(), PostgresServer::start())
+            .unwrap();
     let mut ports = vec![a.port(), b.port(), c.port(), d.port()];
     ports.sort_unstable();
     ports.dedup();
@@ -187,7 +189,7 @@ async fn parallel_servers_get_different_ports() {
 
 #[tokio::test]
 async fn databases_can_be_made_in_parallel() {
-    let server = Postgres::start().await.unwrap();
+    let server = PostgresServer::start().await.unwrap();
     let (a, b) = tokio::join!(server.fresh_database("a"), server.fresh_database("b"));
     assert_ne!(a.unwrap(), b.unwrap());
 }
@@ -198,8 +200,8 @@ async fn a_taken_port_is_an_error_that_says_what_to_do() {
     let port = listener.local_addr().unwrap().port();
     let dir = tempfile::tempdir().unwrap();
     let errors = [
-        Redis::start_in(&dir.path().join("redis"), Some(port)).await.unwrap_err(),
-        Postgres::start_in(&dir.path().join("postgres"), Some(port)).await.unwrap_err(),
+        RedisServer::start_in(&dir.path().join("redis"), Some(port)).await.unwrap_err(),
+        PostgresServer::start_in(&dir.path().join("postgres"), Some(port)).await.unwrap_err(),
     ];
     for error in errors {
         assert!(matches!(error, ServerError::PortTaken { port: taken, .. } if taken == port), "{error}");
@@ -211,7 +213,7 @@ async fn a_taken_port_is_an_error_that_says_what_to_do() {
 async fn a_server_that_cannot_start_shows_its_last_log_lines() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("appendonlydir"), "not a directory").unwrap();
-    let error = Redis::start_in(dir.path(), None).await.unwrap_err();
+    let error = RedisServer::start_in(dir.path(), None).await.unwrap_err();
     assert!(matches!(error, ServerError::Failed { .. }), "{error}");
     assert!(error.to_string().contains("appendonlydir"), "{error}");
 }
@@ -221,18 +223,18 @@ async fn kept_data_is_there_next_time_and_serves_one_server_at_a_time() {
     // Below a directory closed to others, like a home directory.
     let dir = tempfile::tempdir().unwrap();
     let (redis_dir, postgres_dir) = (dir.path().join("redis"), dir.path().join("with space"));
-    let first = Redis::start_in(&redis_dir, None).await.unwrap();
+    let first = RedisServer::start_in(&redis_dir, None).await.unwrap();
     redis(first.port(), "SET a 1");
-    let error = Redis::start_in(&redis_dir, None).await.unwrap_err();
+    let error = RedisServer::start_in(&redis_dir, None).await.unwrap_err();
     assert!(matches!(error, ServerError::InUse { .. }), "{error}");
     drop(first);
-    let again = Redis::start_in(&redis_dir, None).await.unwrap();
+    let again = RedisServer::start_in(&redis_dir, None).await.unwrap();
     assert_eq!(redis(again.port(), "GET a"), "$1\r\n1");
 
-    let first = Postgres::start_in(&postgres_dir, None).await.unwrap();
+    let first = PostgresServer::start_in(&postgres_dir, None).await.unwrap();
     first.fresh_database("kept").await.unwrap();
     drop(first);
-    let again = Postgres::start_in(&postgres_dir, None).await.unwrap();
+    let again = PostgresServer::start_in(&postgres_dir, None).await.unwrap();
     assert!(already_exists(&again, "kept").await);
     drop(again);
     // Under root the data is elsewhere, and would stay.
@@ -241,11 +243,11 @@ async fn kept_data_is_there_next_time_and_serves_one_server_at_a_time() {
 
 #[tokio::test]
 async fn a_detached_server_stays() {
-    let (redis_server, postgres) = (Redis::start().await.unwrap(), Postgres::start().await.unwrap());
+    let (redis_server, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let port = redis_server.port();
-    let left: [Detached; 2] = [redis_server.detach(), postgres.detach()];
+    let left: [DetachedServer; 2] = [redis_server.detach(), postgres.detach()];
     assert_eq!(redis(port, "PING"), "+PONG");
-    for Detached { pid, dir, url } in left {
+    for DetachedServer { pid, dir, url } in left {
         assert!(dir.exists(), "{url}");
         kill(pid_of(pid), Signal::SIGINT).unwrap();
         wait_until("a detached server ends", || has_ended(pid));
@@ -258,7 +260,7 @@ async fn a_detached_server_stays() {
 async fn servers_end_when_their_owner_is_killed() {
     const OWNER: &str = "SERVERS_TEST_OWNER";
     if std::env::var_os(OWNER).is_some() {
-        let (redis, postgres) = (Redis::start().await.unwrap(), Postgres::start().await.unwrap());
+        let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
         println!("\nserver {} {}", redis.pid(), redis.dir().display());
         println!("server {} {}", postgres.pid(), postgres.dir().display());
         std::future::pending::<()>().await;
@@ -298,7 +300,7 @@ fn psql(url: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-fn lets_in_with_the_password_alone(server: &Postgres) {
+fn lets_in_with_the_password_alone(server: &PostgresServer) {
     let url = server.url();
     let (login, rest) = url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
     let (user, password) = login.split_once(':').unwrap();
@@ -313,7 +315,7 @@ fn lets_in_with_the_password_alone(server: &Postgres) {
 
 #[tokio::test]
 async fn s18_postgres_asks_for_a_random_password() {
-    let (one, another) = tokio::join!(Postgres::start(), Postgres::start());
+    let (one, another) = tokio::join!(PostgresServer::start(), PostgresServer::start());
     let (one, another) = (one.unwrap(), another.unwrap());
     lets_in_with_the_password_alone(&one);
     assert!(!psql(&one.url().replace(&one.port().to_string(), &another.port().to_string())).0, "each has its own");
@@ -323,7 +325,7 @@ async fn s18_postgres_asks_for_a_random_password() {
 async fn s18_kept_data_keeps_its_password_and_older_data_gets_one() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("postgres");
-    let first = Postgres::start_in(&home, None).await.unwrap();
+    let first = PostgresServer::start_in(&home, None).await.unwrap();
     lets_in_with_the_password_alone(&first);
     let login = first.url().split('@').next().unwrap().to_owned();
     drop(first);
@@ -331,7 +333,7 @@ async fn s18_kept_data_keeps_its_password_and_older_data_gets_one() {
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(home.join("password")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 
-    let again = Postgres::start_in(&home, None).await.unwrap();
+    let again = PostgresServer::start_in(&home, None).await.unwrap();
     assert!(again.url().starts_with(&login));
     again.fresh_database("kept").await.unwrap();
     drop(again);
@@ -340,7 +342,7 @@ async fn s18_kept_data_keeps_its_password_and_older_data_gets_one() {
     let rules = home.join("data").canonicalize().unwrap().join("pg_hba.conf");
     std::fs::write(&rules, std::fs::read_to_string(&rules).unwrap().replace("scram-sha-256", "trust")).unwrap();
     std::fs::remove_file(home.join("password")).unwrap();
-    let cured = Postgres::start_in(&home, None).await.unwrap();
+    let cured = PostgresServer::start_in(&home, None).await.unwrap();
     lets_in_with_the_password_alone(&cured);
     assert!(!cured.url().starts_with(&login));
     assert!(already_exists(&cured, "kept").await);

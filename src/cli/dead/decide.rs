@@ -11,13 +11,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use workers::JobId;
 
-use super::Filter;
-use crate::cli::{consent::Consent, job::job_id, order::operator, output};
+use super::DeadFilterArgs;
+use crate::cli::{consent::ConsentArgs, job::parse_job_id, order::cli_operator, output};
 use dispatch::{
     app::App,
     dead_letters::{
-        bulk::{self, Summary},
-        decide::{self, Answer, Decider},
+        bulk::{self, BulkSummary},
+        decide::{self, DecisionAuthor, DecisionOutcome},
         walk,
     },
 };
@@ -29,53 +29,53 @@ const MOST_NAMED: usize = 10;
 #[command(after_help = "Examples:\n  dispatchq dead requeue dispatch:ORD-1:1 --reason \"routing is back\"\n  \
     dispatchq dead requeue --queue notify-queue --error \"status 503\" --dry-run\n  \
     dispatchq dead requeue --queue notify-queue --error \"status 503\" --reason \"they are back\" --yes")]
-pub(in crate::cli) struct Requeue {
+pub(in crate::cli) struct RequeueArgs {
     #[command(flatten)]
-    which: Which,
+    which: DeadSelectionArgs,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq dead discard timeout:ORD-1:3 --reason \"the order was cancelled\"\n  \
     dispatchq dead discard --older-than 7days --dry-run\n  \
     dispatchq dead discard --older-than 7days --reason \"too late\" --yes")]
-pub(in crate::cli) struct Discard {
+pub(in crate::cli) struct DiscardArgs {
     #[command(flatten)]
-    which: Which,
+    which: DeadSelectionArgs,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true).args(["ids", "queue", "error", "older_than", "all"]))]
-struct Which {
+struct DeadSelectionArgs {
     /// These, for example dispatch:ORD-1:1
-    #[arg(value_name = "ID", value_parser = job_id, conflicts_with_all = ["queue", "error", "older_than", "all"])]
+    #[arg(value_name = "ID", value_parser = parse_job_id, conflicts_with_all = ["queue", "error", "older_than", "all"])]
     ids: Vec<JobId>,
     #[command(flatten)]
-    filter: Filter,
+    filter: DeadFilterArgs,
     /// All dead jobs
     #[arg(long, conflicts_with_all = ["queue", "error", "older_than"])]
     all: bool,
     #[command(flatten)]
-    consent: Consent,
+    consent: ConsentArgs,
     #[arg(long)]
     json: bool,
 }
 
 /// What is to be done with them, and how that is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum DeadJobAction {
     Requeue,
     Discard,
 }
 
-impl Deed {
-    fn imperative(self) -> &'static str {
+impl DeadJobAction {
+    fn imperative_form(self) -> &'static str {
         match self {
             Self::Requeue => "requeue",
             Self::Discard => "discard",
         }
     }
 
-    fn done(self) -> &'static str {
+    fn past_form(self) -> &'static str {
         match self {
             Self::Requeue => "requeued",
             Self::Discard => "discarded",
@@ -83,54 +83,63 @@ impl Deed {
     }
 }
 
-impl Requeue {
+impl RequeueArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        self.which.run(app, Deed::Requeue).await
+        self.which.run(app, DeadJobAction::Requeue).await
     }
 }
 
-impl Discard {
+impl DiscardArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        self.which.run(app, Deed::Discard).await
+        self.which.run(app, DeadJobAction::Discard).await
     }
 }
 
-impl Which {
-    async fn run(self, app: &App, deed: Deed) -> anyhow::Result<ExitCode> {
+impl DeadSelectionArgs {
+    async fn run(self, app: &App, deed: DeadJobAction) -> anyhow::Result<ExitCode> {
         let named = !self.ids.is_empty();
         let mut ids = self.ids.clone();
         ids.sort();
         ids.dedup();
         if !named {
             debug_assert!(self.all || !self.filter.is_empty());
-            ids = walk::ids(app, &self.filter.selection()).await?;
+            ids = walk::list_ids(app, &self.filter.to_selection()).await?;
             if ids.is_empty() && !self.json {
                 println!("No such dead jobs.");
                 return Ok(ExitCode::SUCCESS);
             }
-            let question = format!("{} {}?", deed.imperative(), count_of_jobs(ids.len() as u64));
-            if !self.consent.dry_run && !ids.is_empty() && !self.consent.obtain(&question)? {
-                bail!("nothing was {}", deed.done());
+            let question = format!("{} {}?", deed.imperative_form(), count_of_jobs(ids.len() as u64));
+            if !self.consent.dry_run && !ids.is_empty() && !self.consent.ask_consent(&question)? {
+                bail!("nothing was {}", deed.past_form());
             }
         }
-        let by = Decider { who: operator(), why: self.consent.reason.clone() };
+        let by = DecisionAuthor { who: cli_operator(), why: self.consent.reason.clone() };
         let total = ids.len();
         let bar = progress_bar(total);
-        let summary =
-            bulk::each(ids, |id| decide_one(app.clone(), deed, self.consent.dry_run, id, by.clone()), || bar.inc(1))
-                .await;
+        let summary = bulk::decide_each(
+            ids,
+            |id| decide_one(app.clone(), deed, self.consent.dry_run, id, by.clone()),
+            || bar.inc(1),
+        )
+        .await;
         bar.finish_and_clear();
-        self.report(deed, named, total, &summary)?;
+        self.print_report(deed, named, total, &summary)?;
         if let Some(error) = summary.failed {
             let rest =
-                format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.done());
+                format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.past_form());
             return Err(error.context(rest));
         }
         let all_done = summary.refused.is_empty() && (summary.not_dead.is_empty() || !named);
         Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn report(&self, deed: Deed, named: bool, total: usize, summary: &Summary) -> anyhow::Result<()> {
+    fn print_report(
+        &self,
+        deed: DeadJobAction,
+        named: bool,
+        total: usize,
+        summary: &BulkSummary,
+    ) -> anyhow::Result<()> {
         if self.json {
             let refused: Vec<_> = summary
                 .refused
@@ -138,16 +147,16 @@ impl Which {
                 .map(|(id, why)| json!({ "id": id.as_str(), "why": why, "message": why.to_string() }))
                 .collect();
             let not_dead: Vec<_> = summary.not_dead.iter().map(JobId::as_str).collect();
-            return output::json(&json!({
+            return output::print_json(&json!({
                 "dry_run": self.consent.dry_run,
                 "selected": total,
-                deed.done(): summary.done,
+                deed.past_form(): summary.done,
                 "not_dead": not_dead,
                 "refused": refused,
             }));
         }
         let were = if self.consent.dry_run { "would be " } else { "" };
-        println!("{} {were}{}.", count_of_jobs(summary.done), deed.done());
+        println!("{} {were}{}.", count_of_jobs(summary.done), deed.past_form());
         if !named && !summary.not_dead.is_empty() {
             println!("{} no longer dead.", count_of_jobs(summary.not_dead.len() as u64));
         }
@@ -172,12 +181,18 @@ impl Which {
     }
 }
 
-async fn decide_one(app: App, deed: Deed, dry_run: bool, id: JobId, by: Decider) -> anyhow::Result<Answer> {
+async fn decide_one(
+    app: App,
+    deed: DeadJobAction,
+    dry_run: bool,
+    id: JobId,
+    by: DecisionAuthor,
+) -> anyhow::Result<DecisionOutcome> {
     match (deed, dry_run) {
-        (Deed::Requeue, false) => decide::requeue(&app, &id, &by).await,
-        (Deed::Requeue, true) => decide::preview(&app, &id).await,
-        (Deed::Discard, false) => decide::discard(&app, &id, &by).await,
-        (Deed::Discard, true) => decide::preview_discard(&app, &id).await,
+        (DeadJobAction::Requeue, false) => decide::requeue_job(&app, &id, &by).await,
+        (DeadJobAction::Requeue, true) => decide::preview_requeue(&app, &id).await,
+        (DeadJobAction::Discard, false) => decide::discard_job(&app, &id, &by).await,
+        (DeadJobAction::Discard, true) => decide::preview_discard(&app, &id).await,
     }
 }
 

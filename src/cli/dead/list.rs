@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::Filter;
-use crate::cli::output::{self, quoted, short, time_ms};
+use super::DeadFilterArgs;
+use crate::cli::output::{self, format_time_ms, quote_word, shorten_text};
 use dispatch::{
     app::App,
-    dead_letters::walk::{self, Place},
+    dead_letters::walk::{self, DeadListPlace},
 };
 
 /// Characters of an error that fit beside the rest.
@@ -19,32 +19,33 @@ const ERROR_WIDTH: usize = 120;
     dispatchq dead list --queue notify-queue --error \"status 503\" --older-than 1h")]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
-    filter: Filter,
+    filter: DeadFilterArgs,
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
     /// Go on where the page before ended
     #[arg(long)]
-    cursor: Option<Place>,
+    cursor: Option<DeadListPlace>,
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        let page = walk::page(app, &self.filter.selection(), self.cursor.clone(), usize::from(self.limit)).await?;
+        let page =
+            walk::list_page(app, &self.filter.to_selection(), self.cursor.clone(), usize::from(self.limit)).await?;
         let next = page.next.as_ref().map(ToString::to_string);
         if self.json {
-            output::json(&json!({ "jobs": page.entries, "next": next }))?;
+            output::print_json(&json!({ "jobs": page.entries, "next": next }))?;
             return Ok(ExitCode::SUCCESS);
         }
         let rows = page.entries.into_iter().map(|entry| {
             let dead = entry.record;
-            let error = short(&dead.error, ERROR_WIDTH);
-            [entry.id, dead.queue, time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
+            let error = shorten_text(&dead.error, ERROR_WIDTH);
+            [entry.id, dead.queue, format_time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
         });
-        output::table(&["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"], rows, "No dead jobs.");
-        if let Some(next) = next {
-            println!("\nMore: {}", self.next_command(&next));
+        output::print_rows(&["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"], rows, "No dead jobs.");
+        if let Some(format_next_job) = next {
+            println!("\nMore: {}", self.next_command(&format_next_job));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -53,7 +54,7 @@ impl Args {
     fn next_command(&self, next: &str) -> String {
         let mut words = vec!["dispatchq dead list".to_owned()];
         let mut option = |name: &str, value: Option<String>| {
-            words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
+            words.extend(value.map(|value| format!("--{name} {}", quote_word(&value))));
         };
         option("queue", self.filter.queue.map(str::to_owned));
         option("error", self.filter.error.clone());

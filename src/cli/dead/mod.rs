@@ -8,7 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use dispatch::{app::App, dead_letters::walk::Selection};
+use dispatch::{app::App, dead_letters::walk::DeadSelection};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -21,19 +21,19 @@ pub(super) enum Command {
     /// A job runs again if its order or message still waits for it. An order that is under review because the job died
     /// goes on. Jobs of closed orders, superseded jobs, and those of orders whose lifetime is over stay dead, and are
     /// named with what to do instead.
-    Requeue(decide::Requeue),
+    Requeue(decide::RequeueArgs),
     /// Forget dead jobs
     ///
     /// What its order still waits for is put back by the reconciler. An order under review stays there until a person
     /// decides: dispatchq order assign, redispatch, or cancel.
-    Discard(decide::Discard),
+    Discard(decide::DiscardArgs),
 }
 
 /// Which dead jobs.
 #[derive(Debug, Clone, Default, clap::Args)]
-struct Filter {
+struct DeadFilterArgs {
     /// Only those of this queue
-    #[arg(long, value_parser = queue_name())]
+    #[arg(long, value_parser = queue_name_parser())]
     queue: Option<&'static str>,
     /// Only those whose error contains this text
     #[arg(long, value_name = "TEXT")]
@@ -43,18 +43,18 @@ struct Filter {
     older_than: Option<Duration>,
 }
 
-impl Filter {
+impl DeadFilterArgs {
     fn is_empty(&self) -> bool {
         self.queue.is_none() && self.error.is_none() && self.older_than.is_none()
     }
 
-    fn selection(&self) -> Selection {
-        Selection { queue: self.queue, error: self.error.clone(), older_than: self.older_than.unwrap_or_default() }
+    fn to_selection(&self) -> DeadSelection {
+        DeadSelection { queue: self.queue, error: self.error.clone(), older_than: self.older_than.unwrap_or_default() }
     }
 }
 
 /// One of ours; shells complete it.
-fn queue_name() -> impl TypedValueParser<Value = &'static str> {
+fn queue_name_parser() -> impl TypedValueParser<Value = &'static str> {
     let known = PossibleValuesParser::new(jobs::queues::ALL);
     known.map(|text| jobs::queues::ALL.into_iter().find(|queue| *queue == text).unwrap_or_default())
 }

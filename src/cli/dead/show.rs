@@ -6,14 +6,14 @@ use anyhow::bail;
 use workers::JobId;
 
 use crate::cli::{
-    job::job_id,
-    output::{self, time, time_ms},
+    job::parse_job_id,
+    output::{self, format_time, format_time_ms},
 };
 use dispatch::{
     app::App,
     dead_letters::{
-        explain::{self, Explained},
-        table::{self, Letter},
+        explain::{self, ExplainedJob},
+        table::{self, DeadLetterRow},
     },
     orders::store,
 };
@@ -22,7 +22,7 @@ use dispatch::{
 #[command(after_help = "Example:\n  dispatchq dead show dispatch:ORD-1:1")]
 pub(in crate::cli) struct Args {
     /// For example dispatch:ORD-1:1
-    #[arg(value_parser = job_id)]
+    #[arg(value_parser = parse_job_id)]
     id: JobId,
     #[arg(long)]
     json: bool,
@@ -30,32 +30,32 @@ pub(in crate::cli) struct Args {
 
 impl Args {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
-        let Some(explained) = explain::explain(app, &self.id).await? else {
-            return not_dead(app, &self.id).await;
+        let Some(explained) = explain::explain_job(app, &self.id).await? else {
+            return refuse_not_dead(app, &self.id).await;
         };
         if self.json {
-            output::json(&explained)?;
+            output::print_json(&explained)?;
         } else {
-            let now_ms = store::now(&app.db).await?.timestamp_millis().unsigned_abs();
-            output::print(&text(&explained, now_ms));
+            let now_ms = store::database_now(&app.db).await?.timestamp_millis().unsigned_abs();
+            output::print_text(&format_dead_job(&explained, now_ms));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// What is no longer dead has a story all the same.
-async fn not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
-    let deaths = table::deaths(&app.db, id.as_str()).await?;
+async fn refuse_not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
+    let deaths = table::list_deaths(&app.db, id.as_str()).await?;
     let Some(last) = deaths.first() else {
         bail!("{id} is not dead; see: dispatchq job show {id}, dispatchq dead list");
     };
     bail!("{id} is not dead any more: it {}; see: dispatchq job show {id}", tell_story(last));
 }
 
-fn tell_story(death: &Letter) -> String {
-    let mut story = format!("died at {} ({})", time(death.died_at), death.error);
+fn tell_story(death: &DeadLetterRow) -> String {
+    let mut story = format!("died at {} ({})", format_time(death.died_at), death.error);
     if let (Some(how), Some(by), Some(at)) = (death.resolved_how, &death.resolved_by, death.resolved_at) {
-        story += &format!(", {} by {by} at {}", how.as_str(), time(at));
+        story += &format!(", {} by {by} at {}", how.as_str(), format_time(at));
         if let Some(why) = &death.resolved_why {
             story += &format!(": {why}");
         }
@@ -63,21 +63,21 @@ fn tell_story(death: &Letter) -> String {
     story
 }
 
-fn text(explained: &Explained, now_ms: u64) -> String {
+fn format_dead_job(explained: &ExplainedJob, now_ms: u64) -> String {
     let id = &explained.entry.id;
     let dead = &explained.entry.record;
     let ago = Duration::from_secs(now_ms.saturating_sub(dead.died_ms) / 1000);
     let mut rows = vec![
         ("job", id.clone()),
         ("queue", dead.queue.clone()),
-        ("died", format!("{} ({} ago)", time_ms(dead.died_ms), humantime::format_duration(ago))),
-        ("was due", time_ms(dead.due_ms)),
+        ("died", format!("{} ({} ago)", format_time_ms(dead.died_ms), humantime::format_duration(ago))),
+        ("was due", format_time_ms(dead.due_ms)),
         ("error", dead.error.clone()),
         ("tries", format!("{} failed, {} lost with their worker", dead.failed, dead.lost)),
     ];
     rows.extend(explained.tries.iter().map(|t| {
         let end = t.error.as_deref().unwrap_or("delivered");
-        ("", format!("try {} at {}: {end}", t.attempt_no, time(t.at)))
+        ("", format!("try {} at {}: {end}", t.attempt_no, format_time(t.at)))
     }));
     rows.extend(explained.earlier.iter().map(|death| ("before", tell_story(death))));
     rows.push((
@@ -95,5 +95,5 @@ fn text(explained: &Explained, now_ms: u64) -> String {
     }
     let label = if explained.can_requeue { "" } else { "to do" };
     rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
-    output::lines(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
+    output::join_escaped(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
 }

@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use super::{Finding, Verdict, new_finding};
+use super::{DoctorFinding, FindingVerdict, new_finding};
 use dispatch::{
     config::{ChannelConfig, Config},
     notifications::{channel::email::TlsMode, routes::LOG},
 };
 
 /// Returns a warning for each of them that can be seen without connecting.
-pub(super) fn warnings(config: &Config) -> Vec<Finding> {
+pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     found.extend(check_postgres(&config.database.url).map(|detail| new_warning("encryption", detail)));
     found.extend(check_redis(&config.redis.url).into_iter().map(|detail| new_warning("encryption", detail)));
     check_partners(config, &mut found);
     check_channels(config, &mut found);
-    routes(config, &mut found);
+    check_routes(config, &mut found);
     for name in config.misspelt_variables() {
         let detail =
             format!("{name} is ignored; settings have two underscores between the levels: DISPATCHQ_REDIS__URL");
@@ -29,7 +29,7 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
 }
 
 /// Returns what `INFO memory persistence` of Redis tells against it.
-pub(super) fn redis_policy(info: &str) -> Vec<Finding> {
+pub(super) fn check_redis_policy(info: &str) -> Vec<DoctorFinding> {
     let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
     let mut found = Vec::new();
     if let Some(policy) = value("maxmemory_policy").filter(|policy| *policy != "noeviction") {
@@ -43,8 +43,8 @@ pub(super) fn redis_policy(info: &str) -> Vec<Finding> {
     found
 }
 
-fn new_warning(what: &'static str, detail: String) -> Finding {
-    new_finding(what, Verdict::Warn, detail)
+fn new_warning(what: &'static str, detail: String) -> DoctorFinding {
+    new_finding(what, FindingVerdict::Warn, detail)
 }
 
 fn check_postgres(url: &str) -> Option<String> {
@@ -75,7 +75,7 @@ fn check_redis(url: &str) -> Vec<String> {
     found
 }
 
-fn check_partners(config: &Config, found: &mut Vec<Finding>) {
+fn check_partners(config: &Config, found: &mut Vec<DoctorFinding>) {
     for (name, partner) in &config.partners {
         if let Some(host) = open_web_host(&partner.url) {
             let detail = format!("partners.{name}: its key and orders travel unencrypted to {host}; use https://");
@@ -91,7 +91,7 @@ fn check_partners(config: &Config, found: &mut Vec<Finding>) {
     }
 }
 
-fn check_channels(config: &Config, found: &mut Vec<Finding>) {
+fn check_channels(config: &Config, found: &mut Vec<DoctorFinding>) {
     for (name, channel) in &config.channels {
         // Addresses that cannot be read were refused when the configuration was loaded.
         let address = channel.web_address().ok().flatten();
@@ -119,7 +119,7 @@ fn check_channels(config: &Config, found: &mut Vec<Finding>) {
     }
 }
 
-fn routes(config: &Config, found: &mut Vec<Finding>) {
+fn check_routes(config: &Config, found: &mut Vec<DoctorFinding>) {
     let is_log = |name: &String| name == LOG || matches!(config.channels.get(name), Some(ChannelConfig::Log {}));
     for (name, route) in
         [("support", &config.notifications.support), ("dispatchers", &config.notifications.dispatchers)]
@@ -160,7 +160,7 @@ mod tests {
     use dispatch::{config::WebhookConfig, partner::PartnerConfig};
 
     fn told(config: &Config) -> String {
-        warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()
+        find_warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()
     }
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
     #[test]
     fn s13_open_addresses_unsigned_messages_and_logged_alerts_are_told() {
         let mut config = Config::defaults();
-        config.partners.insert("bbd".to_owned(), PartnerConfig::at("http://partner.example.com/api"));
-        config.channels.insert("app".to_owned(), ChannelConfig::webhook("http://app.example.com/"));
+        config.partners.insert("bbd".to_owned(), PartnerConfig::with_url("http://partner.example.com/api"));
+        config.channels.insert("app".to_owned(), ChannelConfig::unsigned_webhook("http://app.example.com/"));
         let found = told(&config);
         for told in [
             "encryption: partners.bbd",
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn s13_a_redis_that_may_forget_timers_is_told() {
         let good = "# Memory\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n";
-        assert!(redis_policy(good).is_empty());
+        assert!(check_redis_policy(good).is_empty());
         let bad = "maxmemory_policy:allkeys-lru\r\naof_enabled:0\r\n";
-        let found: Vec<_> = redis_policy(bad).into_iter().map(|f| f.detail).collect();
+        let found: Vec<_> = check_redis_policy(bad).into_iter().map(|f| f.detail).collect();
         assert!(found[0].contains("allkeys-lru") && found[1].contains("appendonly"), "{found:?}");
     }
 }

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use jobs::OrderId;
 
-use crate::cli::output::{self, or_dash, time};
+use crate::cli::output::{self, format_time, or_dash};
 use dispatch::orders::view::OrderView;
 use dispatch::{
     app::App,
     orders::{
-        Decision, Offer, PaymentStatus, Refusal, Snapshot, Status, actions,
-        create::{self, Location, NewOrder},
-        query::{self, Filter},
+        Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions,
+        create::{self, NewOrder, OrderLocation},
+        query::{self, OrderFilter},
         store,
         update::update_order,
     },
@@ -29,7 +29,7 @@ use dispatch::{
 pub(in crate::cli) enum Command {
     /// Create an order
     #[command(after_help = "Example:\n  dispatchq order create --service-type RIDE --lat -6.2088 --lng 106.8456")]
-    Create(Create),
+    Create(OrderCreateArgs),
     /// One order as it stands
     Show {
         id: OrderId,
@@ -40,7 +40,7 @@ pub(in crate::cli) enum Command {
     List {
         /// Only this status
         #[arg(long)]
-        status: Option<Status>,
+        status: Option<OrderStatus>,
         /// Only orders a person must decide on
         #[arg(long)]
         held: bool,
@@ -87,11 +87,11 @@ pub(in crate::cli) enum Command {
     Redispatch { id: OrderId },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
     #[command(subcommand)]
-    Refund(Refund),
+    Refund(RefundCommand),
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub(in crate::cli) enum Refund {
+pub(in crate::cli) enum RefundCommand {
     /// Support has begun to pay the money back
     Start {
         id: OrderId,
@@ -107,7 +107,7 @@ pub(in crate::cli) enum Refund {
 }
 
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Create {
+pub(in crate::cli) struct OrderCreateArgs {
     /// The order's id [default: a new one]
     #[arg(long)]
     id: Option<OrderId>,
@@ -141,42 +141,44 @@ impl Command {
         match self {
             Self::Create(args) => args.run(&app).await?,
             Self::Show { id, json } => {
-                let s = store::load(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
-                print_order(&s, &query::offers(&app.db, &id).await?, json)?;
+                let s = store::load_order(&app.db, &id).await?.with_context(|| no_such_order(&id))?;
+                print_order(&s, &query::list_offers(&app.db, &id).await?, json)?;
             }
             Self::List { status, held, open, limit, json } => {
-                list(&app, &Filter { status, held, open, limit }, json).await?;
+                print_orders(&app, &OrderFilter { status, held, open, limit }, json).await?;
             }
             Self::Timeline { id, json } => print_timeline(&app, &id, json).await?,
             Self::Explain { id, json } => return explain::run(&app, &id, json).await,
-            Self::Refund(Refund::Start { id, note }) => {
-                change_order(&app, &id, |s| actions::start_refund(s, &operator(), note.clone())).await?;
+            Self::Refund(RefundCommand::Start { id, note }) => {
+                change_order(&app, &id, |s| actions::start_refund(s, &cli_operator(), note.clone())).await?;
             }
-            Self::Refund(Refund::Done { id, note }) => {
-                change_order(&app, &id, |s| actions::finish_refund(s, &operator(), note.clone())).await?;
+            Self::Refund(RefundCommand::Done { id, note }) => {
+                change_order(&app, &id, |s| actions::finish_refund(s, &cli_operator(), note.clone())).await?;
             }
             Self::Cancel { id, reason } => {
-                change_order(&app, &id, |s| actions::cancel(s, &operator(), reason.clone())).await?;
+                change_order(&app, &id, |s| actions::cancel_order(s, &cli_operator(), reason.clone())).await?;
             }
             Self::Assign { id, driver } => {
-                ensure!(drivers::exists(&app.db, &driver).await?, Refusal::NoSuchDriver);
-                change_order(&app, &id, |s| actions::assign(s, &operator(), &driver)).await?;
+                ensure!(drivers::driver_exists(&app.db, &driver).await?, OrderRefusal::NoSuchDriver);
+                change_order(&app, &id, |s| actions::assign_driver(s, &cli_operator(), &driver)).await?;
             }
             Self::Release { id, reason } => {
-                change_order(&app, &id, |s| actions::release(s, &operator(), reason.clone())).await?;
+                change_order(&app, &id, |s| actions::release_driver(s, &cli_operator(), reason.clone())).await?;
             }
-            Self::Redispatch { id } => change_order(&app, &id, |s| actions::redispatch(s, &operator())).await?,
+            Self::Redispatch { id } => {
+                change_order(&app, &id, |s| actions::redispatch_order(s, &cli_operator())).await?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-impl Create {
+impl OrderCreateArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
         let new = NewOrder {
             order_id: self.id,
             service_type: self.service_type,
-            pickup: Location { latitude: self.lat, longitude: self.lng },
+            pickup: OrderLocation { latitude: self.lat, longitude: self.lng },
             payment_status: PaymentStatus::try_from(self.payment_status)?,
             amount_minor: self.amount_minor,
             currency: self.currency,
@@ -186,23 +188,23 @@ impl Create {
             loyalty_level: self.loyalty_level,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        print_order(&create::create(app, id, &new, &operator()).await?, &[], self.json)
+        print_order(&create::create_order(app, id, &new, &cli_operator()).await?, &[], self.json)
     }
 }
 
 async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
     let changed = update_order(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
     match &changed {
-        store::Changed::Yes(s) => println!("{id} is now {}.", s.order.status),
-        store::Changed::No(s) => println!("{id} is {} already.", s.order.status),
+        store::ChangeOutcome::Yes(s) => println!("{id} is now {}.", s.order.status),
+        store::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
     }
     Ok(())
 }
 
-async fn list(app: &App, filter: &Filter, json: bool) -> anyhow::Result<()> {
-    let orders = query::list(&app.db, filter).await?;
+async fn print_orders(app: &App, filter: &OrderFilter, json: bool) -> anyhow::Result<()> {
+    let orders = query::list_orders(&app.db, filter).await?;
     if json {
-        return output::json(&orders);
+        return output::print_json(&orders);
     }
     let rows = orders.into_iter().map(|o| {
         [
@@ -213,35 +215,35 @@ async fn list(app: &App, filter: &Filter, json: bool) -> anyhow::Result<()> {
             o.attempt_no.to_string(),
             or_dash(o.driver_id),
             o.held_reason.map_or_else(String::new, |why| format!("held: {why}")),
-            time(o.created_at),
+            format_time(o.created_at),
         ]
     });
     let headings = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
-    output::table(&headings, rows, "No such orders.");
+    output::print_rows(&headings, rows, "No such orders.");
     Ok(())
 }
 
 async fn print_timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
-    let events = query::timeline(&app.db, id).await?;
+    let events = query::load_timeline(&app.db, id).await?;
     ensure!(!events.is_empty(), no_such_order(id));
     if json {
-        return output::json(&events);
+        return output::print_json(&events);
     }
     let rows = events.into_iter().map(|e| {
         let step = match e.from_status {
             Some(from) if from != e.to_status => format!("{from} -> {}", e.to_status),
             _ => e.to_status.to_string(),
         };
-        [time(e.at), step, e.reason, or_dash(e.attempt_no), e.actor, e.detail.unwrap_or_default()]
+        [format_time(e.at), step, e.reason, or_dash(e.attempt_no), e.actor, e.detail.unwrap_or_default()]
     });
-    output::table(&["AT", "STATUS", "REASON", "ATTEMPT", "ACTOR", "DETAIL"], rows, "");
+    output::print_rows(&["AT", "STATUS", "REASON", "ATTEMPT", "ACTOR", "DETAIL"], rows, "");
     Ok(())
 }
 
 fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
     let view = OrderView::from(s);
     if json {
-        return output::json(&view);
+        return output::print_json(&view);
     }
     let mut rows = vec![
         ["order".to_owned(), view.order_id.to_string()],
@@ -252,11 +254,11 @@ fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()>
         ["payment".to_owned(), view.payment_status.to_string()],
         ["driver".to_owned(), or_dash(view.driver_id)],
         ["attempts".to_owned(), view.attempt_no.to_string()],
-        ["created".to_owned(), time(view.created_at)],
-        ["lifetime ends".to_owned(), time(view.lifetime_deadline)],
+        ["created".to_owned(), format_time(view.created_at)],
+        ["lifetime ends".to_owned(), format_time(view.lifetime_deadline)],
     ];
     if let Some(next) = view.next {
-        rows.push(["next".to_owned(), format!("{} at {} (in {} s)", next.action, time(next.at), next.in_sec)]);
+        rows.push(["next".to_owned(), format!("{} at {} (in {} s)", next.action, format_time(next.at), next.in_sec)]);
     }
     if let Some(why) = &s.order.held_reason {
         rows.push(["under review".to_owned(), why.clone()]);
@@ -266,13 +268,13 @@ fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()>
             "attempt {}: {} until {}: {}",
             offer.attempt_no,
             offer.driver_id,
-            time(offer.expires_at),
+            format_time(offer.expires_at),
             offer.state.as_str()
         );
         rows.push(["offer".to_owned(), line]);
     }
     for row in rows {
-        output::line(&format!("{:<14} {}", row[0], row[1]));
+        output::print_escaped(&format!("{:<14} {}", row[0], row[1]));
     }
     Ok(())
 }
@@ -282,7 +284,7 @@ fn no_such_order(id: &OrderId) -> String {
 }
 
 /// Who works at this command line, as the history names them: what the shell says, which proves nothing.
-pub(in crate::cli) fn operator() -> Actor {
+pub(in crate::cli) fn cli_operator() -> Actor {
     let user = std::env::var("USER").ok().filter(|user| !user.is_empty());
-    Actor::new(ActorRole::Cli, plain_text::escape(user.as_deref().unwrap_or("unknown")), None)
+    Actor::new(ActorRole::Cli, plain_text::escape_controls(user.as_deref().unwrap_or("unknown")), None)
 }

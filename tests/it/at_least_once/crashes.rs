@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, OFFER},
-    orders::Status,
+    orders::OrderStatus,
     recovery::{reconciler, repair},
 };
-use workers::store::Settled;
+use workers::store::SettleVerdict;
 
 use crate::support::{TestApp, ids, secs};
 
@@ -55,20 +55,20 @@ async fn every_job_heals_what_its_worker_left_half_done() {
         t.order_of("ORD-1", "RIDE", "PAID").await;
         run_crashing(&t, crash, &mut crashed).await;
         assert_eq!(t.asked("ORD-1").await, "D1");
-        assert_eq!(repair::missing(&t.app).await.unwrap(), []);
+        assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
         t.decline_offer("ORD-1").await;
         run_crashing(&t, crash, &mut crashed).await;
         assert_eq!(t.asked("ORD-1").await, "D2");
-        assert_eq!(repair::missing(&t.app).await.unwrap(), []);
+        assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
         while let Some(next_ms) = t.next_due_ms().await {
             t.move_clock_to(next_ms.max(t.now_ms())).await;
             run_crashing(&t, crash, &mut crashed).await;
-            assert_eq!(repair::missing(&t.app).await.unwrap(), []);
+            assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
         }
         let kinds: HashSet<_> = crashed.iter().filter_map(|id| id.split(':').next()).collect();
         assert_eq!(kinds.len(), 6, "every kind of job crashed: {kinds:?}");
 
-        assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
         assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
         let offers = t.offers("ORD-1").await.len();
         assert_eq!(t.messages_of("ORD-1", OFFER).await, offers);
@@ -84,7 +84,7 @@ async fn an_order_whose_creator_died_before_enqueueing_is_picked_up() {
     t.sql("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2088, 106.8456)").await;
     assert_eq!(ids(&t.run_due().await), Vec::<&str>::new());
     t.advance(secs(4)).await;
-    let report = reconciler::once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (false, 2));
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
@@ -104,7 +104,7 @@ async fn a_worker_that_lost_its_lease_cannot_settle_it() {
     // It wakes up, performs what is long done, and reports.
     let (rows, timers) = (t.dump().await, t.timers().await);
     let outcome = t.perform(&frozen).await;
-    assert_eq!(t.settle(&frozen, outcome).await, Settled::Refused);
+    assert_eq!(t.settle(&frozen, outcome).await, SettleVerdict::Refused);
     assert_eq!((t.dump().await, t.timers().await), (rows, timers));
     t.assert_sound().await;
 }

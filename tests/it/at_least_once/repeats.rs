@@ -2,9 +2,9 @@
 
 use dispatch::{
     notifications::messages::FAILED_TO_GET_ORDER,
-    orders::{OfferState, Status, actions},
+    orders::{OfferState, OrderStatus, actions},
 };
-use workers::{JobId, NewJob, Outcome, store::Enqueued};
+use workers::{JobId, NewJob, Outcome, store::EnqueueVerdict};
 
 use crate::support::{Ran, Receiver, TestApp, ids, millis, secs};
 
@@ -157,7 +157,7 @@ async fn an_early_job_waits_for_its_row() {
         })
         .collect();
     let moved = t.app.store.enqueue(&early).await.unwrap();
-    assert!(moved.iter().all(|m| *m == Enqueued::Moved), "{moved:?}");
+    assert!(moved.iter().all(|m| *m == EnqueueVerdict::Moved), "{moved:?}");
     let ran = t.run_due().await;
     assert_eq!(ran.len(), early.len());
     assert!(ran.iter().all(|r| matches!(r.outcome, Outcome::Snooze { .. })), "{ran:?}");
@@ -213,7 +213,7 @@ async fn asking_for_the_same_thing_twice_changes_nothing() {
     t.run_due().await;
     let first = t.live_offer("ORD-1").await;
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::decline(s, "D1", first.id, None)).await.unwrap();
+        t.act("ORD-1", |s| actions::decline_offer(s, "D1", first.id, None)).await.unwrap();
     }
     t.run_due().await;
     let second = t.live_offer("ORD-1").await;
@@ -221,14 +221,14 @@ async fn asking_for_the_same_thing_twice_changes_nothing() {
         t.accept("ORD-1", "D2", second.id).await.unwrap();
     }
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::pickup(s, "D2")).await.unwrap();
+        t.act("ORD-1", |s| actions::record_pickup(s, "D2")).await.unwrap();
     }
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::complete(s, "D2")).await.unwrap();
+        t.act("ORD-1", |s| actions::complete_trip(s, "D2")).await.unwrap();
     }
     let states: Vec<_> = t.offers("ORD-1").await.into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, [OfferState::Declined, OfferState::Accepted]);
     assert_eq!(t.reasons("ORD-1").await.len(), 7);
-    assert_eq!(t.status("ORD-1").await, Status::Completed);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Completed);
     t.assert_sound().await;
 }

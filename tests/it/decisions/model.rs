@@ -6,12 +6,13 @@ use dispatch::{
     config::Config,
     fleet::{
         decide,
-        policy::{DispatchPolicy, Exhausted},
-        ranking::{Ranked, Ranking},
+        policy::{DispatchPolicy, ExhaustionAction},
+        ranking::{DriverRanking, RankedDriver},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{
-        Change, Decision, Offer, OfferState, Order, Reason, Snapshot, Status, actions, change::Event, state, timers,
+        Change, Decision, EventReason, Offer, OfferState, Order, OrderStatus, Snapshot, actions, change::OrderEvent,
+        state, timers,
     },
 };
 use uuid::Uuid;
@@ -49,22 +50,22 @@ pub(super) struct Model {
     s: Snapshot,
     policy: DispatchPolicy,
     free: [bool; 4],
-    history: Vec<Event>,
+    history: Vec<OrderEvent>,
     refund_alerts: usize,
 }
 
 impl Model {
     pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let mut order = Order::created("ORD-1".parse().unwrap(), "RIDE", (0.0, 0.0), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE", (0.0, 0.0), now);
         order.payment_status = payment.to_owned().try_into().unwrap();
         let policy = DispatchPolicy {
             ask_at_once,
-            exhausted: if alert { Exhausted::Alert } else { Exhausted::Research },
+            exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::Research },
             pending_keeps_lifetime: keeps_lifetime,
-            ..Config::defaults().policy("RIDE")
+            ..Config::defaults().policy_for_type("RIDE")
         };
-        let s = Snapshot::bare(order, now);
+        let s = Snapshot::from_order(order, now);
         Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
     }
 
@@ -83,21 +84,23 @@ impl Model {
                 self.free[usize::from(n)] = free;
                 return;
             }
-            Step::Accept(n) => offer(n).map(|o| actions::accept(s, &o.driver_id, o.id)),
-            Step::Decline(n) => offer(n).map(|o| actions::decline(s, &o.driver_id, o.id, None)),
+            Step::Accept(n) => offer(n).map(|o| actions::accept_offer(s, &o.driver_id, o.id)),
+            Step::Decline(n) => offer(n).map(|o| actions::decline_offer(s, &o.driver_id, o.id, None)),
             Step::Withdraw(n) => offer(n).map(|o| actions::withdraw_offer(s, o.id, "why")),
-            Step::DriverCancel => Some(actions::driver_cancel(s, &driver, None)),
-            Step::Release => Some(actions::release(s, &by("operator:x"), None)),
-            Step::PickUp => Some(actions::pickup(s, &driver)),
-            Step::Complete => Some(actions::complete(s, &driver)),
-            Step::Cancel(staff) => Some(actions::cancel(s, &by(if staff { "operator:x" } else { "producer:x" }), None)),
-            Step::Assign(n) => Some(actions::assign(s, &by("operator:x"), &format!("D{n}"))),
-            Step::Redispatch => Some(actions::redispatch(s, &by("operator:x"))),
+            Step::DriverCancel => Some(actions::cancel_by_driver(s, &driver, None)),
+            Step::Release => Some(actions::release_driver(s, &by("operator:x"), None)),
+            Step::PickUp => Some(actions::record_pickup(s, &driver)),
+            Step::Complete => Some(actions::complete_trip(s, &driver)),
+            Step::Cancel(staff) => {
+                Some(actions::cancel_order(s, &by(if staff { "operator:x" } else { "producer:x" }), None))
+            }
+            Step::Assign(n) => Some(actions::assign_driver(s, &by("operator:x"), &format!("D{n}"))),
+            Step::Redispatch => Some(actions::redispatch_order(s, &by("operator:x"))),
             Step::Hold => {
-                let has_timers = !timers::timers(&s.order, s.now).is_empty();
+                let has_timers = !timers::order_timers(&s.order, s.now).is_empty();
                 has_timers.then(|| {
                     let mut change = Change::new(s, by("reconciler"));
-                    change.hold(s, "a timer is dead");
+                    change.hold_for_review(s, "a timer is dead");
                     change.into()
                 })
             }
@@ -110,46 +113,46 @@ impl Model {
     /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize) {
         let s = &self.s;
-        let derived = timers::derived(s);
+        let derived = timers::derive_timers(s);
         let Some(timer) = derived.get(n) else { return };
         let change = if s.order.is_past_lifetime(s.now) {
-            decide::lifetime(s)
+            decide::end_lifetime(s)
         } else if !timer.is_due(s.now) {
             return;
         } else {
             match timer.id().kind() {
-                "dispatch" => decide::start(s, self.ranking(), &self.policy),
-                "timeout" => decide::timeout(s, self.ranking(), &self.policy),
-                "lifetime" => decide::lifetime(s),
-                _ => compensation::decide::compensate(s),
+                "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
+                "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
+                "lifetime" => decide::end_lifetime(s),
+                _ => compensation::decide::compensate_order(s),
             }
         };
         self.apply(change);
     }
 
     fn fire_next(&mut self) {
-        let derived = timers::derived(&self.s);
+        let derived = timers::derive_timers(&self.s);
         let Some((n, timer)) = derived.iter().enumerate().min_by_key(|(_, timer)| timer.due) else { return };
         self.s.now = self.s.now.max(timer.due);
         self.fire(n);
     }
 
     /// As `dispatch::candidates` does it: free, not asked in this round, never declined, and never had it.
-    fn ranking(&self) -> Ranking {
+    fn ranking(&self) -> DriverRanking {
         let asked = |driver: &String| {
             let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
             let was_asked = self.s.offers.iter().filter(declined).any(|o| o.driver_id == *driver);
             was_asked || self.s.order.former_drivers.contains(driver)
         };
         let drivers = (0..4).filter(|n| self.free[*n]).map(|n| format!("D{n}"));
-        let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| Ranked {
+        let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| RankedDriver {
             driver_id,
             distance_m: 100.0,
             idle_min: 0.0,
             live_offers: 0,
             score: 100.0,
         });
-        Ranking { ranked: ranked.collect(), excluded: Vec::new() }
+        DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 
     /// With the function that `orders::store` uses, too; offers are made as the store makes them where all drivers are free.
@@ -158,7 +161,7 @@ impl Model {
         let mut at = self.s.order.status;
         for event in &change.events {
             assert_eq!(event.from, at, "the chain of states is unbroken");
-            assert!(state::allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
+            assert!(state::is_transition_allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
             at = event.to;
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
@@ -190,7 +193,7 @@ impl Model {
     pub(super) fn check(&self) {
         let (o, now) = (&self.s.order, self.s.now);
         // The CHECKs of the table.
-        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == Status::Completed));
+        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
         assert_eq!(o.held_for_review, o.held_reason.is_some());
         assert_eq!(o.closed_at.is_some(), o.status.is_closed());
@@ -198,7 +201,10 @@ impl Model {
         let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
         assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");
         for offer in &live {
-            assert_eq!((o.status, o.held_for_review, o.attempt_no), (Status::Dispatching, false, offer.attempt_no));
+            assert_eq!(
+                (o.status, o.held_for_review, o.attempt_no),
+                (OrderStatus::Dispatching, false, offer.attempt_no)
+            );
             assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offers");
             assert!(!o.former_drivers.contains(&offer.driver_id), "no driver is asked for an order he gave back");
             assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
@@ -206,29 +212,29 @@ impl Model {
         assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
         self.check_attempts();
 
-        let timers = timers::timers(o, now);
+        let timers = timers::order_timers(o, now);
         if o.status.is_closed() || o.held_for_review || o.status.occupies_driver() {
             assert_eq!(timers, [], "nothing moves it on");
         } else {
             assert!(!timers.is_empty() || o.lifetime_waived, "something must move it on: {o:?}");
         }
-        if o.status == Status::Dispatching && !o.held_for_review {
+        if o.status == OrderStatus::Dispatching && !o.held_for_review {
             assert!(o.attempt_deadline.is_some() || o.next_attempt_at.is_some(), "the search goes on: {o:?}");
         }
         let cancelled = matches!(
             o.status,
-            Status::CancelledByUser | Status::CancelledByDriver | Status::CancelledBySystemAfterPayment
+            OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver | OrderStatus::CancelledBySystemAfterPayment
         );
         let owed = usize::from(cancelled && o.payment_status.is_paid());
         assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
-        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
     }
 
     /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
     fn check_attempts(&self) {
         let (mut started, mut running) = (0, false);
         for event in &self.history {
-            if event.reason == Reason::AttemptStarted {
+            if event.reason == EventReason::AttemptStarted {
                 assert!(!running, "attempt {started} had no end: {:?}", self.history);
                 started += 1;
                 assert_eq!(event.attempt_no, Some(started));
@@ -246,7 +252,7 @@ impl Model {
     /// Until no timer is left.
     pub(super) fn let_time_pass(&mut self) {
         for _ in 0..500 {
-            if timers::timers(&self.s.order, self.s.now).is_empty() {
+            if timers::order_timers(&self.s.order, self.s.now).is_empty() {
                 return;
             }
             self.fire_next();
@@ -257,10 +263,10 @@ impl Model {
     /// Nothing happens any more: the order has ended, or has a driver or a reviewer.
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
-        assert_eq!(timers::timers(o, self.s.now + TimeDelta::days(1)), []);
-        let waits_for_a_person = o.held_for_review || (o.status == Status::Pending && o.lifetime_waived);
+        assert_eq!(timers::order_timers(o, self.s.now + TimeDelta::days(1)), []);
+        let waits_for_a_person = o.held_for_review || (o.status == OrderStatus::Pending && o.lifetime_waived);
         assert!(o.status.is_closed() || o.status.occupies_driver() || waits_for_a_person, "{o:?}");
-        let lifetime_end = |e: &&Event| e.reason == Reason::LifetimeTimeout;
+        let lifetime_end = |e: &&OrderEvent| e.reason == EventReason::LifetimeTimeout;
         assert!(self.history.iter().filter(lifetime_end).count() <= 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Who may do what, and which requests are understood.
 
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 use reqwest::Method;
 use serde_json::json;
 use uuid::Uuid;
@@ -12,9 +12,9 @@ use crate::support::{Api, TestApp};
 async fn a_request_needs_a_living_key() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (row, revoked) = api_keys::create(&t.app.db, "old", Role::Admin, None).await.unwrap();
+    let (row, revoked) = api_keys::create_permanent_key(&t.app.db, "old", AccountRole::Admin, None).await.unwrap();
     assert_eq!(api.post("/api/v1/orders", &revoked, ride()).await.status, 201);
-    assert!(api_keys::revoke(&t.app.db, row.id).await.unwrap());
+    assert!(api_keys::revoke_key(&t.app.db, row.id).await.unwrap());
     // A key that was seen is believed for a second.
     tokio::time::sleep(crate::support::millis(1_100)).await;
     for key in ["", "dq_unknown", revoked.as_str()] {
@@ -32,11 +32,11 @@ async fn a_role_may_do_its_own_work_only() {
     let driver = t.driver_key("D1").await;
     let offer = json!({ "driver_id": "D1", "offer_id": Uuid::nil() });
     for (role, creates, cancels, answers, reads) in [
-        (Role::Producer, 201, 200, 403, 200),
-        (Role::Dispatcher, 403, 200, 403, 200),
-        (Role::Support, 403, 200, 403, 200),
-        (Role::Operator, 403, 403, 403, 200),
-        (Role::Admin, 201, 200, 404, 200),
+        (AccountRole::Producer, 201, 200, 403, 200),
+        (AccountRole::Dispatcher, 403, 200, 403, 200),
+        (AccountRole::Support, 403, 200, 403, 200),
+        (AccountRole::Operator, 403, 403, 403, 200),
+        (AccountRole::Admin, 201, 200, 404, 200),
     ] {
         let key = t.key(role).await;
         assert_eq!(api.post("/api/v1/orders", &key, ride()).await.status, creates, "{role:?} creates");
@@ -80,7 +80,7 @@ async fn a_driver_acts_for_itself_only() {
 async fn a_new_order_is_checked_at_the_edge() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let with = |field: &str, value: serde_json::Value| {
         let mut order = ride();
         order[field] = value;
@@ -114,12 +114,12 @@ async fn a_new_order_is_checked_at_the_edge() {
 async fn what_is_no_request_of_ours_is_answered_in_our_form() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let post = |body: String| api.send(Method::POST, "/api/v1/orders", &key, "", body);
     assert_eq!(post("service_type=RIDE".to_owned()).await.error(), (400, "MALFORMED"));
     assert_eq!(post(ride().to_string()[..20].to_owned()).await.error(), (400, "MALFORMED"));
     assert_eq!(post(format!("{}{}", ride(), " ".repeat(70_000))).await.error(), (413, "TOO_LARGE"));
-    let admin = t.key(Role::Admin).await;
+    let admin = t.key(AccountRole::Admin).await;
     let huge = format!("{{\"driver_id\": \"{}\"}}", "x".repeat(70_000));
     let accept = api.send(Method::POST, "/api/v1/orders/ORD-1/accept", &admin, "", huge).await;
     assert_eq!(accept.error(), (413, "TOO_LARGE"));
@@ -133,7 +133,7 @@ async fn what_is_no_request_of_ours_is_answered_in_our_form() {
 async fn a_path_that_is_no_text_is_answered_in_our_form() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let answer = api.get("/api/v1/orders/%FF", &key).await;
     assert_eq!(answer.status, 400);
     assert!(answer.body["error_code"].is_string(), "{answer:?}");

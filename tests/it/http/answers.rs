@@ -1,6 +1,6 @@
 //! What becomes of offers, orders and their customers' wishes.
 
-use dispatch::people::api_keys::Role;
+use dispatch::people::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::ride;
@@ -19,7 +19,7 @@ async fn offered(t: &TestApp) -> (String, Value) {
 async fn an_order_lives_from_creation_to_completion() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let producer = t.key(Role::Producer).await;
+    let producer = t.key(AccountRole::Producer).await;
     t.drivers(&[("D1", 100.0)]).await;
     let driver = t.driver_key("D1").await;
 
@@ -89,7 +89,7 @@ async fn a_declined_offer_stays_declined() {
         assert_eq!(api.post("/api/v1/orders/ORD-1/decline", &driver, with_reason.clone()).await.status, 200);
     }
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (410, "OFFER_DECLINED"));
-    let timeline = api.get("/api/v1/orders/ORD-1/timeline", &t.key(Role::Support).await).await;
+    let timeline = api.get("/api/v1/orders/ORD-1/timeline", &t.key(AccountRole::Support).await).await;
     assert_eq!(timeline.body["events"][2]["detail"], "flat tyre");
     t.assert_sound().await;
 }
@@ -137,7 +137,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| dispatch::orders::actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-2", |s| dispatch::orders::actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (409, "DRIVER_BUSY"));
     t.assert_sound().await;
 }
@@ -146,7 +146,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
 async fn a_customer_cancels_until_the_trip_is_over() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let producer = t.key(Role::Producer).await;
+    let producer = t.key(AccountRole::Producer).await;
     let (driver, offer) = offered(&t).await;
     api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await;
     let why = json!({ "reason": "found a lift" });

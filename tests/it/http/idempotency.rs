@@ -1,6 +1,6 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatch::people::api_keys::Role;
+use dispatch::people::api_keys::AccountRole;
 use serde_json::json;
 
 use super::ride;
@@ -17,7 +17,7 @@ struct Shop {
 impl Shop {
     async fn open() -> Self {
         let t = TestApp::start().await;
-        let (api, key) = (Api::start(&t.app).await, t.key(Role::Producer).await);
+        let (api, key) = (Api::start(&t.app).await, t.key(AccountRole::Producer).await);
         Self { t, api, key }
     }
 
@@ -58,7 +58,7 @@ async fn a_key_belongs_to_one_request_of_one_caller() {
     let path = "/api/v1/orders/ORD-1/cancel";
     assert_eq!(shop.api.post_once(path, &shop.key, "k1", json!({})).await.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
-    let stranger = shop.t.key(Role::Producer).await;
+    let stranger = shop.t.key(AccountRole::Producer).await;
     assert_eq!(shop.api.post_once(ORDERS, &stranger, "k1", ride()).await.status, 201);
     assert_eq!(shop.orders().await, 2);
     let long = "k".repeat(256);

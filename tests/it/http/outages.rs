@@ -1,6 +1,6 @@
 //! While Redis or Postgres is away.
 
-use dispatch::{orders::Status, people::api_keys::Role, recovery::reconciler};
+use dispatch::{orders::OrderStatus, people::api_keys::AccountRole, recovery::reconciler};
 
 use super::ride;
 use crate::support::{Api, TestApp, eventually, secs};
@@ -9,7 +9,7 @@ use crate::support::{Api, TestApp, eventually, secs};
 async fn without_redis_orders_are_taken_and_dispatched_later() {
     let mut t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     t.drivers(&[("D1", 100.0)]).await;
     assert_eq!(api.get("/readyz", "").await.status, 200);
 
@@ -23,12 +23,12 @@ async fn without_redis_orders_are_taken_and_dispatched_later() {
     t.redis.restart().await.unwrap();
     assert_eq!(api.get("/readyz", "").await.status, 200);
     t.advance(secs(5)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     let order = created.text("order_id");
     assert_eq!(t.asked(order).await, "D1");
     t.accept_offer(order).await;
-    assert_eq!(t.status(order).await, Status::DriverAssigned);
+    assert_eq!(t.status(order).await, OrderStatus::DriverAssigned);
     t.assert_sound().await;
 }
 
@@ -36,7 +36,7 @@ async fn without_redis_orders_are_taken_and_dispatched_later() {
 async fn without_postgres_the_answer_is_to_ask_again() {
     let mut t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     t.postgres.stop().await.unwrap();
     let ready = api.get("/readyz", "").await;
     assert_eq!((ready.status, ready.text("redis"), ready.text("postgres")), (503, "ok", "unreachable"));
@@ -56,7 +56,7 @@ async fn without_postgres_the_answer_is_to_ask_again() {
 async fn a_full_redis_refuses_timers_but_no_order() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.redis::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let created = api.post("/api/v1/orders", &key, ride()).await;
@@ -67,7 +67,7 @@ async fn a_full_redis_refuses_timers_but_no_order() {
 
     t.redis::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     t.advance(secs(5)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(t.asked(created.text("order_id")).await, "D1");
     t.assert_sound().await;

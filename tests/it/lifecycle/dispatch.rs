@@ -1,6 +1,6 @@
 //! Drivers are asked one after the other until one accepts.
 
-use dispatch::orders::{OfferState, Status, actions, store::ChangeError};
+use dispatch::orders::{OfferState, OrderStatus, actions, store::ChangeError};
 
 use crate::support::{TestApp, by, ids, millis, secs};
 
@@ -11,10 +11,10 @@ async fn an_accepted_order_is_carried_out() {
     t.order("ORD-1").await;
     assert_eq!(ids(&t.run_due().await)[0], "dispatch:ORD-1:1");
     assert_eq!(t.accept_offer("ORD-1").await, "D1");
-    assert_eq!(t.status("ORD-1").await, Status::DriverAssigned);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::DriverAssigned);
     t.carry_out("ORD-1", "D1").await;
 
-    assert_eq!(t.status("ORD-1").await, Status::Completed);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Completed);
     let history = ["ORDER_CREATED", "ATTEMPT_STARTED", "OFFER_ACCEPTED", "PICKED_UP", "COMPLETED"];
     assert_eq!(t.reasons("ORD-1").await, history);
     // What is left in Redis finds itself superseded.
@@ -71,7 +71,7 @@ async fn a_new_round_begins_after_15_s_and_asks_lapsed_drivers_again() {
     t.advance(secs(120)).await;
     t.run_due().await;
     let s = t.snapshot("ORD-1").await;
-    assert_eq!((s.order.status, s.order.round, s.live_offer()), (Status::Dispatching, 2, None));
+    assert_eq!((s.order.status, s.order.round, s.live_offer()), (OrderStatus::Dispatching, 2, None));
 
     t.advance(secs(15) - millis(1)).await;
     assert_eq!(ids(&t.run_due().await), Vec::<&str>::new());
@@ -159,9 +159,9 @@ async fn a_driver_cannot_be_given_a_second_order_by_hand() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
-    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
-    let second = t.act("ORD-2", |s| actions::assign(s, &by("operator:test"), "D1")).await;
-    assert!(matches!(second, Err(ChangeError::Refused(dispatch::orders::Refusal::DriverBusy))), "{second:?}");
-    assert_eq!(t.status("ORD-2").await, Status::Dispatching);
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    let second = t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await;
+    assert!(matches!(second, Err(ChangeError::Refused(dispatch::orders::OrderRefusal::DriverBusy))), "{second:?}");
+    assert_eq!(t.status("ORD-2").await, OrderStatus::Dispatching);
     t.assert_sound().await;
 }

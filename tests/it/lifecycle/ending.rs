@@ -3,7 +3,7 @@
 use dispatch::{
     config::ChannelConfig,
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
-    orders::{Refusal, Status, actions, store::ChangeError},
+    orders::{OrderRefusal, OrderStatus, actions, store::ChangeError},
 };
 
 use crate::support::{TestApp, by, millis, secs};
@@ -13,9 +13,9 @@ async fn an_unpaid_order_is_cancelled_at_its_lifetime_and_not_a_moment_earlier()
     let t = TestApp::start().await;
     t.order("ORD-1").await;
     t.run_for(secs(1800) - millis(1)).await;
-    assert_eq!(t.status("ORD-1").await, Status::Dispatching);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     t.run_for(millis(1)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     let reasons = t.reasons("ORD-1").await;
     assert_eq!(reasons[reasons.len() - 2..], ["LIFETIME_TIMEOUT", "COMPENSATED_UNPAID"]);
     let told: Vec<_> = t.messages("ORD-1").await.into_iter().map(|(kind, ..)| kind).collect();
@@ -27,13 +27,13 @@ async fn an_unpaid_order_is_cancelled_at_its_lifetime_and_not_a_moment_earlier()
 async fn a_paid_order_raises_one_refund_alert_on_each_channel() {
     for payment in ["PAID", "SETTLEMENT"] {
         let t = TestApp::with(|config| {
-            config.channels.insert("desk".to_owned(), ChannelConfig::webhook("http://127.0.0.1:9/"));
+            config.channels.insert("desk".to_owned(), ChannelConfig::unsigned_webhook("http://127.0.0.1:9/"));
             config.notifications.support = vec!["log".to_owned(), "desk".to_owned()];
         })
         .await;
         t.order_of("ORD-1", "RIDE", payment).await;
         t.run_for(secs(1805)).await;
-        assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
         let alerts = t.messages("ORD-1").await;
         let channels: Vec<_> = alerts.iter().map(|(kind, channel, _)| (kind.as_str(), channel.as_str())).collect();
         let refund = [(MANUAL_REFUND_REQUIRED, "log"), (MANUAL_REFUND_REQUIRED, "desk")];
@@ -48,18 +48,20 @@ async fn an_unknown_payment_is_held_for_a_person() {
     t.order_of("ORD-1", "RIDE", "DISPUTED").await;
     t.run_for(secs(1800)).await;
     let held = t.snapshot("ORD-1").await.order;
-    assert_eq!((held.status, held.held_for_review), (Status::Compensating, true));
+    assert_eq!((held.status, held.held_for_review), (OrderStatus::Compensating, true));
     assert!(held.held_reason.unwrap().contains("DISPUTED"));
     assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
     t.run_for(secs(3600)).await;
-    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     t.assert_sound().await;
 
     let customer = t.cancel("ORD-1").await;
-    assert!(matches!(customer, Err(ChangeError::Refused(Refusal::WrongState { .. }))), "{customer:?}");
-    t.act("ORD-1", |s| actions::cancel(s, &by("operator:test"), Some("settled by phone".to_owned()))).await.unwrap();
+    assert!(matches!(customer, Err(ChangeError::Refused(OrderRefusal::WrongState { .. }))), "{customer:?}");
+    t.act("ORD-1", |s| actions::cancel_order(s, &by("operator:test"), Some("settled by phone".to_owned())))
+        .await
+        .unwrap();
     let ended = t.snapshot("ORD-1").await.order;
-    assert_eq!((ended.status, ended.held_for_review), (Status::CancelledBySystem, false));
+    assert_eq!((ended.status, ended.held_for_review), (OrderStatus::CancelledBySystem, false));
     t.assert_sound().await;
 }
 
@@ -74,9 +76,9 @@ async fn an_offer_never_outlives_its_order() {
 
     t.advance(secs(30)).await;
     let too_late = t.accept("ORD-1", "D2", last.id).await;
-    assert!(matches!(too_late, Err(ChangeError::Refused(Refusal::OfferExpired))), "{too_late:?}");
+    assert!(matches!(too_late, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{too_late:?}");
     t.run_due().await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     t.assert_sound().await;
 }
 
@@ -105,7 +107,7 @@ async fn a_paid_order_cancelled_by_its_customer_is_refunded_too() {
     t.accept_offer("ORD-1").await;
     t.cancel("ORD-1").await.unwrap();
     t.run_due().await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledByUser);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledByUser);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     // Its driver is free again.
     t.order("ORD-2").await;

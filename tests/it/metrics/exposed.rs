@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use dispatch::{
     admission::{
-        limits::Flag,
-        table::{self, Author, LimitsChange},
+        limits::AdmissionFlag,
+        table::{self, ChangeAuthor, LimitsChange},
     },
     areas::import,
     partner::settings,
     people::{
         actor::{Actor, ActorRole},
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
     },
 };
-use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
+use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 
 use crate::support::{Child, Crowd, Fleet, Scrape, by, eventually, hire, secs};
@@ -51,13 +51,13 @@ fn rows(scrape: &Scrape) -> Vec<String> {
     scrape.families.iter().map(row).collect()
 }
 
-fn quick() -> Knobs {
-    Knobs {
-        driver_rate: Rate::ALWAYS,
-        driver_cancel_rate: Rate::NEVER,
-        job_id_callback_rate: Rate::ALWAYS,
-        callback_rate: Rate::ALWAYS,
-        ..Knobs::default()
+fn quick() -> PartnerKnobs {
+    PartnerKnobs {
+        driver_rate: EventRate::ALWAYS,
+        driver_cancel_rate: EventRate::NEVER,
+        job_id_callback_rate: EventRate::ALWAYS,
+        callback_rate: EventRate::ALWAYS,
+        ..PartnerKnobs::default()
     }
 }
 
@@ -100,7 +100,9 @@ async fn showing(fleet: &Fleet, name: &str, args: &[&str]) -> (Child, String) {
 
 #[tokio::test]
 async fn names_and_labels_are_those_of_the_page() {
-    let sim = PartnerSim::start(&Options { knobs: quick(), speed: SPEED, ..Options::default() }).await.unwrap();
+    let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })
+        .await
+        .unwrap();
     let fleet = Fleet::start().await;
     fleet.configure(&format!(
         "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\
@@ -113,9 +115,9 @@ async fn names_and_labels_are_those_of_the_page() {
     let (_worker, at_worker) = showing(&fleet, "w1", &["work"]).await;
     eventually("the API listens", secs(20), || async { api.said("Serving the API", "address").is_some() }).await;
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
-    sim.change(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
-    let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
-    let shop = Shop { base, key, client: dispatch::outbound::client(secs(10)).unwrap() };
+    sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let shop = Shop { base, key, client: dispatch::outbound::build_client(secs(10)).unwrap() };
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
     let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");
@@ -149,12 +151,13 @@ async fn names_and_labels_are_those_of_the_page() {
     shop.post(&format!("/api/v1/orders/{cancelled}/cancel"), json!({})).await;
     orders.push(cancelled);
     // Each is sure of its way: the first is not asked for, the second not told of.
-    static OPERATOR: Actor = Actor::named(ActorRole::Operator, "test");
+    static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
     let share = |percent| settings::set_percent(&fleet.app.db, "bbd", percent, &OPERATOR);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'", secs(40)).await;
-    sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
+    sim.change_knobs(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (EventRate::NEVER, EventRate::NEVER))
+        .unwrap();
     share(None).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'", secs(40)).await;
@@ -171,11 +174,11 @@ async fn names_and_labels_are_those_of_the_page() {
 
 /// One order has room, one is refused, one passes for loyalty, and one would be refused.
 async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
-    let author = Author { actor: &by("operator:test"), reason: Some("test") };
+    let author = ChangeAuthor { actor: &by("operator:test"), reason: Some("test") };
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
-    table::import(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
+    table::import_areas(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
     let limits = LimitsChange {
         service_type: "DELIVERY".to_owned(),
         max_waiting_orders: Some(1),
@@ -184,8 +187,8 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
     };
     table::set_limits(&fleet.app.db, "JKT-PUSAT", &limits, None, author).await.unwrap();
     let set_flag = async |shadow_mode| {
-        let flag = table::flag(&fleet.app.db).await.unwrap();
-        let wanted = Flag { enabled: true, shadow_mode, ..flag.clone() };
+        let flag = table::load_flag(&fleet.app.db).await.unwrap();
+        let wanted = AdmissionFlag { enabled: true, shadow_mode, ..flag.clone() };
         table::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
         // Rules are read twice a second.
         tokio::time::sleep(secs(4)).await;
@@ -218,7 +221,7 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
                 // Of an order, or of an HTTP answer.
                 "status" => {
-                    value.parse::<dispatch::orders::Status>().is_ok()
+                    value.parse::<dispatch::orders::OrderStatus>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),

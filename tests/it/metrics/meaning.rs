@@ -1,6 +1,6 @@
 //! What is counted, and when.
 
-use dispatch::orders::Status;
+use dispatch::orders::OrderStatus;
 
 use crate::support::{Counting, TestApp, secs};
 
@@ -68,7 +68,7 @@ async fn the_end_of_a_lifetime_ends_an_attempt_without_a_driver() {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1800)).await;
     let order = t.snapshot("ORD-1").await.order;
-    assert_eq!(order.status, Status::CancelledBySystemAfterPayment);
+    assert_eq!(order.status, OrderStatus::CancelledBySystemAfterPayment);
     let ride = |rest: &str| format!("{{area_id=\"\",{rest}service_type=\"RIDE\"}}");
     assert_eq!(
         counting.of("dispatcher_"),
@@ -106,7 +106,7 @@ async fn an_end_the_database_refuses_is_a_failed_status_update() {
     assert_eq!((updates("success"), updates("failed") > 0.0), (0.0, true));
     t.sql("DROP TRIGGER refuse ON orders").await;
     t.run_for(secs(60)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(updates("success"), 1.0);
 }
 

@@ -1,6 +1,6 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
-use dispatch::orders::{PaymentStatus, Status, actions};
+use dispatch::orders::{OrderStatus, PaymentStatus, actions};
 
 use crate::support::{Counting, Scrape, TestApp, by, secs};
 
@@ -30,14 +30,14 @@ async fn refunds_that_nobody_has_begun_are_a_queue_with_an_age() {
     t.advance(secs(HOUR)).await;
     t.order_of("BY-SYSTEM", "RIDE", "SETTLEMENT").await;
     t.run_for(secs(HOUR)).await;
-    assert_eq!(t.status("BY-SYSTEM").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("BY-SYSTEM").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(refunds().await, (2.0, 7200.0));
 
     // Money that comes long after the order had ended is not overdue at once.
     t.act("BY-USER", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
     t.act("BY-SYSTEM", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(refunds().await, (0.0, 0.0));
-    t.act("UNPAID", |s| actions::pay(s, &by("producer:test"), "EV-1", &PaymentStatus::Paid)).await.unwrap();
+    t.act("UNPAID", |s| actions::record_payment(s, &by("producer:test"), "EV-1", &PaymentStatus::Paid)).await.unwrap();
     t.advance(secs(60)).await;
     assert_eq!(refunds().await, (1.0, 60.0));
 }

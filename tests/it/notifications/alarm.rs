@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
-    orders::Status,
+    orders::OrderStatus,
 };
 use workers::Outcome;
 
@@ -24,7 +24,7 @@ async fn compensating(receiver: &Receiver) -> TestApp {
         let outcome = t.perform(&leased).await;
         t.settle(&leased, outcome).await;
     }
-    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     t
 }
 
@@ -55,7 +55,7 @@ async fn an_end_the_database_refuses_is_told_once_and_acknowledged_by_its_succes
 
     t.sql(ALLOW).await;
     t.run_for(secs(60)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(told(&receiver), 3);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     let acked = t.texts("SELECT kind FROM alerts WHERE acked_at IS NOT NULL").await;
@@ -76,7 +76,7 @@ async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
     // The alarm tries first what failed, and has nothing to tell.
     t.settle(&compensate, outcome).await;
     t.run_due().await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(told(&receiver), 0);
     t.run_for(secs(60)).await;
     t.assert_sound().await;
@@ -91,7 +91,7 @@ async fn the_alert_needs_no_database_and_is_logged_when_there_is_one_again() {
     let outcome = t.perform(&compensate).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "an outage spends no try: {outcome:?}");
     let alarm =
-        t.app.store.find(&workers::JobId::parse("alarm:ORD-1:hook").unwrap(), &jobs::queues::ALL).await.unwrap();
+        t.app.store.find_job(&workers::JobId::parse("alarm:ORD-1:hook").unwrap(), &jobs::queues::ALL).await.unwrap();
     let due_in = alarm.expect("the alarm waits").at_ms - t.now_ms();
     assert_eq!(due_in, 60_000, "a short outage raises no alert");
 
@@ -117,6 +117,6 @@ async fn the_alert_needs_no_database_and_is_logged_when_there_is_one_again() {
     );
     t.settle(&compensate, Outcome::Snooze { delay: secs(0) }).await;
     t.run_for(secs(10)).await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     t.assert_sound().await;
 }

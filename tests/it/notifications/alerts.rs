@@ -2,11 +2,11 @@
 
 use dispatch::{
     notifications::{
-        alerts::{self, Filter, Which},
+        alerts::{self, AlertFilter, AlertSelection},
         messages::{DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, TIMER_DEAD, UNEXPECTED_STATE},
     },
-    orders::{Change, Reason, Status, actions},
-    people::api_keys::Role,
+    orders::{Change, EventReason, OrderStatus, actions},
+    people::api_keys::AccountRole,
     recovery::reconciler,
 };
 use serde_json::json;
@@ -23,7 +23,8 @@ async fn refund_due(t: &TestApp) {
 }
 
 async fn ack(t: &TestApp, id: i64) {
-    let acked = alerts::acknowledge(&t.app.db, &Which::One(id), &by("operator:test"), "done").await.unwrap();
+    let acked =
+        alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(id), &by("operator:test"), "done").await.unwrap();
     assert_eq!(acked.len(), 1);
 }
 
@@ -59,7 +60,8 @@ async fn a_refund_nobody_acknowledges_within_its_sla_escalates_again_and_again_u
     assert_eq!(escalations(&t).await, 6, "three times, and no more");
     assert_eq!(t.timers().await.len(), 0);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
-    let open = alerts::list(&t.app.db, &Filter { open: true, limit: 10, ..Filter::default() }).await.unwrap();
+    let open =
+        alerts::list_alerts(&t.app.db, &AlertFilter { open: true, limit: 10, ..AlertFilter::default() }).await.unwrap();
     assert_eq!((open.len(), open[0].escalations, open[0].next_escalation_at), (1, 3, None));
     t.assert_sound().await;
 }
@@ -74,10 +76,18 @@ async fn acknowledging_ends_the_escalation_whenever_it_comes() {
     t.run_for(secs(100 * HOUR)).await;
     assert_eq!(escalations(&t).await, 1);
     // Again changes nothing, not even who did it.
-    let again =
-        alerts::acknowledge(&t.app.db, &Which::Order("ORD-1".parse().unwrap()), &by("operator:other"), "me too").await;
+    let again = alerts::acknowledge_alerts(
+        &t.app.db,
+        &AlertSelection::Order("ORD-1".parse().unwrap()),
+        &by("operator:other"),
+        "me too",
+    )
+    .await;
     assert_eq!(again.unwrap()[0].acked_by.as_deref(), Some("operator:test"));
-    assert_eq!(alerts::acknowledge(&t.app.db, &Which::One(99), &by("operator:test"), "x").await.unwrap().len(), 0);
+    assert_eq!(
+        alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(99), &by("operator:test"), "x").await.unwrap().len(),
+        0
+    );
     t.assert_sound().await;
 }
 
@@ -87,7 +97,7 @@ async fn a_refund_that_begins_acknowledges_its_alert() {
     refund_due(&t).await;
     t.act("ORD-1", |s| {
         let mut change = Change::new(s, by("operator:test"));
-        change.transition_to(Status::RefundPending, Reason::ReleasedByHand, None);
+        change.transition_to(OrderStatus::RefundPending, EventReason::ReleasedByHand, None);
         change.into()
     })
     .await
@@ -136,13 +146,13 @@ async fn escalations_and_messages_outlive_a_flush_of_redis() {
     let before = t.timers().await;
     assert!(before.keys().any(|id| id.starts_with("notify:")) && before.keys().any(|id| id.starts_with("escalate:")));
     t.redis::<()>(&["FLUSHALL"]).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), before.into_keys().collect::<Vec<_>>());
     t.run_for(secs(60)).await;
     assert_eq!(receiver.received().len(), 4);
     t.redis::<()>(&["FLUSHALL"]).await;
     t.advance(secs(25 * HOUR)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(escalations(&t).await, 1);
     t.assert_sound().await;
@@ -152,17 +162,17 @@ async fn escalations_and_messages_outlive_a_flush_of_redis() {
 async fn an_escalation_whose_job_is_lost_is_put_back_and_one_whose_job_is_dead_is_given_up() {
     let t = TestApp::start().await;
     refund_due(&t).await;
-    let due = t.app.store.keys().due(jobs::queues::NOTIFY);
+    let due = t.app.store.keys().due_set(jobs::queues::NOTIFY);
     assert_eq!(t.redis::<i64>(&["ZREM", &due, "escalate:ORD-1:1"]).await, 1);
     assert_eq!(t.violations().await, ["no_timer_missing: escalate:ORD-1:1: is not in notify-queue"]);
     t.advance(secs(24 * HOUR + 4)).await;
-    let report = reconciler::once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!(report.inserted, 1);
 
     let escalate = t.take().await.remove(0);
     t.settle(&escalate, workers::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!(t.count("SELECT count(*) FROM alerts WHERE gave_up_at IS NOT NULL AND acked_at IS NULL").await, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 0);
     // The message of the same number is another thing.
@@ -174,11 +184,11 @@ async fn an_escalation_whose_job_is_lost_is_put_back_and_one_whose_job_is_dead_i
 async fn dispatchers_are_reminded_of_an_order_that_waits_for_them() {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
-    t.user("anna", Role::Dispatcher, "hook").await;
-    t.user("budi", Role::Dispatcher, "log").await;
+    t.user("anna", AccountRole::Dispatcher, "hook").await;
+    t.user("budi", AccountRole::Dispatcher, "log").await;
     t.order_of("ORD-1", "RENT", "UNPAID").await;
     t.run_due().await;
-    assert_eq!(t.status("ORD-1").await, Status::Pending);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Pending);
     assert!(t.timers().await.contains_key("remind:ORD-1:1"));
     t.run_for(secs(301)).await;
     assert_eq!(t.messages_of("ORD-1", REMINDER).await, 2, "each dispatcher");
@@ -188,7 +198,7 @@ async fn dispatchers_are_reminded_of_an_order_that_waits_for_them() {
     assert_eq!(t.messages_of("ORD-1", REMINDER).await, 4);
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
     let acked = t.texts("SELECT acked_by || ': ' || ack_note FROM alerts").await;
     assert_eq!(acked, ["operator:test: the order became DRIVER_ASSIGNED"]);
     t.run_for(secs(HOUR)).await;
@@ -203,13 +213,13 @@ async fn the_end_of_a_review_acknowledges_its_alert() {
     let dispatch = t.take().await.remove(0);
     t.settle(&dispatch, workers::Outcome::Dead("a bug".to_owned())).await;
     t.advance(secs(4)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
-    let open = Filter { open: true, kind: Some(TIMER_DEAD.to_owned()), limit: 10, ..Filter::default() };
-    assert_eq!(alerts::list(&t.app.db, &open).await.unwrap().len(), 1);
+    let open = AlertFilter { open: true, kind: Some(TIMER_DEAD.to_owned()), limit: 10, ..AlertFilter::default() };
+    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 1);
     assert!(t.timers().await.contains_key("escalate:ORD-1:1"), "a held order has this timer still");
-    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
-    assert_eq!(alerts::list(&t.app.db, &open).await.unwrap().len(), 0);
+    t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
+    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 0);
     t.assert_sound().await;
 }
 
@@ -222,7 +232,7 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
     }
     t.order_of("ORD-3", "RIDE", "DISPUTED").await;
     t.run_for(secs(1800)).await;
-    let support = t.key(Role::Support).await;
+    let support = t.key(AccountRole::Support).await;
 
     let all = api.get("/api/v1/alerts", &support).await;
     assert_eq!((all.status, all.body["alerts"].as_array().unwrap().len(), &all.body["next"]), (200, 3, &json!(null)));
@@ -237,12 +247,16 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
 
     let path = format!("/api/v1/alerts/{}/ack", alert["id"]);
     let note = || json!({ "note": "refunded" });
-    for (role, status) in [(Role::Producer, 403), (Role::Dispatcher, 403), (Role::Operator, 403), (Role::Support, 200)]
-    {
+    for (role, status) in [
+        (AccountRole::Producer, 403),
+        (AccountRole::Dispatcher, 403),
+        (AccountRole::Operator, 403),
+        (AccountRole::Support, 200),
+    ] {
         let key = t.key(role).await;
         assert_eq!(api.post(&path, &key, note()).await.status, status, "{role:?}");
     }
-    let again = api.post(&path, &t.key(Role::Admin).await, json!({ "note": "again" })).await;
+    let again = api.post(&path, &t.key(AccountRole::Admin).await, json!({ "note": "again" })).await;
     assert_eq!(
         (again.status, again.text("acked_by"), again.text("ack_note")),
         (200, "support:test-support", "refunded")
@@ -252,7 +266,7 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
     for (body, code) in [(json!({ "note": " " }), 422), (json!({}), 422), (json!({ "note": "x".repeat(501) }), 422)] {
         assert_eq!(api.post(&path, &support, body).await.status, code);
     }
-    assert_eq!(api.get("/api/v1/alerts", &t.key(Role::Producer).await).await.status, 403);
+    assert_eq!(api.get("/api/v1/alerts", &t.key(AccountRole::Producer).await).await.status, 403);
     assert_eq!(api.get("/api/v1/alerts", "").await.status, 401);
     for query in ["limit=0", "limit=501", "order_id=a:b", "colour=red", "before=x"] {
         assert_eq!(api.get(&format!("/api/v1/alerts?{query}"), &support).await.error(), (422, "INVALID"), "{query}");
@@ -263,13 +277,13 @@ async fn support_sees_and_acknowledges_alerts_over_http() {
 #[tokio::test]
 async fn an_alert_about_an_order_that_never_was_escalates_too() {
     let t = TestApp::start().await;
-    let job = jobs::Compensate { order: "ORD-404".parse().unwrap() };
+    let job = jobs::CompensateOrder { order: "ORD-404".parse().unwrap() };
     t.app.store.enqueue(&[workers::NewJob::now(&job)]).await.unwrap();
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-404", ESCALATION).await, 1);
     ack(&t, 1).await;
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-404", ESCALATION).await, 1);
-    assert_eq!(t.app.store.list(jobs::queues::NOTIFY, JobState::Due, 0, 10).await.unwrap().len(), 0);
+    assert_eq!(t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Due, 0, 10).await.unwrap().len(), 0);
     t.assert_sound().await;
 }

@@ -241,7 +241,7 @@ async fn a_receiver_that_hangs_leaves_room_for_the_others() {
     let address = silent.local_addr().unwrap();
     let t = TestApp::with(|config| {
         receiver.configure(config);
-        config.channels.insert("silent".to_owned(), ChannelConfig::webhook(format!("http://{address}/")));
+        config.channels.insert("silent".to_owned(), ChannelConfig::unsigned_webhook(format!("http://{address}/")));
         config.notifications.driver = vec!["silent".to_owned()];
         config.worker.concurrency.insert(jobs::queues::NOTIFY.to_owned(), 1);
     })

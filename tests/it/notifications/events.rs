@@ -84,7 +84,7 @@ async fn an_order_ended_by_hand_is_told_of_like_one_the_system_ended() {
     t.order_of("ORD-1", "RIDE", "DISPUTED").await;
     t.run_for(secs(1800)).await;
     assert_eq!(receiver.received(), [], "nothing is decided yet");
-    t.act("ORD-1", |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().iter().map(|m| m.path.as_str()).collect::<Vec<_>>(), ["/customer"]);
     let acked = t.texts("SELECT kind || ' ' || acked_by || ' ' || ack_note FROM alerts").await;

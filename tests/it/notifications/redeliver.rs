@@ -2,20 +2,20 @@
 
 use axum::http::StatusCode;
 use dispatch::{
-    dead_letters::decide::Decider,
-    notifications::redeliver::{self, Filter, Row},
+    dead_letters::decide::DecisionAuthor,
+    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
     recovery::reconciler,
 };
 use workers::store::JobState;
 
 use crate::support::{Fleet, Receiver, TestApp, by, secs};
 
-fn by_test() -> Decider {
-    Decider { who: by("operator:test"), why: None }
+fn by_test() -> DecisionAuthor {
+    DecisionAuthor { who: by("operator:test"), why: None }
 }
 
 /// A refund alert that its receiver has refused for good.
-async fn with_dead() -> (Receiver, TestApp, Row) {
+async fn with_dead() -> (Receiver, TestApp, OutboxMessage) {
     let receiver = Receiver::start().await;
     let t = TestApp::with(|config| receiver.configure(config)).await;
     receiver.fail(StatusCode::GONE, 1);
@@ -25,24 +25,24 @@ async fn with_dead() -> (Receiver, TestApp, Row) {
     (receiver, t, row)
 }
 
-async fn dead(t: &TestApp) -> Vec<Row> {
-    let filter = Filter { state: Some("dead".to_owned()), limit: 10, ..Filter::default() };
-    redeliver::list(&t.app.db, &filter).await.unwrap()
+async fn dead(t: &TestApp) -> Vec<OutboxMessage> {
+    let filter = OutboxFilter { state: Some("dead".to_owned()), limit: 10, ..OutboxFilter::default() };
+    redeliver::list_messages(&t.app.db, &filter).await.unwrap()
 }
 
 #[tokio::test]
 async fn a_dead_message_is_sent_again_under_its_own_id() {
     let (receiver, t, row) = with_dead().await;
     t.advance(secs(48 * 3600)).await;
-    assert!(redeliver::replay(&t.app, &row, &by_test()).await.unwrap());
+    assert!(redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap());
     t.run_due().await;
     let received = receiver.received();
     let alerts: Vec<_> = received.iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").collect();
     assert_eq!(alerts.iter().map(|m| m.answer).collect::<Vec<_>>(), [410, 204]);
     assert_eq!(alerts[0].id, alerts[1].id);
     assert_eq!(dead(&t).await.len(), 0);
-    assert_eq!(t.app.store.list(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap().len(), 0);
-    let log: Vec<_> = redeliver::log(&t.app.db, row.id)
+    assert_eq!(t.app.store.list_jobs(jobs::queues::NOTIFY, JobState::Dead, 0, 10).await.unwrap().len(), 0);
+    let log: Vec<_> = redeliver::load_delivery_log(&t.app.db, row.id)
         .await
         .unwrap()
         .into_iter()
@@ -52,7 +52,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
     let first = "given up after 1 tries: the receiver answered 410";
     assert_eq!(log, [line("TRY", first), line("REPLAY", "operator:test"), line("TRY", "")]);
     // It has arrived: there is nothing to send again.
-    assert!(!redeliver::replay(&t.app, &row, &by_test()).await.unwrap());
+    assert!(!redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap());
     t.run_due().await;
     assert_eq!(receiver.received().len(), received.len());
     t.assert_sound().await;
@@ -62,7 +62,7 @@ async fn a_dead_message_is_sent_again_under_its_own_id() {
 async fn a_replayed_message_has_a_day_again_and_begins_its_backoff_anew() {
     let (receiver, t, row) = with_dead().await;
     receiver.fail(StatusCode::BAD_GATEWAY, 2);
-    redeliver::replay(&t.app, &row, &by_test()).await.unwrap();
+    redeliver::replay_message(&t.app, &row, &by_test()).await.unwrap();
     t.run_for(secs(10)).await;
     assert_eq!(dead(&t).await.len(), 0);
     let alerts = receiver.received().iter().filter(|m| m.body["type"] == "MANUAL_REFUND_REQUIRED").count();
@@ -79,7 +79,7 @@ async fn a_replay_whose_process_died_half_way_is_finished_by_the_reconciler() {
     t.redis::<()>(&["FLUSHALL"]).await;
     t.sql("UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now() WHERE state = 'dead'")
         .await;
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent + 1);
     assert_eq!(dead(&t).await.len(), 0);

@@ -32,7 +32,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     sqlx::query(create).bind(prefix).bind(count).execute(&fleet.app.db).await.unwrap();
     let longer = "UPDATE orders SET lifetime_deadline = dispatchq_now() + interval '30 minutes'";
     sqlx::query(longer).execute(&fleet.app.db).await.unwrap();
-    reconciler::once_in_full(&fleet.app).await.unwrap().unwrap();
+    reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
 }
 
 /// A print with its times as `TIME` and its durations as `SOME TIME`.
@@ -100,7 +100,7 @@ async fn a_thousand_dead_jobs_are_paged_looked_at_and_requeued() {
     let first = json(&fleet, &["dead", "list", "--limit", "1", "--json"], 0);
     assert_eq!(first["jobs"][0]["error"], "the routing service answered 503");
     let next = first["next"].as_str().unwrap();
-    assert!(next.parse::<walk::Place>().is_ok(), "{next}");
+    assert!(next.parse::<walk::DeadListPlace>().is_ok(), "{next}");
 
     // Bulk: looked at first, refused without a yes, then done.
     let which = ["--error", "routing service"];
@@ -136,7 +136,7 @@ async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
         .execute(&fleet.app.db)
         .await
         .unwrap();
-    let held = reconciler::once(&fleet.app).await.unwrap().unwrap().held;
+    let held = reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held;
     assert_eq!(held, MANY as u64);
     let requeued = "SELECT count(*) FROM order_events WHERE reason = 'REQUEUED_BY_HAND'";
     // It comes to an order that it cannot get, and is killed there at the latest.
@@ -153,7 +153,7 @@ async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
     assert_eq!((printed.code, printed.stdout), (Some(0), format!("{left} jobs requeued.\n")));
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
     assert_eq!(fleet.count("SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL").await, 0);
-    let stats = fleet.app.store.stats(&[jobs::queues::DISPATCH]).await.unwrap().remove(0);
+    let stats = fleet.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap().remove(0);
     assert_eq!((stats.due, stats.dead), (MANY as u64, 0), "every order goes on");
 }
 
@@ -192,7 +192,7 @@ async fn a_dead_letter_explains_itself() {
         .execute(&fleet.app.db)
         .await
         .unwrap();
-    assert_eq!(reconciler::once(&fleet.app).await.unwrap().unwrap().held, 2);
+    assert_eq!(reconciler::reconcile_once(&fleet.app).await.unwrap().unwrap().held, 2);
     for (text, what) in [("dispatch:ORD-1:1", "under review"), ("dispatch:ORD-2:1", "closed")] {
         if what == "closed" {
             fleet.run(&["order", "cancel", "ORD-2"]);

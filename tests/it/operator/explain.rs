@@ -1,6 +1,6 @@
 //! `order explain`: why, what next, who holds it, what to do.
 
-use dispatch::explain::{Explanation, JobStanding, gather};
+use dispatch::explain::{JobStanding, OrderExplanation, gather};
 use workers::{
     Outcome,
     store::{Heartbeat, LatenessCounts, WorkerInfo},
@@ -8,11 +8,11 @@ use workers::{
 
 use crate::support::{TestApp, id, secs};
 
-async fn explain(t: &TestApp, order: &str) -> Explanation {
-    gather::explain(&t.app, &id(order)).await.unwrap().expect("the order exists")
+async fn explain(t: &TestApp, order: &str) -> OrderExplanation {
+    gather::explain_order(&t.app, &id(order)).await.unwrap().expect("the order exists")
 }
 
-fn commands(e: &Explanation) -> Vec<&str> {
+fn commands(e: &OrderExplanation) -> Vec<&str> {
     e.to_do.iter().filter_map(|advice| advice.command.as_deref()).collect()
 }
 
@@ -34,7 +34,7 @@ async fn a_worker_lives(t: &TestApp) {
         lateness: &LatenessCounts::default(),
         now_ms: t.now_ms(),
     };
-    t.app.store.heartbeat(&beat).await.unwrap();
+    t.app.store.send_heartbeat(&beat).await.unwrap();
 }
 
 #[tokio::test]
@@ -70,9 +70,9 @@ async fn what_stands_in_an_orders_way_is_named() {
     t.order("ORD-1").await;
     assert_eq!(commands(&explain(&t, "ORD-1").await)[0], "dispatchq work", "no worker serves its queues");
     a_worker_lives(&t).await;
-    t.app.store.pause("dispatch-queue").await.unwrap();
+    t.app.store.pause_queue("dispatch-queue").await.unwrap();
     assert_eq!(commands(&explain(&t, "ORD-1").await), ["dispatchq queue resume dispatch-queue"]);
-    t.app.store.resume("dispatch-queue").await.unwrap();
+    t.app.store.resume_queue("dispatch-queue").await.unwrap();
     for leased in t.take().await {
         t.settle(&leased, Outcome::Dead("broken".to_owned())).await;
     }
@@ -98,5 +98,5 @@ async fn an_order_that_is_over_says_how_it_ended_and_what_is_left() {
         e.why
     );
     assert!(commands(&e).contains(&"dispatchq order refund start ORD-1"), "{:?}", e.to_do);
-    assert!(gather::explain(&t.app, &id("ORD-2")).await.unwrap().is_none());
+    assert!(gather::explain_order(&t.app, &id("ORD-2")).await.unwrap().is_none());
 }

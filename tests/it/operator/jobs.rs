@@ -1,8 +1,8 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
 use dispatch::{
-    operator::job::{Refused, When, cancel, reschedule},
-    periodic::schedule::{Schedule, Task},
+    operator::job::{JobRefusal, RescheduleTime, cancel_job, reschedule_job},
+    periodic::schedule::{ScheduledTask, TaskSchedule},
     recovery::reconciler,
 };
 use workers::NewJob;
@@ -19,8 +19,8 @@ async fn offered() -> TestApp {
     t
 }
 
-async fn refused(t: &TestApp, id: &str) -> Refused {
-    cancel(&t.app, &job(id)).await.unwrap().unwrap_err()
+async fn refused(t: &TestApp, id: &str) -> JobRefusal {
+    cancel_job(&t.app, &job(id)).await.unwrap().unwrap_err()
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_timer_its_order_asks_for_is_not_cancelled() {
     let before = t.timers().await;
     for id in ["timeout:ORD-1:1", "lifetime:ORD-1"] {
         let refused = refused(&t, id).await;
-        assert_eq!(refused.code(), "WOULD_BE_PUT_BACK");
+        assert_eq!(refused.error_code(), "WOULD_BE_PUT_BACK");
         assert!(refused.to_string().contains("dispatchq order cancel ORD-1"), "{refused}");
     }
     assert_eq!(t.timers().await, before);
@@ -39,9 +39,9 @@ async fn a_timer_its_order_asks_for_is_not_cancelled() {
 async fn a_superseded_timer_is_cancelled_and_stays_away() {
     let t = offered().await;
     t.accept_offer("ORD-1").await;
-    cancel(&t.app, &job("timeout:ORD-1:1")).await.unwrap().unwrap();
-    cancel(&t.app, &job("lifetime:ORD-1")).await.unwrap().unwrap();
-    assert_eq!(reconciler::once_in_full(&t.app).await.unwrap().unwrap().inserted, 0);
+    cancel_job(&t.app, &job("timeout:ORD-1:1")).await.unwrap().unwrap();
+    cancel_job(&t.app, &job("lifetime:ORD-1")).await.unwrap().unwrap();
+    assert_eq!(reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap().inserted, 0);
     assert_eq!(t.timers().await.len(), 0);
     t.assert_sound().await;
 }
@@ -55,26 +55,26 @@ async fn an_undelivered_message_keeps_its_job() {
     t.order("ORD-1").await;
     t.run_due().await;
     let id = t.timers().await.into_keys().find(|id| id.starts_with("notify:")).unwrap();
-    assert!(matches!(refused(&t, &id).await, Refused::MessageAsks { .. }));
+    assert!(matches!(refused(&t, &id).await, JobRefusal::MessageAsks { .. }));
     t.sql("UPDATE outbox SET state = 'expired'").await;
-    cancel(&t.app, &job(&id)).await.unwrap().unwrap();
+    cancel_job(&t.app, &job(&id)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn the_next_run_of_a_schedule_stays_where_it_is() {
     let t = TestApp::with(|config| {
-        config.schedules = [(Task::Statistics, Schedule::Every(secs(60)))].into();
+        config.schedules = [(ScheduledTask::Statistics, TaskSchedule::Every(secs(60)))].into();
     })
     .await;
     let id = t.timers().await.into_keys().next().unwrap();
-    assert!(matches!(refused(&t, &id).await, Refused::ScheduleAsks { schedule: "statistics", .. }));
-    let later = reschedule(&t.app, &job(&id), When::In(secs(61))).await.unwrap();
-    assert!(matches!(later, Err(Refused::TooLate { by: "schedule", .. })), "{later:?}");
+    assert!(matches!(refused(&t, &id).await, JobRefusal::ScheduleAsks { schedule: "statistics", .. }));
+    let later = reschedule_job(&t.app, &job(&id), RescheduleTime::In(secs(61))).await.unwrap();
+    assert!(matches!(later, Err(JobRefusal::TooLate { by: "schedule", .. })), "{later:?}");
     // Another time of the same schedule, or a schedule that is no more, is not asked for.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
         let stray = NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None };
         t.app.store.enqueue(std::slice::from_ref(&stray)).await.unwrap();
-        cancel(&t.app, &stray.id).await.unwrap().unwrap();
+        cancel_job(&t.app, &stray.id).await.unwrap().unwrap();
     }
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), [id]);
 }
@@ -88,11 +88,11 @@ async fn what_does_not_wait_is_left_alone_and_says_what_it_does() {
     assert_eq!(t.take().await.len(), 1);
     let before = (t.timers().await, super::dead_ids(&t.app).await);
     for (id, code) in [("dispatch:DEAD:1", "DEAD"), ("dispatch:RUNNING:1", "RUNNING"), ("dispatch:NONE:1", "ABSENT")] {
-        assert_eq!(refused(&t, id).await.code(), code);
+        assert_eq!(refused(&t, id).await.error_code(), code);
         // However late: that it does not wait is what matters.
         for delay in [secs(0), secs(100_000)] {
-            let refused = reschedule(&t.app, &job(id), When::In(delay)).await.unwrap().unwrap_err();
-            assert_eq!(refused.code(), code, "{id}");
+            let refused = reschedule_job(&t.app, &job(id), RescheduleTime::In(delay)).await.unwrap().unwrap_err();
+            assert_eq!(refused.error_code(), code, "{id}");
         }
     }
     assert_eq!((t.timers().await, super::dead_ids(&t.app).await), before);
@@ -104,16 +104,16 @@ async fn a_timer_stays_where_it_was_put_within_a_minute_of_its_deadline() {
     let id = job("timeout:ORD-1:1");
     let due_ms = t.timers().await["timeout:ORD-1:1"];
 
-    let too_late = reschedule(&t.app, &id, When::In(secs(180) + millis(1))).await.unwrap().unwrap_err();
-    assert_eq!(too_late.code(), "WOULD_BE_MOVED_BACK");
+    let too_late = reschedule_job(&t.app, &id, RescheduleTime::In(secs(180) + millis(1))).await.unwrap().unwrap_err();
+    assert_eq!(too_late.error_code(), "WOULD_BE_MOVED_BACK");
     assert!(too_late.to_string().contains("08:03:00.000Z"), "the latest time: {too_late}");
     assert_eq!(t.timers().await["timeout:ORD-1:1"], due_ms);
 
-    let moved = reschedule(&t.app, &id, When::In(secs(180))).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &id, RescheduleTime::In(secs(180))).await.unwrap().unwrap();
     assert_eq!(moved.not_before, None);
     for _ in 0..3 {
         assert_eq!(t.timers().await["timeout:ORD-1:1"], due_ms + 60_000);
-        let report = reconciler::once_in_full(&t.app).await.unwrap().unwrap();
+        let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
         assert_eq!((report.moved, report.inserted), (0, 0));
         t.advance(secs(59)).await;
     }
@@ -125,7 +125,7 @@ async fn a_timer_stays_where_it_was_put_within_a_minute_of_its_deadline() {
 async fn a_timer_run_too_early_waits_on_and_the_operator_is_told() {
     let t = offered().await;
     let due_ms = t.timers().await["timeout:ORD-1:1"];
-    let moved = reschedule(&t.app, &job("timeout:ORD-1:1"), When::In(secs(0))).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &job("timeout:ORD-1:1"), RescheduleTime::In(secs(0))).await.unwrap().unwrap();
     assert_eq!(moved.not_before.map(|at| at.timestamp_millis().unsigned_abs()), Some(due_ms));
     let rows = t.dump().await;
     assert_eq!(t.run_due().await.len(), 1);
@@ -138,8 +138,11 @@ async fn a_time_is_taken_by_the_clock_of_postgres() {
     t.accept_offer("ORD-1").await;
     let id = job("lifetime:ORD-1");
     let at = chrono::DateTime::from_timestamp_millis((t.now_ms() + 7_000).cast_signed()).unwrap();
-    let moved = reschedule(&t.app, &id, When::At(at)).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &id, RescheduleTime::At(at)).await.unwrap().unwrap();
     assert_eq!((moved.due, t.timers().await["lifetime:ORD-1"]), (at, t.now_ms() + 7_000));
     t.advance(secs(8)).await;
-    assert_eq!(reschedule(&t.app, &id, When::At(at)).await.unwrap().unwrap_err().code(), "TIME_HAS_PASSED");
+    assert_eq!(
+        reschedule_job(&t.app, &id, RescheduleTime::At(at)).await.unwrap().unwrap_err().error_code(),
+        "TIME_HAS_PASSED"
+    );
 }

@@ -2,11 +2,11 @@
 
 use dispatch::{
     dead_letters::{
-        decide::{Answer, discard, requeue},
-        mirror::{self, Turn},
-        table::{self, How, Resolution},
+        decide::{DecisionOutcome, discard_job, requeue_job},
+        mirror::{self, MirrorTurn},
+        table::{self, Resolution, ResolutionKind},
     },
-    periodic::cleanup::{self, Mode},
+    periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
 };
 use workers::NewJob;
@@ -16,8 +16,8 @@ use crate::support::{TestApp, lasting_transaction, secs};
 
 const OPEN: &str = "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL";
 
-async fn turn(t: &TestApp) -> Turn {
-    mirror::once(&t.app).await.unwrap().expect("no other process mirrors")
+async fn turn(t: &TestApp) -> MirrorTurn {
+    mirror::mirror_once(&t.app).await.unwrap().expect("no other process mirrors")
 }
 
 /// Dead jobs that no order asks for.
@@ -36,7 +36,7 @@ async fn strays(t: &TestApp, prefix: &str, count: usize, error: &str) {
 
 async fn flush(t: &TestApp) {
     t.redis::<()>(&["FLUSHALL"]).await;
-    assert!(reconciler::once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn every_dead_letter_is_copied_once_in_bounded_turns() {
     strays(&t, "b", 3, "timed out").await;
     t.advance(secs(1)).await;
     assert_eq!(turn(&t).await.read, 3);
-    assert_eq!(turn(&t).await, Turn::default());
+    assert_eq!(turn(&t).await, MirrorTurn::default());
     assert_eq!(t.count("SELECT count(*) FROM dead_letters WHERE error = 'timed out'").await, 3);
 }
 
@@ -63,7 +63,7 @@ async fn a_flush_loses_no_dead_letter() {
     t.order("ORD-1").await;
     bury_due(&t.app, "no route to host").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
     t.run_due().await;
     strays(&t, "a", 700, "broken").await;
     let letter = NewJob {
@@ -83,9 +83,9 @@ async fn a_flush_loses_no_dead_letter() {
         assert_eq!(dead(&t.app).await, []);
         assert_eq!(turn(&t).await.restored, 702);
         assert_eq!(dead(&t.app).await, before);
-        assert_eq!(turn(&t).await, Turn::default());
+        assert_eq!(turn(&t).await, MirrorTurn::default());
     }
-    assert_eq!(requeue(&t.app, &job("dispatch:ORD-1:1"), &anna()).await.unwrap(), Answer::Done);
+    assert_eq!(requeue_job(&t.app, &job("dispatch:ORD-1:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     assert_eq!(t.count(OPEN).await, 701);
@@ -100,7 +100,7 @@ async fn a_restart_of_redis_is_compared_and_doubles_nothing() {
     assert_eq!(turn(&t).await.read, 5);
     t.redis.kill().await;
     t.redis.restart().await.unwrap();
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     let after = turn(&t).await;
     assert_eq!((after.restored, after.revived, after.read), (0, 0, 5));
     assert_eq!((t.count(OPEN).await, dead(&t.app).await.len()), (5, 5));
@@ -128,8 +128,8 @@ async fn what_was_decided_on_stays_away_after_a_flush() {
     strays(&t, "a", 3, "broken").await;
     t.advance(secs(1)).await;
     turn(&t).await;
-    assert_eq!(discard(&t.app, &job("tick:a:0"), &anna()).await.unwrap(), Answer::Done);
-    assert_eq!(requeue(&t.app, &job("tick:a:1"), &anna()).await.unwrap(), Answer::Done);
+    assert_eq!(discard_job(&t.app, &job("tick:a:0"), &anna()).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(requeue_job(&t.app, &job("tick:a:1"), &anna()).await.unwrap(), DecisionOutcome::Done);
     flush(&t).await;
     turn(&t).await;
     assert_eq!(dead_ids(&t.app).await, ["tick:a:2"]);
@@ -156,8 +156,8 @@ async fn a_decision_that_never_came_to_be_is_open_again() {
     turn(&t).await;
     // The process died before it told Redis.
     let entry = dead(&t.app).await.remove(0);
-    let resolution = Resolution { how: How::Discarded, by: "operator:anna".to_owned(), why: None };
-    table::resolve(&t.app.db, &entry, &resolution).await.unwrap();
+    let resolution = Resolution { how: ResolutionKind::Discarded, by: "operator:anna".to_owned(), why: None };
+    table::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
     t.advance(secs(30)).await;
     turn(&t).await;
     assert_eq!(t.count(OPEN).await, 1);
@@ -178,16 +178,16 @@ async fn retention_ends_with_the_job_and_later_its_record() {
     strays(&t, "new", 1, "broken").await;
     t.advance(secs(10 * DAY)).await;
     turn(&t).await;
-    assert_eq!(cleanup::run(&t.app, Mode::DryRun).await.unwrap().dead_jobs, 2);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::DryRun).await.unwrap().dead_jobs, 2);
     assert_eq!(t.count(OPEN).await, 3, "a dry run decides nothing");
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().dead_jobs, 2);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().dead_jobs, 2);
     assert_eq!(dead_ids(&t.app).await, ["tick:new:0"]);
     assert_eq!(t.count("SELECT count(*) FROM dead_letters WHERE resolved_how = 'expired'").await, 2);
     flush(&t).await;
     turn(&t).await;
     assert_eq!(dead_ids(&t.app).await, ["tick:new:0"]);
     t.advance(secs(31 * DAY)).await;
-    assert_eq!(cleanup::run(&t.app, Mode::Remove).await.unwrap().dead_jobs, 1);
+    assert_eq!(cleanup::run(&t.app, CleanupMode::Remove).await.unwrap().dead_jobs, 1);
     assert_eq!(t.texts("SELECT job_id FROM dead_letters").await, ["tick:new:0"]);
 }
 
@@ -201,12 +201,12 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let hanging = tokio::spawn(async move { mirror::once(&app).await });
+    let hanging = tokio::spawn(async move { mirror::mirror_once(&app).await });
     crate::support::eventually("the mirror waits", secs(5), || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;
-    assert_eq!(mirror::once(&t.app).await.unwrap(), None, "one at a time");
+    assert_eq!(mirror::mirror_once(&t.app).await.unwrap(), None, "one at a time");
     flush(&t).await;
     assert!(t.timers().await.contains_key("lifetime:ORD-1"));
     blocker.rollback().await.unwrap();
@@ -215,7 +215,7 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     t.sql("DROP TABLE dead_letters").await;
     strays(&t, "b", 1, "broken").await;
     t.advance(secs(1)).await;
-    mirror::once(&t.app).await.unwrap_err();
+    mirror::mirror_once(&t.app).await.unwrap_err();
     flush(&t).await;
     assert!(t.timers().await.contains_key("lifetime:ORD-1"));
 }

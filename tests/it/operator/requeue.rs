@@ -3,12 +3,12 @@
 use axum::http::StatusCode;
 use dispatch::{
     dead_letters::{
-        decide::{Answer, discard, preview, requeue},
-        requeue_policy::{self, Refused},
-        table::{self, How, Resolution},
+        decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
+        requeue_policy::{self, RequeueRefusal},
+        table::{self, Resolution, ResolutionKind},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{Status, actions, store},
+    orders::{OrderStatus, actions, store},
     recovery::reconciler,
 };
 use workers::{NewJob, store::JobState};
@@ -21,7 +21,7 @@ const DISPATCH: &str = "dispatch:ORD-1:1";
 /// The reconciler notices what is dead and overdue.
 async fn notice(t: &TestApp) -> u64 {
     t.advance(secs(4)).await;
-    reconciler::once(&t.app).await.unwrap().unwrap().held
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held
 }
 
 /// An order whose first dispatch is dead and has put it under review.
@@ -34,19 +34,21 @@ async fn held() -> TestApp {
     t
 }
 
-async fn is_refused(t: &TestApp, id: &str) -> Refused {
+async fn is_refused(t: &TestApp, id: &str) -> RequeueRefusal {
     let before = (t.dump().await, dead_ids(&t.app).await);
-    let Answer::Refused(refused) = requeue(&t.app, &job(id), &anna()).await.unwrap() else { panic!("not refused") };
-    assert_eq!(preview(&t.app, &job(id)).await.unwrap(), Answer::Refused(refused.clone()));
+    let DecisionOutcome::Refused(refused) = requeue_job(&t.app, &job(id), &anna()).await.unwrap() else {
+        panic!("not refused")
+    };
+    assert_eq!(preview_requeue(&t.app, &job(id)).await.unwrap(), DecisionOutcome::Refused(refused.clone()));
     assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a refusal changes nothing");
     refused
 }
 
 async fn is_requeued(t: &TestApp, id: &str) {
     let before = (t.dump().await, dead_ids(&t.app).await);
-    assert_eq!(preview(&t.app, &job(id)).await.unwrap(), Answer::Done);
+    assert_eq!(preview_requeue(&t.app, &job(id)).await.unwrap(), DecisionOutcome::Done);
     assert_eq!((t.dump().await, dead_ids(&t.app).await), before, "a preview changes nothing");
-    assert_eq!(requeue(&t.app, &job(id), &anna()).await.unwrap(), Answer::Done);
+    assert_eq!(requeue_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
 }
 
 /// The order is asked of D1, who carries it out.
@@ -73,7 +75,7 @@ async fn an_order_held_by_its_dead_timer_goes_on() {
         .await;
     let expected = "dispatch-queue dispatch:ORD-1:1 no route to host 0 requeued operator:anna routing is back";
     assert_eq!(kept, [expected]);
-    assert_eq!(requeue(&t.app, &job(DISPATCH), &anna()).await.unwrap(), Answer::NotDead);
+    assert_eq!(requeue_job(&t.app, &job(DISPATCH), &anna()).await.unwrap(), DecisionOutcome::NotDead);
     goes_on(&t).await;
 }
 
@@ -107,8 +109,8 @@ async fn a_timer_requeued_before_anybody_noticed_holds_nothing() {
 async fn two_operators_give_one_life() {
     let t = held().await;
     let (dispatch, by) = (job(DISPATCH), anna());
-    let both = tokio::join!(requeue(&t.app, &dispatch, &by), requeue(&t.app, &dispatch, &by));
-    assert!([both.0.unwrap(), both.1.unwrap()].contains(&Answer::Done));
+    let both = tokio::join!(requeue_job(&t.app, &dispatch, &by), requeue_job(&t.app, &dispatch, &by));
+    assert!([both.0.unwrap(), both.1.unwrap()].contains(&DecisionOutcome::Done));
     // The escalation will find its alert acknowledged: the review has ended.
     assert_eq!(t.timers().await.len(), 4, "dispatch, lifetime, the alert, and its escalation");
     goes_on(&t).await;
@@ -118,17 +120,17 @@ async fn two_operators_give_one_life() {
 async fn jobs_of_closed_or_unknown_orders_stay_dead() {
     let t = held().await;
     t.cancel("ORD-1").await.unwrap();
-    assert!(matches!(is_refused(&t, DISPATCH).await, Refused::OrderClosed { .. }));
+    assert!(matches!(is_refused(&t, DISPATCH).await, RequeueRefusal::OrderClosed { .. }));
     let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:1"), delay: secs(0), payload: None };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     t.run_due().await;
     let unknown = NewJob { queue: jobs::queues::DISPATCH, id: job("dispatch:NONE:2"), delay: secs(0), payload: None };
     t.app.store.enqueue(&[unknown]).await.unwrap();
     bury_due(&t.app, "broken").await;
-    assert!(matches!(is_refused(&t, "dispatch:NONE:2").await, Refused::NoOrder { .. }));
+    assert!(matches!(is_refused(&t, "dispatch:NONE:2").await, RequeueRefusal::NoOrder { .. }));
     for id in [DISPATCH, "dispatch:NONE:2"] {
-        assert_eq!(discard(&t.app, &job(id), &anna()).await.unwrap(), Answer::Done);
-        assert_eq!(discard(&t.app, &job(id), &anna()).await.unwrap(), Answer::NotDead);
+        assert_eq!(discard_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::Done);
+        assert_eq!(discard_job(&t.app, &job(id), &anna()).await.unwrap(), DecisionOutcome::NotDead);
     }
     assert_eq!(dead_ids(&t.app).await, Vec::<String>::new());
     let kept = t.texts("SELECT resolved_how || ' ' || resolved_by FROM dead_letters").await;
@@ -145,7 +147,7 @@ async fn a_superseded_timer_stays_dead() {
     t.advance(secs(120)).await;
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
-    assert!(matches!(refused, Refused::Superseded { status: Status::DriverAssigned, .. }), "{refused}");
+    assert!(matches!(refused, RequeueRefusal::Superseded { status: OrderStatus::DriverAssigned, .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -178,11 +180,11 @@ async fn the_lifetimes_own_job_ends_its_order() {
         assert_eq!(dead_ids(&t.app).await, dead);
         assert_eq!(notice(&t).await, 1);
         if service_type == "RIDE" {
-            assert!(matches!(is_refused(&t, DISPATCH).await, Refused::LifetimeOver { .. }));
+            assert!(matches!(is_refused(&t, DISPATCH).await, RequeueRefusal::LifetimeOver { .. }));
         }
         is_requeued(&t, "lifetime:ORD-1").await;
         t.run_due().await;
-        assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
         assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
         t.assert_sound().await;
     }
@@ -251,29 +253,31 @@ async fn an_offer_nobody_can_answer_stays_dead() {
     t.settle(&leased, outcome).await;
     bury_due(&t.app, "panicked").await;
     let notify = dead_ids(&t.app).await.remove(0);
-    assert_eq!(preview(&t.app, &job(&notify)).await.unwrap(), Answer::Done);
+    assert_eq!(preview_requeue(&t.app, &job(&notify)).await.unwrap(), DecisionOutcome::Done);
     t.accept_offer("ORD-1").await;
-    assert_eq!(is_refused(&t, &notify).await, Refused::OfferGone);
+    assert_eq!(is_refused(&t, &notify).await, RequeueRefusal::OfferGone);
     t.sql("UPDATE outbox SET state = 'delivered'").await;
-    assert!(matches!(is_refused(&t, &notify).await, Refused::MessageDone { .. }));
+    assert!(matches!(is_refused(&t, &notify).await, RequeueRefusal::MessageDone { .. }));
     t.sql("DELETE FROM outbox").await;
-    assert_eq!(is_refused(&t, &notify).await, Refused::NoMessage);
+    assert_eq!(is_refused(&t, &notify).await, RequeueRefusal::NoMessage);
 }
 
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    store::change(&t.app, &id("ORD-1"), |s| requeue_policy::requeue(s, &dispatch, &by("operator:anna"), None).into())
-        .await
-        .unwrap();
+    store::change_order(&t.app, &id("ORD-1"), |s| {
+        requeue_policy::requeue_change(s, &dispatch, &by("operator:anna"), None).into()
+    })
+    .await
+    .unwrap();
 }
 
 /// And after the copy was written.
 async fn order_and_copy(t: &TestApp) {
     only_the_order(t).await;
     let entry = super::dead(&t.app).await.remove(0);
-    let resolution = Resolution { how: How::Requeued, by: "operator:anna".to_owned(), why: None };
-    table::resolve(&t.app.db, &entry, &resolution).await.unwrap();
+    let resolution = Resolution { how: ResolutionKind::Requeued, by: "operator:anna".to_owned(), why: None };
+    table::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
 }
 
 #[tokio::test]
@@ -301,9 +305,9 @@ async fn a_crash_between_the_steps_is_healed_by_doing_it_again() {
 async fn an_order_held_by_a_job_that_is_gone_goes_on() {
     let t = held().await;
     t.app.store.discard(&[DISPATCH], &jobs::queues::ALL).await.unwrap();
-    assert_eq!(t.app.store.find(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
+    assert_eq!(t.app.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap(), None);
     is_requeued(&t, DISPATCH).await;
-    assert_eq!(t.app.store.find(&job(DISPATCH), &jobs::queues::ALL).await.unwrap().unwrap().state, JobState::Due);
+    assert_eq!(t.app.store.find_job(&job(DISPATCH), &jobs::queues::ALL).await.unwrap().unwrap().state, JobState::Due);
     goes_on(&t).await;
 }
 
@@ -317,15 +321,15 @@ async fn a_message_given_up_whose_job_is_gone_is_sent_after_all() {
     is_requeued(&t, &notify).await;
     t.run_due().await;
     assert_eq!(t.messages("ORD-1").await[0].2, "delivered");
-    assert_eq!(requeue(&t.app, &job(&notify), &anna()).await.unwrap(), Answer::NotDead);
+    assert_eq!(requeue_job(&t.app, &job(&notify), &anna()).await.unwrap(), DecisionOutcome::NotDead);
 }
 
 #[tokio::test]
 async fn an_order_taken_out_of_review_by_other_means_leaves_no_dead_letter() {
     let t = held().await;
     t.advance(secs(1)).await;
-    dispatch::dead_letters::mirror::once(&t.app).await.unwrap().unwrap();
-    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:bert"))).await.unwrap();
+    dispatch::dead_letters::mirror::mirror_once(&t.app).await.unwrap().unwrap();
+    t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:bert"))).await.unwrap();
     assert_eq!(t.texts("SELECT resolved_how FROM dead_letters").await, ["revived"]);
     goes_on(&t).await;
 }

@@ -1,7 +1,7 @@
 //! What the partner says, in every order of arrival, taken by the real handlers.
 
-use dispatch::orders::{BookingState, Status};
-use partner_sim::values::Rate;
+use dispatch::orders::{BookingState, OrderStatus};
+use partner_sim::values::EventRate;
 use serde_json::json;
 
 use super::{
@@ -13,27 +13,27 @@ use crate::support::secs;
 /// A partnership whose partner books `ORD-1` and whose answer gets lost.
 async fn unanswered() -> (Partnership, String) {
     let p = Partnership::start(silent()).await;
-    p.lose_answers(Rate::ALWAYS);
+    p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;
     p.run_due().await;
     assert_eq!(p.booking("ORD-1", 1).await.state, BookingState::Unknown);
-    let booking_id = p.sim.report().open.remove(0);
+    let booking_id = p.sim.read_report().open.remove(0);
     (p, booking_id)
 }
 
 #[tokio::test]
 async fn a_callback_quicker_than_the_answer_is_the_answer() {
     let (p, booking_id) = unanswered().await;
-    assert!(p.sim.step(&booking_id));
+    assert!(p.sim.take_step(&booking_id));
     let said = p.at_partner(&booking_id).await;
     let fields = json!({ "booking_id": booking_id, "job_id": said["job_id"] });
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", fields).await, "processed");
     let booking = p.booking("ORD-1", 1).await;
     assert_eq!((booking.state, booking.booking_id.unwrap()), (BookingState::Booked, booking_id));
-    assert_eq!(p.status("ORD-1").await, Status::Assigned);
-    p.lose_answers(Rate::NEVER);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Assigned);
+    p.lose_answers(EventRate::NEVER);
     p.run_for(secs(30)).await;
-    assert_eq!(p.sim.report().counters.bookings, 1);
+    assert_eq!(p.sim.read_report().counters.bookings, 1);
     assert_eq!(p.reasons("ORD-1").await[2..], ["BOOKED", "JOB_ID_VIA_CALLBACK"]);
     p.assert_sound().await;
 }
@@ -57,7 +57,7 @@ async fn a_callback_that_comes_twice_counts_once() {
 async fn another_job_id_is_asked_about_and_the_answer_holds() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
-    assert!(p.sim.step(&booking_id));
+    assert!(p.sim.take_step(&booking_id));
     let right = p.at_partner(&booking_id).await["job_id"].as_str().unwrap().to_owned();
     for (said, held) in [("J-wrong", "J-wrong"), (&right, "J-wrong")] {
         p.tell("ORD-1", 1, "job_id_assigned", json!({ "job_id": said })).await;
@@ -73,11 +73,11 @@ async fn another_job_id_is_asked_about_and_the_answer_holds() {
 async fn a_driver_before_the_job_id_has_the_partner_asked_at_once() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
-    assert!(p.sim.step(&booking_id) && p.sim.step(&booking_id));
+    assert!(p.sim.take_step(&booking_id) && p.sim.take_step(&booking_id));
     p.tell("ORD-1", 1, "driver_assigned", json!({ "driver_id": "D-7" })).await;
-    assert_eq!((p.status("ORD-1").await, p.polls()), (Status::PendingJobId, 0));
+    assert_eq!((p.status("ORD-1").await, p.polls()), (OrderStatus::PendingJobId, 0));
     p.run_due().await;
-    assert_eq!((p.status("ORD-1").await, p.polls()), (Status::DriverAssigned, 1));
+    assert_eq!((p.status("ORD-1").await, p.polls()), (OrderStatus::DriverAssigned, 1));
     p.assert_sound().await;
 }
 
@@ -86,11 +86,11 @@ async fn a_completion_that_comes_first_completes() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
     for _ in 0..4 {
-        assert!(p.sim.step(&booking_id));
+        assert!(p.sim.take_step(&booking_id));
     }
     let ids = json!({ "job_id": "J-1", "driver_id": "D-7" });
     p.tell("ORD-1", 1, "completed", ids.clone()).await;
-    assert_eq!(p.status("ORD-1").await, Status::Completed);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Completed);
     let before = p.dump().await;
     for kind in
         ["picked_up", "job_id_assigned", "driver_assigned", "no_driver", "driver_cancelled", "booking_cancelled"]
@@ -108,7 +108,7 @@ async fn what_comes_after_a_cancel_is_cancelled_at_the_partner() {
     p.cancel("ORD-1").await.unwrap();
     assert_eq!(p.booking("ORD-1", 1).await.state, BookingState::CancelWanted);
     p.tell("ORD-1", 1, "job_id_assigned", json!({ "booking_id": booking_id, "job_id": "J-1" })).await;
-    p.lose_answers(Rate::NEVER);
+    p.lose_answers(EventRate::NEVER);
     p.run_for(secs(60)).await;
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled]);
     assert_eq!(p.at_partner(&booking_id).await["status"], "cancelled");
@@ -119,9 +119,9 @@ async fn what_comes_after_a_cancel_is_cancelled_at_the_partner() {
 async fn a_booking_whose_answer_was_lost_is_found_and_cancelled() {
     let (p, booking_id) = unanswered().await;
     p.cancel("ORD-1").await.unwrap();
-    p.lose_answers(Rate::NEVER);
+    p.lose_answers(EventRate::NEVER);
     p.run_for(secs(60)).await;
-    let counters = p.sim.report().counters;
+    let counters = p.sim.read_report().counters;
     assert_eq!((counters.bookings, counters.bookings_repeated, counters.cancels), (1, 1, 1));
     assert_eq!(p.at_partner(&booking_id).await["status"], "cancelled");
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled]);
@@ -132,13 +132,13 @@ async fn a_booking_whose_answer_was_lost_is_found_and_cancelled() {
 async fn a_driver_found_after_the_lifetime_is_too_late() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
-    assert!(p.sim.step(&booking_id) && p.sim.step(&booking_id));
+    assert!(p.sim.take_step(&booking_id) && p.sim.take_step(&booking_id));
     p.advance(secs(1800)).await;
     // Before the lifetime's job has run.
     p.tell("ORD-1", 1, "driver_assigned", json!({ "job_id": "J-1", "driver_id": "D-7" })).await;
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     p.run_due().await;
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     p.run_for(secs(60)).await;
     assert_eq!(p.at_partner(&booking_id).await["status"], "cancelled");
     p.assert_at_rest().await;
@@ -149,11 +149,11 @@ async fn a_trip_that_cannot_be_cancelled_is_somebodys_business() {
     let p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
     for _ in 0..3 {
-        assert!(p.sim.step(&booking_id));
+        assert!(p.sim.take_step(&booking_id));
     }
     p.cancel("ORD-1").await.unwrap();
     p.run_for(secs(60)).await;
-    assert_eq!(p.sim.report().counters.cancels_too_late, 1);
+    assert_eq!(p.sim.read_report().counters.cancels_too_late, 1);
     assert_eq!(p.messages_of("ORD-1", "UNEXPECTED_STATE").await, 1);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Completed]);
     p.assert_sound().await;
@@ -163,11 +163,11 @@ async fn a_trip_that_cannot_be_cancelled_is_somebodys_business() {
 async fn a_trip_the_partner_has_forgotten_is_somebodys_business() {
     let mut p = Partnership::start(patient()).await;
     let booking_id = p.assigned("ORD-1", "PAID").await;
-    p.sim_steps(&booking_id, "ORD-1", Status::DriverAssigned).await;
+    p.sim_steps(&booking_id, "ORD-1", OrderStatus::DriverAssigned).await;
     p.replace_partner(silent()).await;
     p.run_for(secs(1000)).await;
     let order = p.snapshot("ORD-1").await.order;
-    assert!(order.status == Status::DriverAssigned && !order.held_for_review, "{order:?}");
+    assert!(order.status == OrderStatus::DriverAssigned && !order.held_for_review, "{order:?}");
     assert!(order.next_poll_at.is_some(), "it is asked again: {order:?}");
     assert_eq!(p.messages_of("ORD-1", "UNEXPECTED_STATE").await, 1);
     p.assert_sound().await;
@@ -177,13 +177,13 @@ async fn a_trip_the_partner_has_forgotten_is_somebodys_business() {
 async fn a_driver_who_gives_the_ride_back_makes_room_for_the_next_booking() {
     let p = Partnership::start(patient()).await;
     let first = p.assigned("ORD-1", "PAID").await;
-    p.sim_steps(&first, "ORD-1", Status::DriverAssigned).await;
+    p.sim_steps(&first, "ORD-1", OrderStatus::DriverAssigned).await;
     p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     p.run_for(secs(15)).await;
     let second = p.booking_id("ORD-1", 2).await;
     assert_eq!(p.at_partner(&first).await["status"], "cancelled");
-    for status in [Status::Assigned, Status::DriverAssigned, Status::PickedUp, Status::Completed] {
+    for status in [OrderStatus::Assigned, OrderStatus::DriverAssigned, OrderStatus::PickedUp, OrderStatus::Completed] {
         p.sim_steps(&second, "ORD-1", status).await;
     }
     p.run_due().await;
@@ -195,15 +195,15 @@ async fn an_attempt_whose_time_is_over_is_asked_about_before_it_is_given_up() {
     for found in [true, false] {
         let p = Partnership::start(patient()).await;
         let booking_id = p.assigned("ORD-1", "PAID").await;
-        p.sim.change(|knobs| knobs.callback_rate = Rate::NEVER).unwrap();
-        assert!(!found || p.sim.step(&booking_id));
+        p.sim.change_knobs(|knobs| knobs.callback_rate = EventRate::NEVER).unwrap();
+        assert!(!found || p.sim.take_step(&booking_id));
         p.run_for(secs(119)).await;
-        assert_eq!((p.status("ORD-1").await, p.polls()), (Status::Assigned, 0));
+        assert_eq!((p.status("ORD-1").await, p.polls()), (OrderStatus::Assigned, 0));
         p.run_for(secs(5)).await;
         let (status, states) = if found {
-            (Status::DriverAssigned, vec![BookingState::Booked])
+            (OrderStatus::DriverAssigned, vec![BookingState::Booked])
         } else {
-            (Status::PendingJobId, vec![BookingState::Cancelled])
+            (OrderStatus::PendingJobId, vec![BookingState::Cancelled])
         };
         assert_eq!((p.status("ORD-1").await, p.booking_states("ORD-1").await), (status, states));
         assert_eq!(p.polls(), 1);

@@ -2,10 +2,10 @@
 
 use chrono::Utc;
 use dispatch::{
-    orders::{BookingState, Status},
+    orders::{BookingState, OrderStatus},
     recovery::reconciler,
 };
-use partner_sim::{Knobs, values::Rate};
+use partner_sim::{PartnerKnobs, values::EventRate};
 use serde_json::{Value, json};
 
 use super::{
@@ -42,7 +42,7 @@ async fn what_is_not_signed_by_the_partner_lately_is_refused() {
     let signature = signature.sign("E-0", now, other.to_string().as_bytes()).unwrap();
     let headers = [("webhook-id", "E-0"), ("webhook-timestamp", &now.to_string()), ("webhook-signature", &signature)];
     assert_eq!(p.send_with(PARTNER, &body.to_string(), &headers).await.error(), (401, "BAD_SIGNATURE"));
-    assert_eq!((inbox(&p).await, p.status("ORD-1").await), (0, Status::PendingJobId));
+    assert_eq!((inbox(&p).await, p.status("ORD-1").await), (0, OrderStatus::PendingJobId));
     assert_eq!(p.send(&body).await.status, 200);
 }
 
@@ -95,22 +95,22 @@ async fn a_callback_that_cannot_be_read_is_refused_with_the_reason() {
     assert_eq!(inbox(&p).await, 0);
     // A word of a newer partner is kept, with the ids it carries.
     assert_eq!(p.send(&with("type", json!("driver_waves"))).await.body["status"], "processed");
-    assert_eq!(p.status("ORD-1").await, Status::Assigned);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Assigned);
 }
 
 #[tokio::test]
 async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
     let p = Partnership::start(silent()).await;
-    p.lose_answers(Rate::ALWAYS);
+    p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;
     p.run_due().await;
-    let booking_id = p.sim.report().open.remove(0);
+    let booking_id = p.sim.read_report().open.remove(0);
     let said = json!({ "booking_id": booking_id, "job_id": "J-1", "reference": null });
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", said).await, "unmatched");
     let strange = json!({ "booking_id": "B-strange", "job_id": "J-2", "reference": "theirs" });
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", strange).await, "unmatched");
 
-    p.lose_answers(Rate::NEVER);
+    p.lose_answers(EventRate::NEVER);
     p.run_for(secs(10)).await;
     assert_eq!(p.booking("ORD-1", 1).await.state, BookingState::Booked);
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
@@ -121,10 +121,10 @@ async fn a_callback_of_a_booking_nobody_knows_yet_waits_for_it() {
 #[tokio::test]
 async fn f19d_a_callback_stored_while_its_booking_is_written_is_found_by_the_reconciler() {
     let p = Partnership::start(silent()).await;
-    p.lose_answers(Rate::ALWAYS);
+    p.lose_answers(EventRate::ALWAYS);
     p.taxi("ORD-1", "PAID").await;
     p.run_due().await;
-    let booking_id = p.sim.report().open.remove(0);
+    let booking_id = p.sim.read_report().open.remove(0);
     let said = json!({ "booking_id": booking_id, "job_id": "J-1", "reference": null });
     assert_eq!(p.tell("ORD-1", 1, "job_id_assigned", said).await, "unmatched");
     // The transaction that learnt the booking's id looked for callbacks before this one was committed.
@@ -132,7 +132,7 @@ async fn f19d_a_callback_stored_while_its_booking_is_written_is_found_by_the_rec
     assert_eq!(p.texts("SELECT state FROM inbox").await, ["unmatched"]);
 
     p.advance(secs(4)).await;
-    reconciler::once(&p.app).await.unwrap().expect("no other process reconciles");
+    reconciler::reconcile_once(&p.app).await.unwrap().expect("no other process reconciles");
     p.run_due().await;
     assert_eq!(p.texts("SELECT state FROM inbox").await, ["processed"]);
     assert_eq!(p.snapshot("ORD-1").await.order.job_id.as_deref(), Some("J-1"));
@@ -142,17 +142,17 @@ async fn f19d_a_callback_stored_while_its_booking_is_written_is_found_by_the_rec
 /// names another job id in between.
 #[tokio::test]
 async fn wrong_callbacks_around_the_right_ones_change_nothing() {
-    let always = Rate::ALWAYS;
-    let wild = Knobs {
+    let always = EventRate::ALWAYS;
+    let wild = PartnerKnobs {
         bad_signature_rate: always,
         unknown_booking_rate: always,
         foreign_job_id_rate: always,
         doubled_callback_rate: always,
         driver_rate: always,
-        driver_cancel_rate: Rate::NEVER,
+        driver_cancel_rate: EventRate::NEVER,
         job_id_callback_rate: always,
         callback_rate: always,
-        ..Knobs::default()
+        ..PartnerKnobs::default()
     };
     let p = Partnership::on_real_time(300.0, wild, |config| partner(config).poll.first = secs(1)).await;
     let _work = p.work();
@@ -160,7 +160,7 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
         p.taxi(order, "PAID").await;
     }
     for order in ["ORD-1", "ORD-2", "ORD-3"] {
-        p.reaches(order, Status::Completed).await;
+        p.reaches(order, OrderStatus::Completed).await;
         let s = p.snapshot(order).await;
         let right = p.at_partner(s.bookings[0].booking_id.as_ref().unwrap()).await["job_id"].clone();
         let reasons = p.reasons(order).await;
@@ -168,7 +168,7 @@ async fn wrong_callbacks_around_the_right_ones_change_nothing() {
         assert!(json!(s.order.job_id) == right || asked, "{s:?}, {right}");
         assert!(p.booking_states(order).await == [BookingState::Completed]);
     }
-    let counters = p.sim.report().counters;
+    let counters = p.sim.read_report().counters;
     assert!(counters.callbacks_wrong > counters.callbacks_wrong_taken, "{counters:?}");
     assert_eq!(p.count("SELECT count(*) FROM inbox WHERE state = 'pending'").await, 0);
     p.assert_at_rest().await;

@@ -2,7 +2,7 @@
 
 use dispatch::partner::{
     client::{JobStatus, PartnerStatus},
-    observation::{Observation, Phase, Via},
+    observation::{BookingPhase, Observation, ObservationSource},
 };
 
 use super::model::{Luck, Model, observation, pick};
@@ -34,7 +34,7 @@ impl Model {
 
     pub(super) fn ask(&self, attempt: i32, luck: Luck) -> Option<Option<Observation>> {
         let status = self.truth.get(&attempt).cloned();
-        (luck == Luck::Fine).then(|| status.map(|status| Observation::of_answer(attempt, status)))
+        (luck == Luck::Fine).then(|| status.map(|status| Observation::from_answer(attempt, status)))
     }
 
     pub(super) fn cancel(&mut self, attempt: i32, luck: Luck) -> Option<bool> {
@@ -45,7 +45,7 @@ impl Model {
             Some(PartnerStatus::PickedUp | PartnerStatus::Completed) => false,
             Some(PartnerStatus::Cancelled) | None => true,
             Some(_) => {
-                self.becomes(attempt, PartnerStatus::Cancelled, Phase::Cancelled);
+                self.becomes(attempt, PartnerStatus::Cancelled, BookingPhase::Cancelled);
                 true
             }
         };
@@ -60,25 +60,25 @@ impl Model {
         let (status, phase) = match (booking.status, booking.job_id.is_some()) {
             (PartnerStatus::Searching, false) => {
                 booking.job_id = Some(format!("J-{attempt}"));
-                (PartnerStatus::Searching, Phase::Searching)
+                (PartnerStatus::Searching, BookingPhase::Searching)
             }
             (PartnerStatus::Searching, true) if finds => {
                 booking.driver_id = Some(format!("D-{attempt}"));
-                (PartnerStatus::DriverAssigned, Phase::DriverAssigned)
+                (PartnerStatus::DriverAssigned, BookingPhase::DriverAssigned)
             }
-            (PartnerStatus::Searching, true) => (PartnerStatus::NoDriver, Phase::NoDriver),
-            (PartnerStatus::DriverAssigned, _) if finds => (PartnerStatus::PickedUp, Phase::PickedUp),
-            (PartnerStatus::DriverAssigned, _) => (PartnerStatus::Cancelled, Phase::DriverCancelled),
-            (PartnerStatus::PickedUp, _) => (PartnerStatus::Completed, Phase::Completed),
+            (PartnerStatus::Searching, true) => (PartnerStatus::NoDriver, BookingPhase::NoDriver),
+            (PartnerStatus::DriverAssigned, _) if finds => (PartnerStatus::PickedUp, BookingPhase::PickedUp),
+            (PartnerStatus::DriverAssigned, _) => (PartnerStatus::Cancelled, BookingPhase::DriverCancelled),
+            (PartnerStatus::PickedUp, _) => (PartnerStatus::Completed, BookingPhase::Completed),
             _ => return,
         };
         self.becomes(attempt, status, phase);
     }
 
-    pub(super) fn becomes(&mut self, attempt: i32, status: PartnerStatus, phase: Phase) {
+    pub(super) fn becomes(&mut self, attempt: i32, status: PartnerStatus, phase: BookingPhase) {
         let booking = self.truth.get_mut(&attempt).unwrap();
         booking.status = status;
         let JobStatus { booking_id, job_id, driver_id, .. } = booking.clone();
-        self.callbacks.push(observation(Via::Callback, attempt, booking_id, job_id, driver_id, phase));
+        self.callbacks.push(observation(ObservationSource::Callback, attempt, booking_id, job_id, driver_id, phase));
     }
 }

@@ -7,16 +7,16 @@ use dispatch::{
     orders::{actions, create, update::update_order},
     outbound,
     partner::{inbox, observation::CallbackBody},
-    people::api_keys::{self, Role},
+    people::api_keys::{self, AccountRole},
 };
-use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
+use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 
 use super::world::{PARTNER, SECRET, SERVICE};
 use crate::support::{Child, Fleet, by, eventually, id, millis, secs};
 
 /// Of ten bookings six find a driver, quickly; half of the callbacks are lost, and one in five comes twice.
-fn lively() -> Knobs {
+fn lively() -> PartnerKnobs {
     let knobs = json!({
         "job_id_delay": "50ms-300ms", "driver_delay": "50ms-400ms", "no_driver_delay": "300ms-3s",
         "pickup_delay": "50ms-200ms", "trip_duration": "50ms-200ms", "callback_delay": "0s-200ms",
@@ -33,8 +33,8 @@ struct Scene {
 }
 
 impl Scene {
-    async fn start(knobs: Knobs) -> Self {
-        let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+    async fn start(knobs: PartnerKnobs) -> Self {
+        let sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         let more = format!(
             "[service_types.{SERVICE}]\npartner = \"{PARTNER}\"\nattempt = \"1s\"\n\
              [partners.{PARTNER}]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\ncallback_secret = \"{SECRET}\"\n\
@@ -48,7 +48,7 @@ impl Scene {
     async fn api(&self, settings: &[(&str, &str)]) -> (Child, String) {
         let (api, base) = self.fleet.api_with(settings).await;
         let url = format!("{base}/api/v1/callbacks/{PARTNER}");
-        self.sim.change(|knobs| knobs.callback_url = Some(url)).unwrap();
+        self.sim.change_knobs(|knobs| knobs.callback_url = Some(url)).unwrap();
         (api, base)
     }
 
@@ -57,7 +57,7 @@ impl Scene {
         let new = json!({ "service_type": SERVICE, "payment_status": payment,
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create(&self.fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&self.fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
 
     /// Workers die at these points, one each; orders come until the last has died, and every fifth is cancelled meanwhile.
@@ -76,7 +76,7 @@ impl Scene {
             if orders < 60 || tick % 3 == 0 {
                 self.order(orders).await;
                 if orders % 5 == 4 {
-                    let cancel = |s: &_| actions::cancel(s, &by("producer:test"), None);
+                    let cancel = |s: &_| actions::cancel_order(s, &by("producer:test"), None);
                     // It may have ended by itself.
                     let _ = update_order(&self.fleet.app, &id(&format!("ORD-{}", orders - 2)), cancel).await;
                 }
@@ -100,20 +100,21 @@ impl Scene {
                     + (SELECT count(*) FROM inbox WHERE state = 'pending')";
         self.fleet.at_rest(secs(60)).await;
         eventually("all bookings have ended", secs(60), || async { self.fleet.count(open).await == 0 }).await;
-        assert_eq!(history::check(&self.fleet.app).await.unwrap(), []);
-        assert_eq!(self.sim.report().open, Vec::<String>::new());
+        assert_eq!(history::check_history(&self.fleet.app).await.unwrap(), []);
+        assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 0);
-        let dead: u64 = self.fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        let dead: u64 =
+            self.fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0);
     }
 }
 
-async fn survive(knobs: Knobs, points: &[&str]) {
+async fn survive(knobs: PartnerKnobs, points: &[&str]) {
     let scene = Scene::start(knobs).await;
     let (_api, _) = scene.api(&[]).await;
     scene.workers_die_at(points).await;
-    scene.sim.change(|knobs| knobs.driver_rate = lively().driver_rate).unwrap();
+    scene.sim.change_knobs(|knobs| knobs.driver_rate = lively().driver_rate).unwrap();
     let _survivor = scene.fleet.worker("survivor");
     // However slow the machine, some have the time to be driven.
     for n in 100..115 {
@@ -178,7 +179,7 @@ async fn a_worker_may_die_at_every_step_of_a_cancel_and_of_a_message() {
 #[tokio::test]
 async fn a_worker_may_die_at_every_step_of_the_end_of_an_order() {
     // Few find a driver: most come to their end.
-    let unlucky = Knobs { driver_rate: "0.1".parse().unwrap(), ..lively() };
+    let unlucky = PartnerKnobs { driver_rate: "0.1".parse().unwrap(), ..lively() };
     survive(
         unlucky,
         &[
@@ -196,17 +197,18 @@ async fn a_worker_may_die_at_every_step_of_the_end_of_an_order() {
 /// The API dies with a request or a callback in hand; a worker with a callback that the API left behind.
 #[tokio::test]
 async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
-    let lucky = Knobs { driver_rate: Rate::ALWAYS, driver_cancel_rate: Rate::NEVER, ..lively() };
-    let scene = Scene::start(Knobs { job_id_callback_rate: Rate::ALWAYS, ..lucky.clone() }).await;
+    let lucky = PartnerKnobs { driver_rate: EventRate::ALWAYS, driver_cancel_rate: EventRate::NEVER, ..lively() };
+    let scene = Scene::start(PartnerKnobs { job_id_callback_rate: EventRate::ALWAYS, ..lucky.clone() }).await;
     let worker = scene.fleet.worker("first");
     for (n, point) in ["callback.stored", "callback.learnt", "callback.enqueues", "update.commits"].iter().enumerate() {
         let (mut api, _) = scene.api(&[("CRASH_AT", point)]).await;
         scene.order(n).await;
         assert!(!api.ended(secs(20)).await.success(), "{point}");
     }
-    let (_, key) = api_keys::create(&scene.fleet.app.db, "shop", Role::Producer, None).await.unwrap();
+    let (_, key) =
+        api_keys::create_permanent_key(&scene.fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
     let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
-    let client = outbound::client(secs(10)).unwrap();
+    let client = outbound::build_client(secs(10)).unwrap();
     for point in ["request.enqueues", "request.enqueues:2"] {
         let (mut api, base) = scene.api(&[("CRASH_AT", point)]).await;
         let create = || client.post(format!("{base}/api/v1/orders")).bearer_auth(&key).json(&new).send();
@@ -216,7 +218,10 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     drop(worker);
 
     // Stored by an API that died: only the reconciler knows of them.
-    scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::NEVER, Rate::NEVER)).unwrap();
+    scene
+        .sim
+        .change_knobs(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (EventRate::NEVER, EventRate::NEVER))
+        .unwrap();
     let doomed = ["callback.learnt", "callback.returns", "update.commits:6"];
     let start = |point: &&str| scene.fleet.worker_with(point, &[("CRASH_AT", point)]);
     // The third may die of anything: if it were there from the start, it could take all bookings along.
@@ -231,7 +236,12 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
         assert!(!worker.ended(secs(60)).await.success(), "{point}");
     }
 
-    scene.sim.change(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (Rate::ALWAYS, Rate::ALWAYS)).unwrap();
+    scene
+        .sim
+        .change_knobs(|knobs| {
+            (knobs.job_id_callback_rate, knobs.callback_rate) = (EventRate::ALWAYS, EventRate::ALWAYS);
+        })
+        .unwrap();
     let (_api, _) = scene.api(&[]).await;
     let _survivor = scene.fleet.worker("survivor");
     scene.assert_all_end().await;
@@ -245,7 +255,7 @@ async fn leave_callbacks_behind(scene: &Scene) {
             .fetch_all(&scene.fleet.app.db)
             .await
             .unwrap();
-    let client = outbound::client(secs(10)).unwrap();
+    let client = outbound::build_client(secs(10)).unwrap();
     for (order, attempt, booking_id) in bookings {
         let url = format!("{}/_sim/bookings/{booking_id}", scene.sim.control_url());
         let booking: Value = client.get(url).send().await.unwrap().json().await.unwrap();
@@ -253,6 +263,6 @@ async fn leave_callbacks_behind(scene: &Scene) {
                           "booking_id": booking_id, "job_id": booking["job_id"],
                           "reference": format!("{order}:{attempt}") });
         let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-        inbox::store(&scene.fleet.app.db, PARTNER, &body, &raw).await.unwrap();
+        inbox::store_callback(&scene.fleet.app.db, PARTNER, &body, &raw).await.unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! A partner that fails in every way it can: one booking for each attempt, no call while it wants to be left alone, and
 //! orders that keep their lifetime.
 
-use dispatch::{config::Config, notifications::messages::PARTNER_REFUSES_KEY, orders::Status};
-use partner_sim::{Knobs, OutageKind, values::Rate};
+use dispatch::{config::Config, notifications::messages::PARTNER_REFUSES_KEY, orders::OrderStatus};
+use partner_sim::{OutageKind, PartnerKnobs, values::EventRate};
 
 use super::{
     Partnership,
@@ -11,17 +11,17 @@ use super::{
 use crate::support::{eventually, millis, secs};
 
 /// Everybody finds a driver who stays; no callback is sent.
-fn mute() -> Knobs {
-    Knobs {
-        driver_rate: Rate::ALWAYS,
-        driver_cancel_rate: Rate::NEVER,
-        job_id_callback_rate: Rate::NEVER,
-        callback_rate: Rate::NEVER,
-        ..Knobs::default()
+fn mute() -> PartnerKnobs {
+    PartnerKnobs {
+        driver_rate: EventRate::ALWAYS,
+        driver_cancel_rate: EventRate::NEVER,
+        job_id_callback_rate: EventRate::NEVER,
+        callback_rate: EventRate::NEVER,
+        ..PartnerKnobs::default()
     }
 }
 
-fn rate(rate: f64) -> Rate {
+fn rate(rate: f64) -> EventRate {
     rate.try_into().unwrap()
 }
 
@@ -43,13 +43,13 @@ async fn assert_all_arrive(p: &Partnership, orders: usize) {
         p.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await == i64::try_from(orders).unwrap()
     })
     .await;
-    assert_eq!(p.sim.report().counters.bookings, orders as u64, "one booking for each");
+    assert_eq!(p.sim.read_report().counters.bookings, orders as u64, "one booking for each");
     p.assert_at_rest().await;
 }
 
 #[tokio::test]
 async fn errors_resets_and_lost_answers_lead_to_no_second_booking() {
-    let knobs = Knobs {
+    let knobs = PartnerKnobs {
         error_500_rate: rate(0.15),
         error_503_rate: rate(0.1),
         reset_rate: rate(0.15),
@@ -58,45 +58,45 @@ async fn errors_resets_and_lost_answers_lead_to_no_second_booking() {
     };
     let p = Partnership::on_real_time(1_000.0, knobs, insist).await;
     assert_all_arrive(&p, 20).await;
-    let counters = p.sim.report().counters;
+    let counters = p.sim.read_report().counters;
     assert!(counters.lost_answers > 0 && counters.errors_500 > 0 && counters.resets > 0, "{counters:?}");
     assert!(counters.bookings_repeated > 0, "{counters:?}");
 }
 
 #[tokio::test]
 async fn a_partner_that_hangs_is_asked_again() {
-    let knobs = Knobs { hang_rate: rate(0.3), hang_duration: secs(30), ..mute() };
+    let knobs = PartnerKnobs { hang_rate: rate(0.3), hang_duration: secs(30), ..mute() };
     let p = Partnership::on_real_time(1_000.0, knobs, |config| {
         insist(config);
         partner(config).timeout = millis(300);
     })
     .await;
     assert_all_arrive(&p, 10).await;
-    assert!(p.sim.report().counters.hangs > 0);
+    assert!(p.sim.read_report().counters.hangs > 0);
 }
 
 #[tokio::test]
 async fn a_partner_that_wants_a_pause_gets_it() {
     let mut p = Partnership::start(silent()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
-    assert!(p.sim.step(&booking_id));
+    assert!(p.sim.take_step(&booking_id));
     // From here on everything is too much.
     p.sim
-        .change(|knobs| {
+        .change_knobs(|knobs| {
             (knobs.rate_limit, knobs.rate_burst, knobs.retry_after) = (Some(0.0001), Some(1.0), secs(25));
         })
         .unwrap();
     p.run_for(secs(10)).await;
-    let requests = p.sim.report().counters.requests;
-    assert_eq!(p.sim.report().counters.rate_limited, 1);
+    let requests = p.sim.read_report().counters.requests;
+    assert_eq!(p.sim.read_report().counters.rate_limited, 1);
     p.taxi("ORD-2", "PAID").await;
     p.run_for(secs(19)).await;
-    assert_eq!(p.sim.report().counters.requests, requests, "neither poll nor booking");
+    assert_eq!(p.sim.read_report().counters.requests, requests, "neither poll nor booking");
 
-    p.sim.change(|knobs| (knobs.rate_limit, knobs.rate_burst) = (None, None)).unwrap();
+    p.sim.change_knobs(|knobs| (knobs.rate_limit, knobs.rate_burst) = (None, None)).unwrap();
     p.restart();
     p.run_for(secs(60)).await;
-    assert_eq!(p.status("ORD-1").await, Status::Assigned);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Assigned);
     p.booking_id("ORD-2", 1).await;
     assert_eq!(p.count("SELECT count(*) FROM outbox WHERE kind = 'PARTNER_REFUSES_KEY'").await, 0);
     p.assert_sound().await;
@@ -108,30 +108,30 @@ async fn a_refused_key_is_told_once_and_cancels_no_order() {
     for order in ["ORD-1", "ORD-2", "ORD-3"] {
         p.booked(order, "PAID").await;
     }
-    p.sim.change(|knobs| knobs.reject_keys = true).unwrap();
+    p.sim.change_knobs(|knobs| knobs.reject_keys = true).unwrap();
     p.taxi("ORD-4", "PAID").await;
     p.run_for(secs(600)).await;
     for order in ["ORD-1", "ORD-2", "ORD-3", "ORD-4"] {
-        assert_eq!(p.status(order).await, Status::PendingJobId);
+        assert_eq!(p.status(order).await, OrderStatus::PendingJobId);
     }
     let alerts = format!("SELECT count(*) FROM outbox WHERE kind = '{PARTNER_REFUSES_KEY}'");
     assert_eq!(p.count(&alerts).await, 1);
-    let breaker = p.app.partners.get("bbd").unwrap().breaker(&p.app.store).await.unwrap();
+    let breaker = p.app.partners.get("bbd").unwrap().breaker_state(&p.app.store).await.unwrap();
     assert!(breaker.opens > 0 && breaker.why.contains("refuses our key"), "{breaker:?}");
 
-    p.sim.change(|knobs| knobs.reject_keys = false).unwrap();
+    p.sim.change_knobs(|knobs| knobs.reject_keys = false).unwrap();
     p.restart();
     p.run_for(secs(100)).await;
     let booking_id = p.booking_id("ORD-4", 1).await;
-    p.sim_steps(&booking_id, "ORD-4", Status::Assigned).await;
+    p.sim_steps(&booking_id, "ORD-4", OrderStatus::Assigned).await;
 
     // Refused to the end: the lifetime ends them, not the partner.
-    p.sim.change(|knobs| knobs.reject_keys = true).unwrap();
+    p.sim.change_knobs(|knobs| knobs.reject_keys = true).unwrap();
     p.restart();
     p.run_for(secs(1099)).await;
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     p.run_for(secs(2)).await;
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(p.count(&alerts).await, 1, "once an hour");
     p.assert_sound().await;
 }
@@ -140,17 +140,17 @@ async fn a_refused_key_is_told_once_and_cancels_no_order() {
 async fn while_the_partner_is_away_nothing_is_begun_and_little_is_asked() {
     let mut p = Partnership::with(silent(), |config| partner(config).breaker.failures = 3).await;
     let unavailable = OutageKind::Unavailable;
-    p.sim.change(|knobs| (knobs.down, knobs.outage_kind) = (true, unavailable)).unwrap();
+    p.sim.change_knobs(|knobs| (knobs.down, knobs.outage_kind) = (true, unavailable)).unwrap();
     for n in 0..12 {
         p.taxi(&format!("ORD-{n}"), "UNPAID").await;
     }
     p.run_for(secs(200)).await;
-    let requests = p.sim.report().counters.unavailable;
+    let requests = p.sim.read_report().counters.unavailable;
     assert!(requests < 24, "{requests} requests to a partner that is away");
     let begun = p.count("SELECT count(*) FROM bookings").await;
     assert!(begun < 12, "{begun} bookings begun");
 
-    p.sim.change(|knobs| knobs.down = false).unwrap();
+    p.sim.change_knobs(|knobs| knobs.down = false).unwrap();
     p.restart();
     p.run_for(secs(100)).await;
     assert_eq!(p.count("SELECT count(*) FROM bookings WHERE state = 'booked'").await, 12);

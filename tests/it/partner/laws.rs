@@ -2,7 +2,7 @@
 
 use dispatch::{
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{Booking, BookingState, Change, Reason, Status, state, timers},
+    orders::{Booking, BookingState, Change, EventReason, OrderStatus, state, timers},
 };
 
 use super::model::{Luck, Model, Step};
@@ -14,12 +14,12 @@ impl Model {
         let mut at = self.s.order.status;
         for event in &change.events {
             assert_eq!(event.from, at, "the chain of states is unbroken");
-            assert!(state::allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
+            assert!(state::is_transition_allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
             at = event.to;
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
         for booking in &change.bookings {
-            if let Some(known) = self.s.booking(booking.attempt_no) {
+            if let Some(known) = self.s.booking_of_attempt(booking.attempt_no) {
                 assert_follows(known, booking);
             }
         }
@@ -34,7 +34,7 @@ impl Model {
     pub(super) fn check(&self) {
         let (o, now) = (&self.s.order, self.s.now);
         // The CHECKs of the tables.
-        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == Status::Completed));
+        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none(), "{o:?}");
         assert_eq!(o.held_for_review, o.held_reason.is_some());
         assert_eq!(o.closed_at.is_some(), o.status.is_closed());
@@ -49,31 +49,31 @@ impl Model {
         assert!(live.len() <= 1, "{live:?}");
         if let Some(booking) = live.first() {
             assert_eq!(booking.attempt_no, o.attempt_no, "only the latest attempt is wanted");
-            let wanted = matches!(o.status, Status::PendingJobId | Status::Assigned) && !o.held_for_review;
+            let wanted = matches!(o.status, OrderStatus::PendingJobId | OrderStatus::Assigned) && !o.held_for_review;
             assert!(wanted || o.status.occupies_driver(), "{booking:?} of {o:?}");
         }
         self.check_attempts();
         self.check_timers();
-        assert!(!o.status.is_closed() || timers::timers(o, now).is_empty(), "it has ended: {o:?}");
+        assert!(!o.status.is_closed() || timers::order_timers(o, now).is_empty(), "it has ended: {o:?}");
 
         let cancelled = matches!(
             o.status,
-            Status::CancelledByUser
-                | Status::CancelledByDriver
-                | Status::CancelledBySystemAfterPayment
-                | Status::RefundPending
-                | Status::Refunded
+            OrderStatus::CancelledByUser
+                | OrderStatus::CancelledByDriver
+                | OrderStatus::CancelledBySystemAfterPayment
+                | OrderStatus::RefundPending
+                | OrderStatus::Refunded
         );
         let owed = usize::from(cancelled && o.payment_status.is_paid());
         assert!(self.refund_alerts.len() <= 1, "support is told once");
         assert!(self.refund_alerts.len() >= owed, "{} {}, without an alert", o.status, o.payment_status);
-        assert!(o.status != Status::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
     }
 
     /// An order that searches is moved on by something, and ends with its lifetime.
     fn check_timers(&self) {
         let (o, s) = (&self.s.order, &self.s);
-        let ids: Vec<_> = timers::derived(s).iter().map(|t| t.id().to_string()).collect();
+        let ids: Vec<_> = timers::derive_timers(s).iter().map(|t| t.id().to_string()).collect();
         let has = |kind: &str| ids.iter().any(|id| id.starts_with(&format!("{kind}:")));
         let unique: std::collections::BTreeSet<_> = ids.iter().collect();
         assert_eq!(unique.len(), ids.len(), "one timer of a name: {ids:?}");
@@ -85,7 +85,7 @@ impl Model {
         }
         assert!(has("lifetime"), "{ids:?}");
         match o.status {
-            Status::Assigned => assert!(has("timeout") && s.live_booking().is_some(), "{ids:?} of {s:?}"),
+            OrderStatus::Assigned => assert!(has("timeout") && s.live_booking().is_some(), "{ids:?} of {s:?}"),
             _ => assert!(has("dispatch") || s.live_booking().is_some(), "nothing is booked, and nothing to be: {s:?}"),
         }
     }
@@ -94,7 +94,7 @@ impl Model {
     fn check_attempts(&self) {
         let (mut started, mut running) = (0, false);
         for event in &self.history {
-            if event.reason == Reason::AttemptStarted {
+            if event.reason == EventReason::AttemptStarted {
                 assert!(!running, "attempt {started} had no end: {:?}", self.history);
                 started += 1;
                 assert_eq!(event.attempt_no, Some(started));
@@ -119,7 +119,7 @@ impl Model {
                 self.take(Step::Callback(0, false));
                 self.check();
             }
-            if timers::derived(&self.s).iter().all(|t| t.id().kind() == "poll") {
+            if timers::derive_timers(&self.s).iter().all(|t| t.id().kind() == "poll") {
                 return;
             }
             self.take(Step::FireNext(Luck::Fine));
@@ -132,11 +132,11 @@ impl Model {
     pub(super) fn check_at_rest(&self) {
         let o = &self.s.order;
         assert!(o.status.is_closed() || o.status.occupies_driver() || o.held_for_review, "{o:?}");
-        assert!(o.status.occupies_driver() || timers::derived(&self.s).is_empty());
-        let lifetime_ends = self.history.iter().filter(|e| e.reason == Reason::LifetimeTimeout).count();
+        assert!(o.status.occupies_driver() || timers::derive_timers(&self.s).is_empty());
+        let lifetime_ends = self.history.iter().filter(|e| e.reason == EventReason::LifetimeTimeout).count();
         assert!(lifetime_ends <= 1);
         for attempt in self.open_at_partner() {
-            let booking = self.s.booking(attempt).unwrap();
+            let booking = self.s.booking_of_attempt(attempt).unwrap();
             assert!(booking.state.is_live(), "the partner holds {booking:?} for {o:?}");
         }
     }

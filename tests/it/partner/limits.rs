@@ -1,7 +1,7 @@
 //! Two worker processes share what a partner bears, in quiet times and when it comes back after an outage.
 
 use dispatch::orders::create;
-use partner_sim::{Knobs, Options, OutageKind, PartnerSim, values::Rate};
+use partner_sim::{OutageKind, PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::json;
 
 use super::world::{PARTNER, SECRET, SERVICE};
@@ -15,16 +15,16 @@ const ORDERS: i64 = 40;
 
 #[tokio::test]
 async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_outage() {
-    let knobs = Knobs {
+    let knobs = PartnerKnobs {
         job_id_delay: "0s".parse().unwrap(),
         driver_delay: "1day".parse().unwrap(),
-        driver_rate: Rate::ALWAYS,
+        driver_rate: EventRate::ALWAYS,
         latency: "150ms-250ms".parse().unwrap(),
         outage_kind: OutageKind::Unavailable,
         down: true,
-        ..Knobs::default()
+        ..PartnerKnobs::default()
     };
-    let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+    let sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
     let more = format!(
         "[service_types.{SERVICE}]\npartner = \"{PARTNER}\"\nattempt = \"60s\"\n\
          [partners.{PARTNER}]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\ncallback_secret = \"{SECRET}\"\n\
@@ -35,23 +35,25 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
     );
     let fleet = Fleet::with("60s", &more).await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    eventually("both workers show up", secs(20), || async { fleet.app.store.workers().await.unwrap().len() == 2 })
+    eventually("both workers show up", secs(20), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 })
         .await;
     for n in 0..ORDERS {
         let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
-        create::create(&fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
+        create::create_order(&fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
     // The outage is noticed: the breaker has opened.
     fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0", secs(20)).await;
     let partner = fleet.app.partners.get(PARTNER).unwrap();
-    eventually("the breaker opens", secs(20), || async { partner.breaker(&fleet.app.store).await.unwrap().opens > 0 })
-        .await;
-    let away = sim.report().counters;
-    sim.change(|knobs| knobs.down = false).unwrap();
+    eventually("the breaker opens", secs(20), || async {
+        partner.breaker_state(&fleet.app.store).await.unwrap().opens > 0
+    })
+    .await;
+    let away = sim.read_report().counters;
+    sim.change_knobs(|knobs| knobs.down = false).unwrap();
     fleet.reach(ORDERS, "SELECT count(*) FROM orders WHERE job_id IS NOT NULL", secs(50)).await;
 
-    let counters = sim.report().counters;
+    let counters = sim.read_report().counters;
     // A quarter more, for calls let through evenly arrive less so.
     assert!(counters.max_in_a_second <= RATE + BURST + RATE / 4, "{counters:?}");
     assert!(counters.max_concurrent <= AT_ONCE, "{counters:?}");

@@ -1,7 +1,7 @@
 //! What is counted of a partner's orders.
 
-use dispatch::orders::Status;
-use partner_sim::{Knobs, values::Rate};
+use dispatch::orders::OrderStatus;
+use partner_sim::{PartnerKnobs, values::EventRate};
 
 use super::{
     Partnership,
@@ -25,9 +25,9 @@ async fn a_job_id_that_is_asked_for_is_one_retrieval_however_often_it_is_asked()
     assert!(asked > 1, "{asked} polls");
     assert_eq!(job_ids(&counting), ["job_id_retrieval_attempts_total 1"]);
 
-    p.sim.step(&booking_id);
+    p.sim.take_step(&booking_id);
     p.run_for(secs(60)).await;
-    assert_eq!(p.status("ORD-1").await, Status::Assigned);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Assigned);
     let retrieved = [
         "job_id_retrieval_attempts_count 1",
         "job_id_retrieval_attempts_total 1",
@@ -41,9 +41,9 @@ async fn a_job_id_that_is_asked_for_is_one_retrieval_however_often_it_is_asked()
     assert!(average > f64::from(asked), "{average} questions, the one that was answered included");
 
     // What is asked after that, of driver and trip, is not about the job id.
-    p.sim.step(&booking_id);
+    p.sim.take_step(&booking_id);
     p.run_for(secs(1200)).await;
-    assert_eq!(p.status("ORD-1").await, Status::DriverAssigned);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::DriverAssigned);
     assert_eq!(job_ids(&counting), retrieved);
     let calls = counting.of("dispatchq_partner_calls_total");
     assert_eq!(calls[0], "dispatchq_partner_calls_total{call=\"book\",partner=\"bbd\",result=\"ok\"} 1");
@@ -61,7 +61,7 @@ async fn a_job_id_that_comes_by_callback_is_no_retrieval() {
     let by_callback = ["job_id_retrieval_duration_seconds_count 1", "job_id_total 1", "job_id_via_callback_total 1"];
     assert_eq!(job_ids(&counting), by_callback);
     // The trip is asked for now and then.
-    p.sim_steps(&booking_id, "ORD-1", Status::DriverAssigned).await;
+    p.sim_steps(&booking_id, "ORD-1", OrderStatus::DriverAssigned).await;
     p.run_for(secs(1200)).await;
     assert!(p.polls() > 0);
     assert_eq!(job_ids(&counting), by_callback);
@@ -82,7 +82,7 @@ async fn asking_in_vain_fails_once_whichever_time_is_over_first() {
         let by_then = usize::from(budget == secs(60)) * 2 + 1;
         assert_eq!(job_ids(&counting), failed[..by_then], "{budget:?}");
         p.run_for(secs(1)).await;
-        assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
         assert_eq!(job_ids(&counting), failed, "{budget:?}");
     }
 }
@@ -94,7 +94,7 @@ async fn a_booking_the_partner_has_lost_fails_with_time_left() {
     p.booked("ORD-1", "PAID").await;
     p.sql("UPDATE bookings SET booking_id = 'B-never-was'").await;
     p.run_for(secs(180)).await;
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(job_ids(&counting), ["job_id_retrieval_attempts_total 1", "job_id_retrieval_failed_total 1"]);
     let attempts = counting.of("dispatcher_attempt_total");
     assert_eq!(attempts, ["dispatcher_attempt_total{area_id=\"\",result=\"timeout\",service_type=\"TAXI\"} 1"]);
@@ -103,7 +103,7 @@ async fn a_booking_the_partner_has_lost_fails_with_time_left() {
 #[tokio::test]
 async fn failed_calls_are_counted_and_show_that_the_partner_is_left_alone() {
     let counting = Counting::start();
-    let p = Partnership::start(Knobs { error_503_rate: Rate::ALWAYS, ..silent() }).await;
+    let p = Partnership::start(PartnerKnobs { error_503_rate: EventRate::ALWAYS, ..silent() }).await;
     let (at, _stop) = counting.shown(&p.app).await;
     let left_alone = async || Scrape::ask(&at).await.value("dispatchq_partner_breaker_open{partner=\"bbd\"}");
     let transient = "dispatchq_partner_calls_total{call=\"book\",partner=\"bbd\",result=\"transient\"}";

@@ -10,13 +10,13 @@ use chrono::{DateTime, TimeDelta};
 use dispatch::{
     compensation,
     config::Config,
-    dead_letters::requeue_policy::{self, Verdict},
+    dead_letters::requeue_policy::{self, RequeuePermission},
     fleet::{decide as fleet, policy::DispatchPolicy},
-    orders::{Change, Decision, Order, PaymentStatus, Snapshot, Status, actions, change::Event, timers},
+    orders::{Change, Decision, Order, OrderStatus, PaymentStatus, Snapshot, actions, change::OrderEvent, timers},
     partner::{
         client::{CallError, JobStatus},
-        decide::{self, Rules},
-        observation::{Observation, Phase, Via},
+        decide::{self, PartnerRules},
+        observation::{BookingPhase, Observation, ObservationSource},
         settings::PollConfig,
     },
 };
@@ -94,7 +94,7 @@ pub(super) struct Model {
     pub(super) refused: BTreeSet<i32>,
     said: Vec<Said>,
     pub(super) callbacks: Vec<Observation>,
-    pub(super) history: Vec<Event>,
+    pub(super) history: Vec<OrderEvent>,
     pub(super) refund_alerts: BTreeSet<String>,
     payments: usize,
 }
@@ -102,12 +102,12 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(payment: usize, polled: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let mut order = Order::created("ORD-1".parse().unwrap(), SERVICE, (0.0, 0.0), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), SERVICE, (0.0, 0.0), now);
         order.payment_status = payment_status(payment);
-        (order.status, order.partner) = (Status::PendingJobId, Some(PARTNER.to_owned()));
-        let policy = Config::defaults().policy(SERVICE);
+        (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNER.to_owned()));
+        let policy = Config::defaults().policy_for_type(SERVICE);
         Self {
-            s: Snapshot::bare(order, now),
+            s: Snapshot::from_order(order, now),
             policy,
             poll: PollConfig::default(),
             polled,
@@ -133,15 +133,22 @@ impl Model {
             Step::Callback(n, again) => {
                 let Some(n) = pick(n, self.callbacks.len()) else { return };
                 let callback = if again { self.callbacks[n].clone() } else { self.callbacks.swap_remove(n) };
-                self.decide(|s, rules| decide::observe(s, &callback, rules));
+                self.decide(|s, rules| decide::apply_observation(s, &callback, rules));
                 return;
             }
             Step::OtherJobId(attempt) => {
-                let known = s.booking(attempt).and_then(|b| b.booking_id.clone());
+                let known = s.booking_of_attempt(attempt).and_then(|b| b.booking_id.clone());
                 let Some(booking_id) = known else { return };
                 let job_id = Some("J-other".to_owned());
-                let o = observation(Via::Callback, attempt, booking_id, job_id, None, Phase::Searching);
-                self.decide(|s, rules| decide::observe(s, &o, rules));
+                let o = observation(
+                    ObservationSource::Callback,
+                    attempt,
+                    booking_id,
+                    job_id,
+                    None,
+                    BookingPhase::Searching,
+                );
+                self.decide(|s, rules| decide::apply_observation(s, &o, rules));
                 return;
             }
             Step::Amnesia => {
@@ -150,23 +157,28 @@ impl Model {
             }
             Step::Pay(n) => {
                 self.payments += 1;
-                actions::pay(s, &by("producer:x"), &format!("P-{}", self.payments), &payment_status(usize::from(n)))
+                actions::record_payment(
+                    s,
+                    &by("producer:x"),
+                    &format!("P-{}", self.payments),
+                    &payment_status(usize::from(n)),
+                )
             }
-            Step::Cancel(staff) => actions::cancel(s, &by(if staff { "operator:x" } else { "producer:x" }), None),
-            Step::Redispatch => actions::redispatch(s, &by("operator:x")),
+            Step::Cancel(staff) => actions::cancel_order(s, &by(if staff { "operator:x" } else { "producer:x" }), None),
+            Step::Redispatch => actions::redispatch_order(s, &by("operator:x")),
             Step::Hold(n) => {
-                let derived = timers::derived(s);
+                let derived = timers::derive_timers(s);
                 let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
                 let mut change = Change::new(s, by("reconciler"));
-                change.hold(s, requeue_policy::hold_reason(derived[n].id()));
+                change.hold_for_review(s, requeue_policy::hold_reason(derived[n].id()));
                 change.into()
             }
             Step::Requeue => {
                 let Some(dead) = requeue_policy::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else {
                     return;
                 };
-                match requeue_policy::timer(s, &dead) {
-                    Verdict::Held => requeue_policy::requeue(s, &dead, &by("operator:x"), None).into(),
+                match requeue_policy::check_timer(s, &dead) {
+                    RequeuePermission::Held => requeue_policy::requeue_change(s, &dead, &by("operator:x"), None).into(),
                     _ => return,
                 }
             }
@@ -181,8 +193,8 @@ impl Model {
         self.said.is_empty() && self.callbacks.is_empty()
     }
 
-    fn decide(&mut self, decide: impl FnOnce(&Snapshot, Rules) -> Decision) {
-        let decision = decide(&self.s, Rules { dispatch: &self.policy, poll: &self.poll });
+    fn decide(&mut self, decide: impl FnOnce(&Snapshot, PartnerRules) -> Decision) {
+        let decision = decide(&self.s, PartnerRules { dispatch: &self.policy, poll: &self.poll });
         self.take_decision(decision);
     }
 
@@ -194,10 +206,10 @@ impl Model {
 
     /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize, luck: Luck) {
-        let derived = timers::derived(&self.s);
+        let derived = timers::derive_timers(&self.s);
         let Some(timer) = pick(n, derived.len()).map(|n| &derived[n]) else { return };
         if self.s.order.is_past_lifetime(self.s.now) {
-            return self.apply(fleet::lifetime(&self.s));
+            return self.apply(fleet::end_lifetime(&self.s));
         }
         if !timer.is_due(self.s.now) {
             return;
@@ -205,8 +217,8 @@ impl Model {
         let number = timer.id().key().rsplit(':').next().unwrap().parse().unwrap_or(0);
         match timer.id().kind() {
             "dispatch" => {
-                if self.s.booking(number).is_none() {
-                    self.apply(decide::start(&self.s, PARTNER));
+                if self.s.booking_of_attempt(number).is_none() {
+                    self.apply(decide::start_attempt(&self.s, PARTNER));
                 }
                 let answer = self.book(number, luck);
                 self.said.push(Said::Book(number, answer));
@@ -220,7 +232,7 @@ impl Model {
                 let answer = self.ask(number, luck);
                 self.said.push(Said::Timeout(self.s.order.version, answer));
             }
-            "cancel-booking" if self.s.booking(number).unwrap().booking_id.is_none() => {
+            "cancel-booking" if self.s.booking_of_attempt(number).unwrap().booking_id.is_none() => {
                 let answer = self.book(number, luck);
                 self.said.push(Said::Book(number, answer));
             }
@@ -228,14 +240,14 @@ impl Model {
                 let answer = self.cancel(number, luck);
                 self.said.push(Said::Cancel(number, answer));
             }
-            "lifetime" => self.apply(fleet::lifetime(&self.s)),
-            "compensate" => self.apply(compensation::decide::compensate(&self.s)),
+            "lifetime" => self.apply(fleet::end_lifetime(&self.s)),
+            "compensate" => self.apply(compensation::decide::compensate_order(&self.s)),
             other => panic!("no handler performs {other}"),
         }
     }
 
     fn fire_next(&mut self, luck: Luck) {
-        let derived = timers::derived(&self.s);
+        let derived = timers::derive_timers(&self.s);
         let Some((n, timer)) = derived.iter().enumerate().min_by_key(|(_, timer)| timer.due) else { return };
         self.s.now = self.s.now.max(timer.due);
         self.fire(n, luck);
@@ -251,16 +263,19 @@ impl Model {
         let (now, version, grace) = (self.s.now, self.s.order.version, TimeDelta::seconds(60));
         let polled = self.polled;
         match said {
-            Said::Book(attempt, Some(Ok(id))) => self.decide(|s, rules| decide::booked(s, attempt, &id, polled, rules)),
+            Said::Book(attempt, Some(Ok(id))) => {
+                self.decide(|s, rules| decide::booking_succeeded(s, attempt, &id, polled, rules));
+            }
             Said::Book(attempt, Some(Err(()))) => {
-                self.decide(|s, rules| decide::refused(s, attempt, "no", PAUSE, rules));
+                self.decide(|s, rules| decide::booking_refused(s, attempt, "no", PAUSE, rules));
             }
             Said::Poll(attempt, polls, Some(Some(o))) => self.decide(|s, rules| {
                 assert_eq!(o.attempt_no, attempt);
                 decide::poll_answered(s, &o, polls, PAUSE, rules)
             }),
             Said::Poll(attempt, polls, answer) => self.decide(|s, rules| {
-                let old = s.booking(attempt).is_some_and(|b| b.booked_at.is_some_and(|at| now >= at + grace));
+                let old =
+                    s.booking_of_attempt(attempt).is_some_and(|b| b.booked_at.is_some_and(|at| now >= at + grace));
                 match if answer.is_some() && old {
                     decide::booking_not_found(s, attempt, rules)
                 } else {
@@ -270,12 +285,12 @@ impl Model {
                     lost => lost,
                 }
             }),
-            Said::Timeout(_, Some(Some(o))) => self.decide(|s, rules| decide::timeout_unless(s, &o, rules)),
+            Said::Timeout(_, Some(Some(o))) => self.decide(|s, rules| decide::attempt_timed_out_unless(s, &o, rules)),
             Said::Timeout(at, Some(None)) if at == version => {
-                self.decide(|s, rules| decide::timeout(s, rules).into());
+                self.decide(|s, rules| decide::attempt_timed_out(s, rules).into());
             }
-            Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancelled(s, attempt)),
-            Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::not_cancelled(s, attempt, "aboard")),
+            Said::Cancel(attempt, Some(true)) => self.decide(|s, _| decide::cancel_confirmed(s, attempt)),
+            Said::Cancel(attempt, Some(false)) => self.decide(|s, _| decide::cancel_refused(s, attempt, "aboard")),
             Said::Book(attempt, None) => self.decide(|s, _| decide::booking_unanswered(s, attempt, "no answer", PAUSE)),
             Said::Cancel(attempt, None) => {
                 let error = CallError::Transient("no answer".to_owned());
@@ -287,12 +302,12 @@ impl Model {
 }
 
 pub(super) fn observation(
-    via: Via,
+    via: ObservationSource,
     attempt_no: i32,
     booking_id: String,
     job_id: Option<String>,
     driver_id: Option<String>,
-    phase: Phase,
+    phase: BookingPhase,
 ) -> Observation {
     Observation { via, attempt_no, booking_id: Some(booking_id), job_id, driver_id, phase }
 }

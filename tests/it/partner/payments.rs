@@ -2,8 +2,8 @@
 
 use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
-    orders::{Status, actions},
-    people::api_keys::Role,
+    orders::{OrderStatus, actions},
+    people::api_keys::AccountRole,
 };
 use serde_json::json;
 
@@ -24,7 +24,7 @@ impl Partnership {
 async fn with_key(payment: &str) -> (Partnership, String) {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", payment).await;
-    let key = p.key(Role::Producer).await;
+    let key = p.key(AccountRole::Producer).await;
     (p, key)
 }
 
@@ -56,9 +56,9 @@ async fn an_event_counts_once_and_money_only_moves_forward() {
 #[tokio::test]
 async fn money_that_comes_after_each_kind_of_cancel_is_refunded() {
     for (cancel, status) in [
-        ("system", Status::CancelledBySystemAfterPayment),
-        ("user", Status::CancelledByUser),
-        ("driver", Status::CancelledByDriver),
+        ("system", OrderStatus::CancelledBySystemAfterPayment),
+        ("user", OrderStatus::CancelledByUser),
+        ("driver", OrderStatus::CancelledByDriver),
     ] {
         let (p, key) = with_key("UNPAID").await;
         match cancel {
@@ -85,11 +85,13 @@ async fn money_that_comes_after_each_kind_of_cancel_is_refunded() {
 
 #[tokio::test]
 async fn an_order_held_for_its_payment_goes_on_with_the_next_event() {
-    for (payment, status) in [("PAID", Status::CancelledBySystemAfterPayment), ("UNPAID", Status::CancelledBySystem)] {
+    for (payment, status) in
+        [("PAID", OrderStatus::CancelledBySystemAfterPayment), ("UNPAID", OrderStatus::CancelledBySystem)]
+    {
         let (p, key) = with_key("DISPUTE").await;
         p.run_for(secs(1801)).await;
         let order = p.snapshot("ORD-1").await.order;
-        assert!(order.status == Status::Compensating && order.held_for_review);
+        assert!(order.status == OrderStatus::Compensating && order.held_for_review);
         assert_eq!(p.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
         assert_eq!(p.pay(&key, "P-1", payment).await.status, 200);
         p.run_due().await;
@@ -101,7 +103,7 @@ async fn an_order_held_for_its_payment_goes_on_with_the_next_event() {
 #[tokio::test]
 async fn support_refunds_step_by_step_and_each_step_once() {
     let (p, producer) = with_key("PAID").await;
-    let support = p.key(Role::Support).await;
+    let support = p.key(AccountRole::Support).await;
     assert_eq!(p.refund(&support, "start").await.error(), (409, "WRONG_STATE"));
     p.run_for(secs(1801)).await;
     assert_eq!(p.refund(&producer, "start").await.status, 403);
@@ -122,7 +124,7 @@ async fn support_refunds_step_by_step_and_each_step_once() {
 #[tokio::test]
 async fn nothing_paid_is_nothing_to_refund() {
     let (p, _) = with_key("UNPAID").await;
-    let support = p.key(Role::Support).await;
+    let support = p.key(AccountRole::Support).await;
     p.cancel("ORD-1").await.unwrap();
     assert_eq!(p.refund(&support, "start").await.error(), (409, "NOTHING_PAID"));
 }
@@ -138,7 +140,7 @@ async fn f11_a_partners_driver_who_cancels_too_late_tells_customer_and_support()
         p.tell("ORD-1", 1, "driver_assigned", ids).await;
         p.advance(secs(1800)).await;
         p.tell("ORD-1", 1, "driver_cancelled", json!({})).await;
-        assert_eq!(p.status("ORD-1").await, Status::CancelledByDriver, "{payment}");
+        assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledByDriver, "{payment}");
 
         // A driver of ours, in the same position.
         p.t.drivers(&[("D1", 100.0)]).await;
@@ -146,8 +148,8 @@ async fn f11_a_partners_driver_who_cancels_too_late_tells_customer_and_support()
         p.run_due().await;
         p.t.accept_offer("OWN-1").await;
         p.advance(secs(1800)).await;
-        p.t.act("OWN-1", |s| actions::driver_cancel(s, "D1", None)).await.unwrap();
-        assert_eq!(p.status("OWN-1").await, Status::CancelledByDriver, "{payment}");
+        p.t.act("OWN-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+        assert_eq!(p.status("OWN-1").await, OrderStatus::CancelledByDriver, "{payment}");
 
         for order in ["ORD-1", "OWN-1"] {
             assert_eq!(p.messages_of(order, ORDER_CANCELLED).await, 1, "{order} {payment}: the customer is told");

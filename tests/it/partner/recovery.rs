@@ -2,12 +2,12 @@
 
 use dispatch::{
     notifications::messages::TIMER_DEAD,
-    orders::{BookingState, Status},
+    orders::{BookingState, OrderStatus},
     partner::{inbox, observation::CallbackBody},
-    periodic::cleanup::{self, Mode},
-    recovery::{reconciler, repair::Report},
+    periodic::cleanup::{self, CleanupMode},
+    recovery::{reconciler, repair::RepairReport},
 };
-use partner_sim::values::Rate;
+use partner_sim::values::EventRate;
 use serde_json::json;
 use workers::Outcome;
 
@@ -23,15 +23,15 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     for order in ["POLLED", "CANCELLED", "CALLED"] {
         p.booked(order, "UNPAID").await;
     }
-    p.sim.change(|knobs| knobs.reset_rate = Rate::ALWAYS).unwrap();
+    p.sim.change_knobs(|knobs| knobs.reset_rate = EventRate::ALWAYS).unwrap();
     p.taxi("BOOKING", "PAID").await;
     p.run_due().await;
     p.cancel("CANCELLED").await.unwrap();
     // As the API stores it before it acts.
     let raw = p.callback("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-    let row = inbox::store(&p.app.db, PARTNER, &body, &raw).await.unwrap();
-    p.sim.change(|knobs| knobs.reset_rate = Rate::NEVER).unwrap();
+    let row = inbox::store_callback(&p.app.db, PARTNER, &body, &raw).await.unwrap();
+    p.sim.change_knobs(|knobs| knobs.reset_rate = EventRate::NEVER).unwrap();
     let jobs = [
         (jobs::queues::DISPATCH, "dispatch:BOOKING:1".to_owned()),
         (jobs::queues::JOBID_POLL, "poll:POLLED:1".to_owned()),
@@ -41,8 +41,8 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     (p, jobs)
 }
 
-async fn reconcile(p: &Partnership) -> Report {
-    reconciler::once(&p.app).await.unwrap().expect("no other process reconciles")
+async fn reconcile(p: &Partnership) -> RepairReport {
+    reconciler::reconcile_once(&p.app).await.unwrap().expect("no other process reconciles")
 }
 
 async fn assert_all_go_on(p: &Partnership) {
@@ -72,7 +72,7 @@ async fn a_lost_job_of_any_kind_is_put_back_once_it_is_overdue() {
     let (p, jobs) = waiting().await;
     for (queue, job) in &jobs {
         // The callback's was never there.
-        p.redis::<i64>(&["ZREM", &p.app.store.keys().due(queue), job]).await;
+        p.redis::<i64>(&["ZREM", &p.app.store.keys().due_set(queue), job]).await;
     }
     p.advance(secs(9)).await;
     assert_eq!(reconcile(&p).await.inserted, 4);
@@ -83,14 +83,14 @@ async fn a_lost_job_of_any_kind_is_put_back_once_it_is_overdue() {
 async fn a_partner_that_is_away_needs_no_repair() {
     let p = Partnership::with(silent(), |config| partner(config).breaker.failures = 3).await;
     p.booked("ORD-1", "PAID").await;
-    p.sim.change(|knobs| knobs.down = true).unwrap();
+    p.sim.change_knobs(|knobs| knobs.down = true).unwrap();
     p.taxi("ORD-2", "UNPAID").await;
     for _ in 0..60 {
         p.run_for(secs(11)).await;
         let report = reconcile(&p).await;
-        assert_eq!(report, Report { looked_at: report.looked_at, ..Report::default() });
+        assert_eq!(report, RepairReport { looked_at: report.looked_at, ..RepairReport::default() });
     }
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     p.assert_sound().await;
 }
 
@@ -160,7 +160,7 @@ async fn cleanup_takes_what_hangs_on_an_old_order_along() {
         assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 2, "{table}");
     }
     p.advance(secs(400 * 24 * 3600)).await;
-    assert_eq!(cleanup::run(&p.app, Mode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&p.app, CleanupMode::Remove).await.unwrap().orders, 1);
     for table in tables {
         assert_eq!(p.count(&format!("SELECT count(*) FROM {table}")).await, 1, "{table}");
     }

@@ -3,8 +3,8 @@
 
 use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
-    orders::{BookingState, Status},
-    people::api_keys::Role,
+    orders::{BookingState, OrderStatus},
+    people::api_keys::AccountRole,
 };
 use serde_json::json;
 
@@ -37,7 +37,7 @@ async fn success_first_attempt() {
     let p = Partnership::start(patient()).await;
     let booking_id = p.booked("ORD-1", "PAID").await;
     p.run_for(secs(4)).await;
-    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    p.sim_steps(&booking_id, "ORD-1", OrderStatus::Assigned).await;
     p.run_for(secs(60)).await;
     assert_eq!(p.polls(), 0);
     assert_eq!(p.reasons("ORD-1").await, ["ORDER_CREATED", "ATTEMPT_STARTED", "BOOKED", "JOB_ID_VIA_CALLBACK"]);
@@ -52,12 +52,12 @@ async fn success_after_retries() {
     let pauses = p.until_polled(2).await;
     assert_eq!(pauses[0], 5.0);
     assert!((1.4..=2.6).contains(&pauses[1]), "{pauses:?}");
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
-    assert!(p.sim.step(&booking_id));
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
+    assert!(p.sim.take_step(&booking_id));
     let pauses = p.until_polled(3).await;
     assert!((2.8..=5.2).contains(&pauses[0]), "{pauses:?}");
     let s = p.snapshot("ORD-1").await;
-    assert_eq!((s.order.status, s.order.poll_no), (Status::Assigned, 3));
+    assert_eq!((s.order.status, s.order.poll_no), (OrderStatus::Assigned, 3));
     assert_eq!(s.order.job_id, s.bookings[0].job_id);
     assert!(s.order.job_id.is_some());
     assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "JOB_ID_VIA_PROACTIVE");
@@ -70,12 +70,12 @@ async fn max_retries_exceeded() {
     let p = Partnership::start(silent()).await;
     p.booked("ORD-1", "UNPAID").await;
     p.run_for(secs(1799)).await;
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     // 34 without jitter.
     assert!((27..=46).contains(&p.polls()), "{}", p.polls());
     p.run_for(secs(1)).await;
     let polls = p.polls();
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystem);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Cancelled]);
     p.run_for(secs(600)).await;
     assert_eq!(p.polls(), polls, "the partner is asked no more");
@@ -91,8 +91,8 @@ async fn polling_ends_with_its_budget_and_the_callback_still_counts() {
     let polls = p.polls();
     assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "POLLING_ENDED");
     p.run_for(secs(300)).await;
-    assert_eq!((p.polls(), p.status("ORD-1").await), (polls, Status::PendingJobId));
-    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    assert_eq!((p.polls(), p.status("ORD-1").await), (polls, OrderStatus::PendingJobId));
+    p.sim_steps(&booking_id, "ORD-1", OrderStatus::Assigned).await;
     p.assert_sound().await;
 }
 
@@ -103,11 +103,11 @@ async fn permanent_error() {
     p.booked("ORD-1", "PAID").await;
     p.replace_partner(silent()).await;
     p.run_for(secs(59)).await;
-    assert_eq!(p.status("ORD-1").await, Status::PendingJobId);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::PendingJobId);
     assert!(p.polls() >= 3, "{}", p.polls());
     // A question within the grace, and after it one more.
     p.run_for(secs(90)).await;
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     let why = p.texts("SELECT payload->>'reason' FROM outbox WHERE kind = 'MANUAL_REFUND_REQUIRED'").await;
     assert_eq!(why, ["Job ID retrieval failed: the partner does not know the booking"]);
     assert_eq!(p.booking_states("ORD-1").await, [BookingState::Refused]);
@@ -123,7 +123,7 @@ async fn permanent_error() {
 #[tokio::test]
 async fn end_to_end() {
     let p = Partnership::start(silent()).await;
-    let producer = p.key(Role::Producer).await;
+    let producer = p.key(AccountRole::Producer).await;
     let new = json!({ "order_id": "ORD-1", "service_type": SERVICE, "payment_status": "PAID",
                       "pickup": { "latitude": -6.2088, "longitude": 106.8456 } });
     let created = p.api.post("/api/v1/orders", &producer, new).await;
@@ -134,10 +134,13 @@ async fn end_to_end() {
     assert_eq!(p.polls(), 1);
 
     let booking_id = p.booking_id("ORD-1", 1).await;
-    for (status, within) in
-        [(Status::Assigned, 10), (Status::DriverAssigned, 60), (Status::PickedUp, 400), (Status::Completed, 400)]
-    {
-        assert!(p.sim.step(&booking_id));
+    for (status, within) in [
+        (OrderStatus::Assigned, 10),
+        (OrderStatus::DriverAssigned, 60),
+        (OrderStatus::PickedUp, 400),
+        (OrderStatus::Completed, 400),
+    ] {
+        assert!(p.sim.take_step(&booking_id));
         p.run_for(secs(within)).await;
         assert_eq!(p.status("ORD-1").await, status);
     }
@@ -155,7 +158,7 @@ async fn delayed_callback() {
     p.run_for(secs(7)).await;
     let polls = p.polls();
     assert!((1..=2).contains(&polls), "{polls}");
-    p.sim_steps(&booking_id, "ORD-1", Status::Assigned).await;
+    p.sim_steps(&booking_id, "ORD-1", OrderStatus::Assigned).await;
     p.run_for(secs(100)).await;
     assert_eq!(p.polls(), polls);
     assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "JOB_ID_VIA_CALLBACK");
@@ -169,7 +172,7 @@ async fn status_update_after_timeout() {
         let p = Partnership::start(silent()).await;
         p.booked("ORD-1", payment).await;
         p.run_for(secs(1801)).await;
-        assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+        assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
         let alert = (MANUAL_REFUND_REQUIRED.to_owned(), "log".to_owned(), "delivered".to_owned());
         assert!(p.messages("ORD-1").await.contains(&alert));
         assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
@@ -184,7 +187,7 @@ async fn simple_cancel() {
         let p = Partnership::start(silent()).await;
         p.booked("ORD-1", payment).await;
         p.run_for(secs(1801)).await;
-        assert_eq!(p.status("ORD-1").await, Status::CancelledBySystem);
+        assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystem);
         assert_eq!(p.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 0);
         p.assert_at_rest().await;
     }
@@ -203,13 +206,13 @@ async fn status_update_failure() {
     )
     .await;
     p.run_for(secs(1801)).await;
-    assert_eq!(p.status("ORD-1").await, Status::Compensating);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::Compensating);
     let told: Vec<_> = receiver.received().into_iter().filter(|m| m.body["type"] == STATUS_UPDATE_FAILED).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].body["data"]["order_id"], "ORD-1");
 
     p.sql("DROP TRIGGER refuse ON orders").await;
     p.run_for(secs(60)).await;
-    assert_eq!(p.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(p.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     p.assert_at_rest().await;
 }

@@ -1,7 +1,7 @@
 //! Whole lives of real orders, in which everything happens in an order that follows from a seed.
 
 use dispatch::orders::actions;
-use partner_sim::values::Rate;
+use partner_sim::values::EventRate;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let payment = ["UNPAID", "PAID", "PENDING", "SETTLEMENT"][rng.random_range(0..4)];
     let mut letters: Vec<Letter> = Vec::new();
-    p.lose_answers(if rng.random_bool(0.5) { Rate::ALWAYS } else { Rate::NEVER });
+    p.lose_answers(if rng.random_bool(0.5) { EventRate::ALWAYS } else { EventRate::NEVER });
     p.taxi(&order, payment).await;
     p.run_due().await;
     for turn in 0..rng.random_range(6..20) {
@@ -35,7 +35,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
                     letters.swap_remove(n);
                 }
             }
-            12 => p.lose_answers(if rng.random_bool(0.5) { Rate::ALWAYS } else { Rate::NEVER }),
+            12 => p.lose_answers(if rng.random_bool(0.5) { EventRate::ALWAYS } else { EventRate::NEVER }),
             13 => drop(p.run_for(secs(rng.random_range(1..10))).await),
             14 => drop(p.run_for(secs(rng.random_range(10..200))).await),
             15 => {
@@ -48,7 +48,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             }
             16 => {
                 let status = ["PENDING", "PAID", "SETTLEMENT"][rng.random_range(0..3)].to_owned().try_into().unwrap();
-                let pay = |s: &_| actions::pay(s, &by("producer:test"), &format!("P-{turn}"), &status);
+                let pay = |s: &_| actions::record_payment(s, &by("producer:test"), &format!("P-{turn}"), &status);
                 p.act(&order, pay).await.unwrap();
             }
             17 if rng.random_bool(0.3) => drop(p.cancel(&order).await),
@@ -56,7 +56,7 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             _ => drop(p.run_due().await),
         }
     }
-    p.lose_answers(Rate::NEVER);
+    p.lose_answers(EventRate::NEVER);
     // A passenger who rides arrives; one who waits is not served.
     while p.snapshot(&order).await.order.closed_at.is_none() {
         p.run_for(secs(700)).await;
@@ -64,22 +64,22 @@ async fn shuffled_life(p: &Partnership, seed: u64) {
             partner_goes_on(p, &order).await;
         }
         if p.snapshot(&order).await.order.held_for_review {
-            p.act(&order, |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+            p.act(&order, |s| actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
         }
     }
     p.run_for(secs(60)).await;
     // Who rides for an order that was cancelled too late arrives, too.
-    for booking_id in p.sim.report().open {
+    for booking_id in p.sim.read_report().open {
         assert_eq!(p.at_partner(&booking_id).await["status"], "picked_up");
-        p.sim.step(&booking_id);
+        p.sim.take_step(&booking_id);
     }
 }
 
 /// The order's open booking goes one step on.
 async fn partner_goes_on(p: &Partnership, order: &str) -> Option<Letter> {
-    let open = p.sim.report().open;
+    let open = p.sim.read_report().open;
     let booking_id = open.first()?;
-    p.sim.step(booking_id);
+    p.sim.take_step(booking_id);
     let said = p.at_partner(booking_id).await;
     let kind = match said["status"].as_str().unwrap() {
         "searching" => "job_id_assigned",
@@ -102,7 +102,7 @@ async fn no_order_of_arrival_breaks_a_real_order() {
         shuffled_life(&p, seed).await;
         assert_eq!(p.violations().await, Vec::<String>::new(), "seed {seed}");
         let order = format!("ORD-{seed}");
-        let (open, reasons) = (p.sim.report().open, p.reasons(&order).await);
+        let (open, reasons) = (p.sim.read_report().open, p.reasons(&order).await);
         assert_eq!(open, Vec::<String>::new(), "seed {seed}: {reasons:?}, {:?}", p.snapshot(&order).await.bookings);
     }
     let ends = "SELECT count(DISTINCT status) FROM orders";

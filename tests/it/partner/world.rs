@@ -9,12 +9,12 @@ use chrono::Utc;
 use dispatch::{
     app::App,
     config::Config,
-    orders::{Booking, BookingState, Status},
+    orders::{Booking, BookingState, OrderStatus},
     outbound,
     partner::PartnerConfig,
     worker::process,
 };
-use partner_sim::{Knobs, Options, PartnerSim, values::Rate};
+use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 use tokio_util::sync::CancellationToken;
@@ -33,26 +33,26 @@ pub(super) fn reference(order: &str, attempt: i32) -> String {
 }
 
 /// Nothing happens by itself; everybody finds a driver who stays; callbacks are sent as soon as there is something to say.
-pub(super) fn patient() -> Knobs {
+pub(super) fn patient() -> PartnerKnobs {
     let never = "1day";
-    Knobs {
+    PartnerKnobs {
         job_id_delay: never.parse().unwrap(),
         driver_delay: never.parse().unwrap(),
         no_driver_delay: never.parse().unwrap(),
         pickup_delay: never.parse().unwrap(),
         trip_duration: never.parse().unwrap(),
         callback_delay: "0s".parse().unwrap(),
-        driver_rate: Rate::ALWAYS,
-        driver_cancel_rate: Rate::NEVER,
-        job_id_callback_rate: Rate::ALWAYS,
-        callback_rate: Rate::ALWAYS,
-        ..Knobs::default()
+        driver_rate: EventRate::ALWAYS,
+        driver_cancel_rate: EventRate::NEVER,
+        job_id_callback_rate: EventRate::ALWAYS,
+        callback_rate: EventRate::ALWAYS,
+        ..PartnerKnobs::default()
     }
 }
 
 /// As [`patient`], but the partner never calls back.
-pub(super) fn silent() -> Knobs {
-    Knobs { job_id_callback_rate: Rate::NEVER, callback_rate: Rate::NEVER, ..patient() }
+pub(super) fn silent() -> PartnerKnobs {
+    PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..patient() }
 }
 
 /// A partner at this address, as dispatchq knows it.
@@ -80,13 +80,13 @@ impl Deref for Partnership {
 
 impl Partnership {
     /// On moved time.
-    pub(super) async fn start(knobs: Knobs) -> Self {
+    pub(super) async fn start(knobs: PartnerKnobs) -> Self {
         Self::with(knobs, |_| {}).await
     }
 
     /// As [`start`](Self::start), with the configuration changed first.
-    pub(super) async fn with(knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
-        let sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+    pub(super) async fn with(knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
+        let sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         let t = TestApp::with(|config| {
             serve_by(config, &sim);
             configure(config);
@@ -96,10 +96,10 @@ impl Partnership {
     }
 
     /// On real time, with a partner that is so much faster than life.
-    pub(super) async fn on_real_time(speed: f64, knobs: Knobs, configure: impl FnOnce(&mut Config)) -> Self {
+    pub(super) async fn on_real_time(speed: f64, knobs: PartnerKnobs, configure: impl FnOnce(&mut Config)) -> Self {
         // Fast as it is, it forgets nothing during the test.
         let keep_finished = secs(7 * 24 * 3600);
-        let options = Options { knobs, speed, keep_finished, ..Options::default() };
+        let options = PartnerSimOptions { knobs, speed, keep_finished, ..PartnerSimOptions::default() };
         let sim = PartnerSim::start(&options).await.unwrap();
         let t = TestApp::on_real_time(|config| {
             serve_by(config, &sim);
@@ -112,8 +112,8 @@ impl Partnership {
     async fn of(t: TestApp, sim: PartnerSim) -> Self {
         let api = Api::start(&t.app).await;
         let url = api.url(&format!("/api/v1/callbacks/{PARTNER}"));
-        sim.change(|knobs| knobs.callback_url = Some(url)).unwrap();
-        Self { t, sim, api, client: outbound::client(secs(10)).unwrap(), events: AtomicU64::new(0) }
+        sim.change_knobs(|knobs| knobs.callback_url = Some(url)).unwrap();
+        Self { t, sim, api, client: outbound::build_client(secs(10)).unwrap(), events: AtomicU64::new(0) }
     }
 
     /// A process that has just started: it knows of the partner what Redis knows.
@@ -122,8 +122,8 @@ impl Partnership {
     }
 
     /// From now on another partner answers, who knows nothing of what was booked before. Callbacks stay those of the first.
-    pub(super) async fn replace_partner(&mut self, knobs: Knobs) {
-        self.sim = PartnerSim::start(&Options { knobs, ..Options::default() }).await.unwrap();
+    pub(super) async fn replace_partner(&mut self, knobs: PartnerKnobs) {
+        self.sim = PartnerSim::start(&PartnerSimOptions { knobs, ..PartnerSimOptions::default() }).await.unwrap();
         self.t.app = self.t.reconfigured(|config| serve_by(config, &self.sim));
     }
 
@@ -146,23 +146,25 @@ impl Partnership {
     /// An order whose first booking has a job id, which the partner has told.
     pub(super) async fn assigned(&self, order: &str, payment: &str) -> String {
         let booking_id = self.booked(order, payment).await;
-        self.sim_steps(&booking_id, order, Status::Assigned).await;
+        self.sim_steps(&booking_id, order, OrderStatus::Assigned).await;
         booking_id
     }
 
     /// The partner goes one step on, and its callback arrives.
-    pub(super) async fn sim_steps(&self, booking_id: &str, order: &str, status: Status) {
-        assert!(self.sim.step(booking_id));
+    pub(super) async fn sim_steps(&self, booking_id: &str, order: &str, status: OrderStatus) {
+        assert!(self.sim.take_step(booking_id));
         self.reaches(order, status).await;
     }
 
-    pub(super) async fn reaches(&self, order: &str, status: Status) {
+    pub(super) async fn reaches(&self, order: &str, status: OrderStatus) {
         eventually(status.as_str(), secs(60), || async { self.status(order).await == status }).await;
     }
 
     pub(super) async fn booking(&self, order: &str, attempt: i32) -> Booking {
         let s = self.snapshot(order).await;
-        s.booking(attempt).cloned().unwrap_or_else(|| panic!("{order} has no booking {attempt}: {:?}", s.bookings))
+        s.booking_of_attempt(attempt)
+            .cloned()
+            .unwrap_or_else(|| panic!("{order} has no booking {attempt}: {:?}", s.bookings))
     }
 
     pub(super) async fn booking_id(&self, order: &str, attempt: i32) -> String {
@@ -175,8 +177,8 @@ impl Partnership {
         self.snapshot(order).await.bookings.iter().map(|b| b.state).collect()
     }
 
-    pub(super) fn lose_answers(&self, rate: Rate) {
-        self.sim.change(|knobs| knobs.lost_answer_rate = rate).unwrap();
+    pub(super) fn lose_answers(&self, rate: EventRate) {
+        self.sim.change_knobs(|knobs| knobs.lost_answer_rate = rate).unwrap();
     }
 
     /// How a booking stands at the partner.
@@ -187,13 +189,13 @@ impl Partnership {
 
     /// Questions the partner was asked about bookings.
     pub(super) fn polls(&self) -> u64 {
-        self.sim.report().counters.polls
+        self.sim.read_report().counters.polls
     }
 
     /// A callback about an attempt's booking, as the partner would send it, with these fields over its own.
     pub(super) async fn callback(&self, order: &str, attempt: i32, kind: &str, fields: Value) -> Value {
         let number = self.events.fetch_add(1, Ordering::SeqCst);
-        let booking_id = self.snapshot(order).await.booking(attempt).and_then(|b| b.booking_id.clone());
+        let booking_id = self.snapshot(order).await.booking_of_attempt(attempt).and_then(|b| b.booking_id.clone());
         let mut body = json!({
             "event_id": format!("E-{number}"),
             "type": kind,
@@ -243,8 +245,8 @@ impl Partnership {
     /// What must hold when nothing is left to do: no invariant broken, no booking open at the partner, no job dead.
     pub(super) async fn assert_at_rest(&self) {
         self.assert_sound().await;
-        assert_eq!(self.sim.report().open, Vec::<String>::new());
-        let dead: u64 = self.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        assert_eq!(self.sim.read_report().open, Vec::<String>::new());
+        let dead: u64 = self.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0);
     }
 }
@@ -266,7 +268,7 @@ pub(super) struct Working {
 
 pub(super) fn work(app: &App) -> Working {
     let stop = CancellationToken::new();
-    let queues = process::queues(app, &[], None).unwrap();
+    let queues = process::select_queues(app, &[], None).unwrap();
     tokio::spawn(process::run(app.clone(), queues, stop.clone()));
     Working { stop }
 }

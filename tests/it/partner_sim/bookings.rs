@@ -17,7 +17,7 @@ async fn a_key_books_once() {
     assert_eq!(refused.error(), (422, "IDEMPOTENCY_KEY_REUSED"));
 
     assert_ne!(partner.booked("ORD-1:2").await, first.booking_id());
-    let counters = partner.sim.report().counters;
+    let counters = partner.sim.read_report().counters;
     assert_eq!((counters.bookings, counters.bookings_repeated), (2, 1));
 }
 
@@ -55,7 +55,7 @@ async fn wrong_requests_are_told_why() {
     assert_eq!(partner.send(Method::GET, "/job-status", KEY, "", &Value::Null).await.unwrap().status, 400);
     assert_eq!(partner.send(Method::GET, "/elsewhere", KEY, "", &Value::Null).await.unwrap().status, 404);
     assert_eq!(partner.send(Method::GET, "/bookings", KEY, "", &Value::Null).await.unwrap().status, 405);
-    assert_eq!(partner.sim.report().counters.bookings, 0);
+    assert_eq!(partner.sim.read_report().counters.bookings, 0);
 }
 
 #[tokio::test]
@@ -65,32 +65,35 @@ async fn a_booking_gets_its_job_id_then_a_driver_then_a_passenger() {
     let fresh = json!({ "booking_id": booking, "job_id": null, "status": "searching", "driver_id": null });
     assert_eq!(partner.poll(&booking).await.body, fresh);
 
-    assert!(partner.sim.step(&booking));
+    assert!(partner.sim.take_step(&booking));
     let searching = partner.poll(&booking).await.body;
     assert!(searching["job_id"].as_str().unwrap().starts_with("J-"));
     assert_eq!((&searching["status"], &searching["driver_id"]), (&json!("searching"), &Value::Null));
 
-    assert!(partner.sim.step(&booking));
+    assert!(partner.sim.take_step(&booking));
     let assigned = partner.poll(&booking).await.body;
     assert_eq!(assigned["status"], "driver_assigned");
     assert!(assigned["driver_id"].as_str().unwrap().starts_with("D-"));
     assert_eq!(assigned["job_id"], searching["job_id"]);
     for status in ["picked_up", "completed"] {
-        assert!(partner.sim.step(&booking));
+        assert!(partner.sim.take_step(&booking));
         assert_eq!(partner.poll(&booking).await.body["status"], status);
     }
-    assert_eq!(partner.sim.report().open_bookings, 0);
+    assert_eq!(partner.sim.read_report().open_bookings, 0);
 }
 
 #[tokio::test]
 async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
-    let partner = start(FAST, Knobs { driver_rate: Rate::NEVER, ..smooth() }).await;
+    let partner = start(FAST, PartnerKnobs { driver_rate: EventRate::NEVER, ..smooth() }).await;
     let unserved = partner.booked("ORD-1:1").await;
     partner.reaches(&unserved, "no_driver").await;
-    partner.sim.change(|knobs| *knobs = Knobs { driver_cancel_rate: Rate::ALWAYS, ..smooth() }).unwrap();
+    partner
+        .sim
+        .change_knobs(|knobs| *knobs = PartnerKnobs { driver_cancel_rate: EventRate::ALWAYS, ..smooth() })
+        .unwrap();
     let deserted = partner.booked("ORD-1:2").await;
     partner.reaches(&deserted, "cancelled").await;
-    assert_eq!(partner.sim.report().open_bookings, 0);
+    assert_eq!(partner.sim.read_report().open_bookings, 0);
     // Cancelling what is over without a passenger does no harm.
     assert_eq!(partner.cancel(&unserved).await.status, 200);
     assert_eq!(partner.cancel(&deserted).await.status, 200);
@@ -98,16 +101,16 @@ async fn a_search_may_find_nobody_and_a_driver_may_give_up() {
 
 #[tokio::test]
 async fn without_a_job_id_a_booking_stays_open_until_it_is_cancelled() {
-    let partner = start(FAST, Knobs { job_id_rate: Rate::NEVER, ..smooth() }).await;
+    let partner = start(FAST, PartnerKnobs { job_id_rate: EventRate::NEVER, ..smooth() }).await;
     let stuck = partner.booked("ORD-1:1").await;
     partner.turn(json!({ "job_id_rate": 1.0 })).await;
     let other = partner.booked("ORD-2:1").await;
     partner.reaches(&other, "completed").await;
     // The knob was turned after its fate was sealed.
     assert_eq!(partner.poll(&stuck).await.body["job_id"], Value::Null);
-    assert_eq!(partner.sim.report().open, std::slice::from_ref(&stuck));
+    assert_eq!(partner.sim.read_report().open, std::slice::from_ref(&stuck));
     assert_eq!(partner.cancel(&stuck).await.status, 200);
-    assert_eq!(partner.sim.report().open_bookings, 0);
+    assert_eq!(partner.sim.read_report().open_bookings, 0);
 }
 
 #[tokio::test]
@@ -123,25 +126,30 @@ async fn cancelling_repeats_until_a_passenger_is_aboard() {
     let aboard = partner.booked("ORD-2:1").await;
     // Job id, driver, pickup.
     for _ in 0..3 {
-        assert!(partner.sim.step(&aboard));
+        assert!(partner.sim.take_step(&aboard));
     }
     assert_eq!(partner.cancel(&aboard).await.error(), (409, "TRIP_IN_PROGRESS"));
     assert_eq!(partner.poll(&aboard).await.body["status"], "picked_up");
-    let counters = partner.sim.report().counters;
+    let counters = partner.sim.read_report().counters;
     assert_eq!((counters.cancels, counters.cancels_too_late), (1, 1));
 }
 
 /// How every booking ended, by reference.
 async fn endings(seed: u64, references: &[String]) -> Vec<(String, Value)> {
-    let knobs = Knobs { driver_rate: rate(0.6), driver_cancel_rate: rate(0.3), ..Knobs::default() };
-    let partner =
-        Partner::start(&Options { seed, speed: FAST, knobs, keep_finished: secs(7 * 24 * 3600), ..Options::default() })
-            .await;
+    let knobs = PartnerKnobs { driver_rate: rate(0.6), driver_cancel_rate: rate(0.3), ..PartnerKnobs::default() };
+    let partner = Partner::start(&PartnerSimOptions {
+        seed,
+        speed: FAST,
+        knobs,
+        keep_finished: secs(7 * 24 * 3600),
+        ..PartnerSimOptions::default()
+    })
+    .await;
     let mut bookings = Vec::new();
     for reference in references {
         bookings.push((reference.clone(), partner.booked(reference).await));
     }
-    eventually("all are over", secs(20), || async { partner.sim.report().open_bookings == 0 }).await;
+    eventually("all are over", secs(20), || async { partner.sim.read_report().open_bookings == 0 }).await;
     let mut endings = Vec::new();
     for (reference, booking) in bookings {
         endings
@@ -164,14 +172,14 @@ async fn the_same_seed_brings_the_same_fate_in_any_order() {
 
 #[tokio::test]
 async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
-    let knobs = Knobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
-    let options = Options { speed: 1000.0, keep_finished: secs(8000), knobs, ..Options::default() };
+    let knobs = PartnerKnobs { job_id_delay: "7days".parse().unwrap(), ..smooth() };
+    let options = PartnerSimOptions { speed: 1000.0, keep_finished: secs(8000), knobs, ..PartnerSimOptions::default() };
     let partner = Partner::start(&options).await;
     let (kept, gone) = (partner.booked("ORD-1:1").await, partner.booked("ORD-2:1").await);
     partner.cancel(&gone).await;
-    assert_eq!(partner.sim.report().known_bookings, 2);
-    eventually("one is forgotten", secs(20), || async { partner.sim.report().known_bookings == 1 }).await;
+    assert_eq!(partner.sim.read_report().known_bookings, 2);
+    eventually("one is forgotten", secs(20), || async { partner.sim.read_report().known_bookings == 1 }).await;
     assert_eq!(partner.poll(&gone).await.status, 404);
     assert_eq!(partner.poll(&kept).await.status, 200);
-    assert_eq!(partner.sim.report().counters.bookings, 2);
+    assert_eq!(partner.sim.read_report().counters.bookings, 2);
 }

@@ -61,8 +61,8 @@ impl Us {
     }
 
     /// A partner that calls us back.
-    async fn partner(&self, speed: f64, knobs: Knobs) -> Partner {
-        start(speed, Knobs { callback_url: Some(self.url.clone()), ..knobs }).await
+    async fn partner(&self, speed: f64, knobs: PartnerKnobs) -> Partner {
+        start(speed, PartnerKnobs { callback_url: Some(self.url.clone()), ..knobs }).await
     }
 }
 
@@ -73,7 +73,7 @@ impl Drop for Us {
 }
 
 async fn receive(State(inner): State<Arc<Mutex<Inner>>>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let webhook = Webhook::new(&Options::default().callback_secret).unwrap();
+    let webhook = Webhook::new(&PartnerSimOptions::default().callback_secret).unwrap();
     let received = Received {
         id: headers["webhook-id"].to_str().unwrap().to_owned(),
         signed: webhook.verify(&body, &headers).is_ok(),
@@ -112,19 +112,19 @@ async fn each_event_is_told_signed_and_with_what_is_known() {
     }
     let ids: std::collections::BTreeSet<_> = received.iter().map(|r| &r.id).collect();
     assert_eq!(ids.len(), 4);
-    eventually("all are counted", secs(20), || async { partner.sim.report().counters.callbacks_sent == 4 }).await;
+    eventually("all are counted", secs(20), || async { partner.sim.read_report().counters.callbacks_sent == 4 }).await;
 }
 
 #[tokio::test]
 async fn endings_are_told_by_their_names() {
     let us = Us::start(0).await;
-    let never_found = us.partner(FAST, Knobs { driver_rate: Rate::NEVER, ..smooth() }).await;
+    let never_found = us.partner(FAST, PartnerKnobs { driver_rate: EventRate::NEVER, ..smooth() }).await;
     never_found.booked("ORD-1:1").await;
     us.reach(2).await;
-    let deserted = us.partner(FAST, Knobs { driver_cancel_rate: Rate::ALWAYS, ..smooth() }).await;
+    let deserted = us.partner(FAST, PartnerKnobs { driver_cancel_rate: EventRate::ALWAYS, ..smooth() }).await;
     deserted.booked("ORD-2:1").await;
     us.reach(5).await;
-    let slow = us.partner(1.0, Knobs { job_id_delay: "1h".parse().unwrap(), ..smooth() }).await;
+    let slow = us.partner(1.0, PartnerKnobs { job_id_delay: "1h".parse().unwrap(), ..smooth() }).await;
     let cancelled = slow.booked("ORD-3:1").await;
     slow.cancel(&cancelled).await;
     slow.cancel(&cancelled).await;
@@ -142,8 +142,8 @@ async fn endings_are_told_by_their_names() {
 }
 
 /// Only the job id, at once.
-fn job_id_only() -> Knobs {
-    Knobs { driver_delay: "7days".parse().unwrap(), ..smooth() }
+fn job_id_only() -> PartnerKnobs {
+    PartnerKnobs { driver_delay: "7days".parse().unwrap(), ..smooth() }
 }
 
 #[tokio::test]
@@ -153,8 +153,8 @@ async fn a_callback_is_repeated_until_it_is_taken() {
     partner.booked("ORD-1:1").await;
     let received = us.reach(4).await;
     assert!(received.iter().all(|r| r.signed && r.id == received[0].id && r.body == received[0].body), "{received:?}");
-    eventually("it is taken", secs(20), || async { partner.sim.report().counters.callbacks_sent == 1 }).await;
-    assert_eq!(partner.sim.report().counters.callbacks_refused, 3);
+    eventually("it is taken", secs(20), || async { partner.sim.read_report().counters.callbacks_sent == 1 }).await;
+    assert_eq!(partner.sim.read_report().counters.callbacks_refused, 3);
 }
 
 #[tokio::test]
@@ -162,39 +162,39 @@ async fn a_callback_nobody_takes_is_given_up() {
     let us = Us::start(usize::MAX).await;
     let partner = us.partner(1000.0, job_id_only()).await;
     partner.booked("ORD-1:1").await;
-    eventually("given up", secs(20), || async { partner.sim.report().counters.callbacks_given_up == 1 }).await;
+    eventually("given up", secs(20), || async { partner.sim.read_report().counters.callbacks_given_up == 1 }).await;
     assert_eq!(us.received().len(), 6);
     // A closed port is the same.
     partner.turn(json!({ "callback_url": "http://127.0.0.1:1/" })).await;
     partner.booked("ORD-2:1").await;
-    eventually("given up", secs(20), || async { partner.sim.report().counters.callbacks_given_up == 2 }).await;
-    assert_eq!(partner.sim.report().counters.callbacks_refused, 12);
+    eventually("given up", secs(20), || async { partner.sim.read_report().counters.callbacks_given_up == 2 }).await;
+    assert_eq!(partner.sim.read_report().counters.callbacks_refused, 12);
 }
 
 #[tokio::test]
 async fn a_doubled_callback_has_the_same_event_id() {
     let us = Us::start(0).await;
-    let partner = us.partner(100.0, Knobs { doubled_callback_rate: Rate::ALWAYS, ..job_id_only() }).await;
+    let partner = us.partner(100.0, PartnerKnobs { doubled_callback_rate: EventRate::ALWAYS, ..job_id_only() }).await;
     partner.booked("ORD-1:1").await;
     let received = us.reach(2).await;
     assert!(received.iter().all(|r| r.signed));
     assert_eq!((&received[0].id, &received[0].body), (&received[1].id, &received[1].body));
-    eventually("counted", secs(20), || async { partner.sim.report().counters.callbacks_doubled == 1 }).await;
+    eventually("counted", secs(20), || async { partner.sim.read_report().counters.callbacks_doubled == 1 }).await;
 }
 
 #[tokio::test]
 async fn withheld_callbacks_never_come_and_polling_still_finds_out() {
     let us = Us::start(0).await;
-    let partner = us.partner(FAST, Knobs { job_id_callback_rate: Rate::NEVER, ..smooth() }).await;
+    let partner = us.partner(FAST, PartnerKnobs { job_id_callback_rate: EventRate::NEVER, ..smooth() }).await;
     let booking = partner.booked("ORD-1:1").await;
     partner.reaches(&booking, "completed").await;
     let received = us.reach(3).await;
     assert!(received.iter().all(|r| r.text("type") != "job_id_assigned"), "{received:?}");
-    assert_eq!(partner.sim.report().counters.callbacks_withheld, 1);
+    assert_eq!(partner.sim.read_report().counters.callbacks_withheld, 1);
 
     partner.turn(json!({ "job_id_callback_rate": 1.0, "callback_rate": 0.0 })).await;
     partner.booked("ORD-2:1").await;
-    eventually("withheld", secs(20), || async { partner.sim.report().counters.callbacks_withheld == 4 }).await;
+    eventually("withheld", secs(20), || async { partner.sim.read_report().counters.callbacks_withheld == 4 }).await;
     let received = us.reach(4).await;
     assert_eq!((received.len(), received[3].text("type")), (4, "job_id_assigned"));
 }
@@ -202,7 +202,7 @@ async fn withheld_callbacks_never_come_and_polling_still_finds_out() {
 #[tokio::test]
 async fn a_forged_callback_comes_first_and_its_signature_does_not_hold() {
     let us = Us::start(0).await;
-    let partner = us.partner(100.0, Knobs { bad_signature_rate: Rate::ALWAYS, ..job_id_only() }).await;
+    let partner = us.partner(100.0, PartnerKnobs { bad_signature_rate: EventRate::ALWAYS, ..job_id_only() }).await;
     partner.booked("ORD-1:1").await;
     let received = us.reach(2).await;
     assert_eq!((received[0].signed, received[1].signed), (false, true));
@@ -213,7 +213,11 @@ async fn a_forged_callback_comes_first_and_its_signature_does_not_hold() {
 #[tokio::test]
 async fn wrong_callbacks_are_signed_and_come_beside_the_right_ones() {
     let us = Us::start(0).await;
-    let wrong = Knobs { unknown_booking_rate: Rate::ALWAYS, foreign_job_id_rate: Rate::ALWAYS, ..job_id_only() };
+    let wrong = PartnerKnobs {
+        unknown_booking_rate: EventRate::ALWAYS,
+        foreign_job_id_rate: EventRate::ALWAYS,
+        ..job_id_only()
+    };
     let partner = us.partner(100.0, wrong).await;
     let booking = partner.booked("ORD-1:1").await;
     let [unknown, right, foreign] = &us.reach(3).await[..] else { panic!("not three") };
@@ -231,7 +235,7 @@ async fn wrong_callbacks_are_signed_and_come_beside_the_right_ones() {
 #[tokio::test]
 async fn callbacks_may_precede_the_answer() {
     let us = Us::start(0).await;
-    let partner = us.partner(1000.0, Knobs { lost_answer_rate: Rate::ALWAYS, ..smooth() }).await;
+    let partner = us.partner(1000.0, PartnerKnobs { lost_answer_rate: EventRate::ALWAYS, ..smooth() }).await;
     partner.try_book("ORD-1:1").await.unwrap_err();
     assert_eq!(us.reach(1).await[0].text("reference"), "ORD-1:1");
 }

@@ -33,14 +33,14 @@ fn every_knob_is_on_the_page_with_its_default() {
         count += 1;
     }
     // And none of which nothing is known, but for what is turned at run time.
-    let fields = serde_json::to_value(Knobs::default()).unwrap();
+    let fields = serde_json::to_value(PartnerKnobs::default()).unwrap();
     assert_eq!(fields.as_object().unwrap().len(), count + 2);
 }
 
 #[test]
 fn the_signature_on_the_page_is_that_of_the_callback_above_it() {
     let secret = line("`whsec_").split('`').nth(1).unwrap().to_owned();
-    assert_eq!(secret, Options::default().callback_secret);
+    assert_eq!(secret, PartnerSimOptions::default().callback_secret);
     let webhook = Webhook::new(&secret).unwrap();
     let value = |header: &str| line(&format!("{header}: ")).split_once(": ").unwrap().1.to_owned();
     let timestamp = value("webhook-timestamp").parse().unwrap();
@@ -52,9 +52,11 @@ fn the_signature_on_the_page_is_that_of_the_callback_above_it() {
 
 #[tokio::test]
 async fn the_examples_on_the_page_are_answered_as_it_says() {
-    let partner =
-        start(1.0, Knobs { driver_delay: "1h".parse().unwrap(), job_id_delay: "0s".parse().unwrap(), ..smooth() })
-            .await;
+    let partner = start(
+        1.0,
+        PartnerKnobs { driver_delay: "1h".parse().unwrap(), job_id_delay: "0s".parse().unwrap(), ..smooth() },
+    )
+    .await;
     let booking = partner.booked("ORD-1:1").await;
     assert_eq!(json!({ "booking_id": booking }), serde_json::from_str::<Value>(&line("{\"booking_id\": \"")).unwrap());
     eventually("a job id", secs(20), || async { partner.poll(&booking).await.body["job_id"].is_string() }).await;

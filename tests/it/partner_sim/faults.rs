@@ -10,19 +10,19 @@ async fn errors_have_no_effect_and_end_when_told() {
         let partner = start(1.0, smooth()).await;
         partner.turn(json!({ knob: 1.0 })).await;
         assert_eq!(partner.book("ORD-1:1").await.status, status);
-        assert_eq!(partner.sim.report().counters.bookings, 0);
+        assert_eq!(partner.sim.read_report().counters.bookings, 0);
         partner.turn(json!({ knob: 0.0 })).await;
         let booking = partner.booked("ORD-1:1").await;
         partner.turn(json!({ knob: 1.0 })).await;
         assert_eq!(partner.poll(&booking).await.status, status);
         assert_eq!(partner.cancel(&booking).await.status, status);
-        assert_eq!(partner.sim.report().open, [booking]);
+        assert_eq!(partner.sim.read_report().open, [booking]);
     }
 }
 
 /// What became of each try to book, by reference. Tries come in rounds, or one reference after the other.
 async fn luck(in_rounds: bool) -> BTreeMap<String, Vec<u16>> {
-    let partner = start(1.0, Knobs { error_500_rate: rate(0.3), error_503_rate: rate(0.3), ..smooth() }).await;
+    let partner = start(1.0, PartnerKnobs { error_500_rate: rate(0.3), error_503_rate: rate(0.3), ..smooth() }).await;
     let mut statuses: BTreeMap<String, Vec<u16>> = BTreeMap::new();
     for n in 0..40 {
         let reference = if in_rounds { format!("ORD-{}:1", n % 10) } else { format!("ORD-{}:1", n / 4) };
@@ -42,17 +42,17 @@ async fn the_nth_request_about_a_booking_fares_the_same_whenever_others_come() {
 
 #[tokio::test]
 async fn a_reset_request_had_no_effect() {
-    let partner = start(1.0, Knobs { reset_rate: Rate::ALWAYS, ..smooth() }).await;
+    let partner = start(1.0, PartnerKnobs { reset_rate: EventRate::ALWAYS, ..smooth() }).await;
     let error = partner.try_book("ORD-1:1").await.unwrap_err();
     assert!(!error.is_timeout() && !error.is_connect(), "{error:?}");
-    assert_eq!(partner.sim.report().counters.bookings, 0);
+    assert_eq!(partner.sim.read_report().counters.bookings, 0);
 }
 
 #[tokio::test]
 async fn a_lost_answer_is_found_by_asking_again() {
-    let partner = start(1.0, Knobs { lost_answer_rate: Rate::ALWAYS, ..smooth() }).await;
+    let partner = start(1.0, PartnerKnobs { lost_answer_rate: EventRate::ALWAYS, ..smooth() }).await;
     partner.try_book("ORD-1:1").await.unwrap_err();
-    let [lost] = &partner.sim.report().open[..] else { panic!("no booking") };
+    let [lost] = &partner.sim.read_report().open[..] else { panic!("no booking") };
     // Questions are answered: nothing is lost with them.
     assert_eq!(partner.poll(lost).await.status, 200);
     partner.turn(json!({ "lost_answer_rate": 0.0 })).await;
@@ -62,30 +62,31 @@ async fn a_lost_answer_is_found_by_asking_again() {
 
 #[tokio::test]
 async fn a_hanging_request_is_cut_and_one_given_up_is_not_kept() {
-    let partner = start(1000.0, Knobs { hang_rate: Rate::ALWAYS, ..smooth() }).await;
+    let partner = start(1000.0, PartnerKnobs { hang_rate: EventRate::ALWAYS, ..smooth() }).await;
     let impatient = Partner { client: client(secs(3)), ..partner };
     let book = async |reference| impatient.try_book(reference).await.unwrap_err().is_timeout();
     assert_eq!(tokio::join!(book("ORD-1:1"), book("ORD-2:1"), book("ORD-3:1")), (true, true, true));
-    assert_eq!(impatient.sim.report().counters.hangs, 3);
-    eventually("requests given up are gone", secs(20), || async { impatient.sim.report().running == 0 }).await;
+    assert_eq!(impatient.sim.read_report().counters.hangs, 3);
+    eventually("requests given up are gone", secs(20), || async { impatient.sim.read_report().running == 0 }).await;
 
     // Its end is in real time, whatever the speed.
     let patient = Partner { client: client(secs(20)), ..impatient };
     patient.turn(json!({ "hang_duration": "100ms" })).await;
     assert!(!patient.try_book("ORD-4:1").await.unwrap_err().is_timeout());
-    assert_eq!(patient.sim.report().counters.bookings, 0);
+    assert_eq!(patient.sim.read_report().counters.bookings, 0);
 }
 
 #[tokio::test]
 async fn above_the_limit_the_answer_is_429_with_retry_after() {
-    let limited = Knobs { rate_limit: Some(0.001), rate_burst: Some(5.0), retry_after: millis(1500), ..smooth() };
+    let limited =
+        PartnerKnobs { rate_limit: Some(0.001), rate_burst: Some(5.0), retry_after: millis(1500), ..smooth() };
     let partner = start(1.0, limited.clone()).await;
     for n in 0..5 {
         partner.booked(&format!("ORD-{n}:1")).await;
     }
     let refused = partner.book("ORD-5:1").await;
     assert_eq!((refused.error(), refused.retry_after.as_deref()), ((429, "RATE_LIMITED"), Some("2")));
-    let counters = partner.sim.report().counters;
+    let counters = partner.sim.read_report().counters;
     assert_eq!((counters.bookings, counters.rate_limited, counters.requests), (5, 1, 6));
     // A bad key takes no other request's turn.
     let stranger = partner.send(Method::GET, "/job-status?booking_id=x", "bad", "", &Value::Null).await.unwrap();
@@ -104,7 +105,7 @@ async fn in_an_outage_connections_are_refused_and_running_ones_cut() {
     let booking = partner.booked("ORD-1:1").await;
     partner.turn(json!({ "hang_rate": 1.0 })).await;
     let outage = async {
-        eventually("a request hangs", secs(20), || async { partner.sim.report().counters.hangs == 1 }).await;
+        eventually("a request hangs", secs(20), || async { partner.sim.read_report().counters.hangs == 1 }).await;
         partner.turn(json!({ "down": true, "hang_rate": 0.0 })).await;
     };
     let (cut, ()) = tokio::join!(partner.try_poll(&booking), outage);
@@ -127,12 +128,12 @@ async fn an_outage_may_also_answer_503() {
     assert_eq!(partner.book("ORD-1:1").await.error(), (503, "UNAVAILABLE"));
     partner.turn(json!({ "down": false })).await;
     partner.booked("ORD-1:1").await;
-    assert_eq!(partner.sim.report().counters.unavailable, 1);
+    assert_eq!(partner.sim.read_report().counters.unavailable, 1);
 }
 
 #[tokio::test]
 async fn an_outage_begins_and_ends_by_the_clock() {
-    let knobs = Knobs { outages: vec!["0s+3h".parse().unwrap()], ..smooth() };
+    let knobs = PartnerKnobs { outages: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert!(partner.try_book("ORD-1:1").await.unwrap_err().is_connect());
     eventually("the outage ends", secs(20), || async { partner.try_book("ORD-1:1").await.is_ok() }).await;
@@ -140,7 +141,7 @@ async fn an_outage_begins_and_ends_by_the_clock() {
 
 #[tokio::test]
 async fn keys_may_fail_for_a_while() {
-    let knobs = Knobs { auth_failures: vec!["0s+3h".parse().unwrap()], ..smooth() };
+    let knobs = PartnerKnobs { auth_failures: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert_eq!(partner.book("ORD-1:1").await.error(), (401, "UNAUTHORIZED"));
     eventually("keys are good again", secs(20), || async { partner.book("ORD-1:1").await.status != 401 }).await;
@@ -150,11 +151,11 @@ async fn keys_may_fail_for_a_while() {
 
 #[tokio::test]
 async fn latency_lets_requests_overlap() {
-    let partner = start(1.0, Knobs { latency: "3s".parse().unwrap(), ..smooth() }).await;
+    let partner = start(1.0, PartnerKnobs { latency: "3s".parse().unwrap(), ..smooth() }).await;
     let begun = std::time::Instant::now();
     tokio::join!(partner.book("ORD-1:1"), partner.book("ORD-2:1"), partner.book("ORD-3:1"));
     assert!(begun.elapsed() >= secs(3));
-    let counters = partner.sim.report().counters;
+    let counters = partner.sim.read_report().counters;
     assert_eq!(counters.max_concurrent, 3);
     // On a busy machine they need not come within one second.
     assert!((1..=3).contains(&counters.max_in_a_second), "{counters:?}");
@@ -167,7 +168,7 @@ async fn knobs_are_checked_before_any_is_turned() {
         assert_eq!(partner.control(Method::POST, "/knobs", &bad).await.error(), (422, "INVALID"), "{bad}");
     }
     let knobs = partner.control(Method::GET, "/knobs", &Value::Null).await.body;
-    assert_eq!(serde_json::from_value::<Knobs>(knobs).unwrap(), smooth());
-    assert!(partner.sim.change(|knobs| knobs.rate_limit = Some(-1.0)).is_err());
+    assert_eq!(serde_json::from_value::<PartnerKnobs>(knobs).unwrap(), smooth());
+    assert!(partner.sim.change_knobs(|knobs| knobs.rate_limit = Some(-1.0)).is_err());
     partner.booked("ORD-1:1").await;
 }

@@ -7,14 +7,14 @@ use std::sync::{
 
 use dispatch::{
     admission::{
-        limits::Flag,
-        table::{self, Author, LimitsChange},
+        limits::AdmissionFlag,
+        table::{self, ChangeAuthor, LimitsChange},
     },
     areas::import,
     history, outbound,
     people::{
         actor::{Actor, ActorRole},
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
     },
 };
 use serde_json::{Value, json};
@@ -32,7 +32,8 @@ fn tries() -> u64 {
     std::env::var("TEST_TRIES").map_or(6_000, |tries| tries.parse().expect("TEST_TRIES=number"))
 }
 
-const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 
 /// One area around every pickup, with little room; and each creation notes how many wait when it is done.
 async fn prepare(fleet: &Fleet) {
@@ -40,7 +41,7 @@ async fn prepare(fleet: &Fleet) {
     let areas = json!({ "type": "FeatureCollection", "features": [{
         "type": "Feature", "properties": { "area_id": "JKT" },
         "geometry": { "type": "Polygon", "coordinates": [square] } }] });
-    table::import(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR).await.unwrap();
+    table::import_areas(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR).await.unwrap();
     let change = LimitsChange {
         service_type: "RIDE".to_owned(),
         max_waiting_orders: Some(THRESHOLD),
@@ -49,7 +50,9 @@ async fn prepare(fleet: &Fleet) {
         ..LimitsChange::default()
     };
     table::set_limits(&fleet.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
-    table::set_flag(&fleet.app.db, &Flag { enabled: true, ..Flag::default() }, None, AUTHOR).await.unwrap();
+    table::set_flag(&fleet.app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
+        .await
+        .unwrap();
     for statement in [
         "CREATE TABLE waiting_seen (loyal boolean, n bigint)",
         "CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -71,7 +74,7 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     let (mut second, other) = fleet.api().await;
     hire(&fleet.app, 10).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
 
     let (taken, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let tried = Arc::new(AtomicU64::new(0));
@@ -82,7 +85,7 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
         let killed = other.clone();
         let (key, tried, taken, refused) = (key.clone(), tried.clone(), taken.clone(), refused.clone());
         producers.spawn(async move {
-            let client = outbound::client(secs(60)).unwrap();
+            let client = outbound::build_client(secs(60)).unwrap();
             while let n = tried.fetch_add(1, Ordering::Relaxed)
                 && n < tries
             {
@@ -132,5 +135,5 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
     println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
     fleet.at_rest(secs(180)).await;
-    assert_eq!(history::check(&fleet.app).await.unwrap(), []);
+    assert_eq!(history::check_history(&fleet.app).await.unwrap(), []);
 }

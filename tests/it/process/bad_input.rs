@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 use sqlx::Connection;
 
 use crate::support::{Fleet, Printed, run_binary};
@@ -67,7 +67,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
     assert_fails(&printed, &["cannot reach Postgres", NOWHERE, "DISPATCHQ_DATABASE__URL"]);
     assert!(!printed.stderr.contains("hunter2"), "{}", printed.stderr);
 
-    let (redis, postgres) = (Redis::start().await.unwrap(), Postgres::start().await.unwrap());
+    let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let (database, nowhere) = (postgres.url(), format!("redis://:hunter2@{NOWHERE}"));
     let without_redis = [("DISPATCHQ_DATABASE__URL", database.as_str()), ("DISPATCHQ_REDIS__URL", &nowhere)];
     assert_eq!(run_binary(dir.path(), &["migrate"], &without_redis).code, Some(0));
@@ -82,7 +82,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
 #[tokio::test]
 async fn a_schema_that_does_not_fit_is_refused_with_its_cure() {
     let dir = tempfile::tempdir().unwrap();
-    let (redis, postgres) = (Redis::start().await.unwrap(), Postgres::start().await.unwrap());
+    let (redis, postgres) = (RedisServer::start().await.unwrap(), PostgresServer::start().await.unwrap());
     let (redis_url, url) = (redis.url(), postgres.url());
     let settings = [("DISPATCHQ_DATABASE__URL", url.as_str()), ("DISPATCHQ_REDIS__URL", &redis_url)];
     assert_fails(&run_binary(dir.path(), &["work"], &settings), &["run: dispatchq migrate"]);

@@ -17,7 +17,7 @@ fn line(child: &Child, name: &str) -> String {
 async fn dev_serves_an_order_and_leaves_nothing_running() {
     // Postgres may have to run as another user, who must be let in.
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
-    let client = dispatch::outbound::client(secs(10)).unwrap();
+    let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let mut orders = Vec::new();
     for run in 1..=2 {
         let mut dev = Child::spawn(dir.path(), "dev", &["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"], &[]);

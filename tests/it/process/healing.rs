@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sqlx::{Postgres, Transaction};
 
 use super::{assert_all_well, orders};
-use servers::Proxy;
+use servers::TcpProxy;
 use workers::store::JobState;
 
 use crate::support::{Child, Crowd, Fleet, eventually, hire, lasting_transaction, millis, redis_command, secs};
@@ -24,7 +24,7 @@ async fn lock_orders(fleet: &Fleet) -> Transaction<'static, Postgres> {
 /// Waits until so many workers have their hands full, and most of those jobs wait in Postgres.
 async fn hands_full(fleet: &Fleet, workers: u64) {
     eventually("hands are full", secs(20), || async {
-        fleet.app.store.stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
+        fleet.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].leased == workers * CONCURRENCY
     })
     .await;
     let waiting =
@@ -52,7 +52,7 @@ async fn jobs_of_a_killed_worker_run_again_within_ten_seconds() {
     let lock = lock_orders(&fleet).await;
     let mut first = fleet.worker("w1");
     hands_full(&fleet, 1).await;
-    let leased = fleet.app.store.list(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
+    let leased = fleet.app.store.list_jobs(jobs::queues::DISPATCH, JobState::Leased, 0, 100).await.unwrap();
     let in_hand: Vec<String> = leased.iter().map(|job| format!("'{}'", job.id.split(':').nth(1).unwrap())).collect();
     assert_eq!(in_hand.len() as u64, CONCURRENCY);
     assert!(!first.kill().success());
@@ -113,7 +113,7 @@ async fn cut_connections_to_redis_cost_no_order() {
     let fleet = Fleet::with_lifetime("60s").await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
     // A worker that finds no Redis when it starts says so and ends.
-    eventually("both work", secs(30), || async { fleet.app.store.workers().await.unwrap().len() == 2 }).await;
+    eventually("both work", secs(30), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
     for batch in 0..10 {
@@ -135,7 +135,7 @@ async fn two_workers_of_one_name_share_the_work_and_are_told_apart() {
     let fleet = Fleet::start().await;
     let twin = |log: &str| Child::spawn(fleet.dir(), log, &["work"], &[("DISPATCHQ_WORKER__NAME", "twin")]);
     let mut twins = [twin("first"), twin("second")];
-    eventually("both show up", secs(20), || async { fleet.app.store.workers().await.unwrap().len() == 2 }).await;
+    eventually("both show up", secs(20), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     let listed: serde_json::Value = serde_json::from_str(&fleet.run(&["worker", "list", "--json"]).stdout).unwrap();
     assert_eq!((&listed[0]["replica"], &listed[1]["replica"]), (&"twin".into(), &"twin".into()), "{listed}");
     hire(&fleet.app, 30).await;
@@ -157,7 +157,7 @@ async fn nothing_suffers(fleet: &Fleet, time: Duration, workers: &mut [Child]) {
     while begun.elapsed() < time {
         tokio::time::sleep(millis(500)).await;
         assert_eq!(tries(fleet).await, 0, "after {:?}", begun.elapsed());
-        let dead: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+        let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
         assert_eq!(dead, 0, "after {:?}", begun.elapsed());
         assert!(workers.iter_mut().all(Child::runs), "a worker ended after {:?}", begun.elapsed());
     }
@@ -190,7 +190,7 @@ async fn a_postgres_gone_for_thirty_seconds_kills_no_job_and_spends_no_try() {
 #[tokio::test]
 async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try() {
     let fleet = Fleet::with_lifetime("120s").await;
-    let proxy = Proxy::start(fleet.postgres.port()).await.unwrap();
+    let proxy = TcpProxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");
     let url = fleet.postgres.url().replace(&port(fleet.postgres.port()), &port(proxy.port()));
     let settings = [("DISPATCHQ_DATABASE__URL", url.as_str())];
@@ -210,7 +210,7 @@ async fn a_postgres_that_hangs_for_forty_seconds_kills_no_job_and_spends_no_try(
 #[tokio::test]
 async fn connections_to_postgres_that_died_without_a_word_are_given_up() {
     let fleet = Fleet::with_lifetime("120s").await;
-    let proxy = Proxy::start(fleet.postgres.port()).await.unwrap();
+    let proxy = TcpProxy::start(fleet.postgres.port()).await.unwrap();
     let port = |port: u16| format!(":{port}/");
     let url = fleet.postgres.url().replace(&port(fleet.postgres.port()), &port(proxy.port()));
     hire(&fleet.app, 60).await;

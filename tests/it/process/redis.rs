@@ -2,7 +2,7 @@
 
 use dispatch::app::App;
 use serde_json::Value;
-use servers::{Redis, Sentinels};
+use servers::{RedisServer, SentinelGroup};
 
 use super::{assert_all_well, orders};
 use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs};
@@ -33,8 +33,8 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
 }
 
 /// A replica of this primary.
-async fn replica(primary: &Redis) -> Redis {
-    let replica = Redis::start().await.unwrap();
+async fn replica(primary: &RedisServer) -> RedisServer {
+    let replica = RedisServer::start().await.unwrap();
     redis_command::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
     redis_command::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
     eventually("the replica follows", secs(20), || async {
@@ -48,7 +48,7 @@ async fn replica(primary: &Redis) -> Redis {
 async fn a_failover_to_a_replica_loses_no_order() {
     let mut fleet = Fleet::with_lifetime("60s").await;
     let _replica = replica(&fleet.redis).await;
-    let sentinels = Sentinels::start(&fleet.redis).await.unwrap();
+    let sentinels = SentinelGroup::start(&fleet.redis).await.unwrap();
     let url = sentinels.url();
     let mut config = (*fleet.app.config).clone();
     config.redis.url.clone_from(&url);

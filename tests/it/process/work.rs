@@ -1,6 +1,6 @@
 //! Workers and API as they are meant to run: together, and ended in good order.
 
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 use serde_json::json;
 
 use super::{assert_all_well, orders};
@@ -14,12 +14,12 @@ async fn two_workers_and_an_api_share_the_work() {
     let fleet = Fleet::with_lifetime("60s").await;
     let (mut api, base) = fleet.api().await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    eventually("both workers show up", secs(20), || async { fleet.app.store.workers().await.unwrap().len() == 2 })
+    eventually("both workers show up", secs(20), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 })
         .await;
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
-    let (_, key) = api_keys::create(&fleet.app.db, "shop", Role::Producer, None).await.unwrap();
-    let client = dispatch::outbound::client(secs(10)).unwrap();
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    let client = dispatch::outbound::build_client(secs(10)).unwrap();
     for _ in 0..60 {
         let created = client
             .post(format!("{base}/api/v1/orders"))
@@ -55,7 +55,7 @@ async fn a_terminated_worker_hands_back_what_it_has_in_hand() {
     fleet.reach(20, MID_FLIGHT, secs(20)).await;
     worker.terminate();
     assert_eq!(worker.ended(secs(20)).await.code(), Some(0));
-    let leased: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
+    let leased: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.leased).sum();
     assert_eq!(leased, 0, "no job waits for a lease to expire");
 
     let _crowd = Crowd::start(&fleet.app);
@@ -100,7 +100,7 @@ async fn an_order_of_another_service_starts_at_once() {
     let mut theirs = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT dispatchq_create_order('ORD-1', 'RIDE', -6.2, 106.8)").execute(&mut *theirs).await.unwrap();
     theirs.commit().await.unwrap();
-    let first = jobs::Dispatch { order: "ORD-1".parse().unwrap(), attempt: 1 };
+    let first = jobs::DispatchOrder { order: "ORD-1".parse().unwrap(), attempt: 1 };
     store.enqueue(&[jobs::NewJob::now(&first)]).await.unwrap();
     fleet.reach(1, "SELECT count(*) FROM offers", secs(20)).await;
     // The rest of its life follows from that one job: the reconciler has nothing to mend.

@@ -2,7 +2,7 @@
 
 use dispatch::{
     notifications::messages::{MANUAL_REFUND_REQUIRED, TIMER_DEAD, UNEXPECTED_STATE},
-    orders::{Status, actions},
+    orders::{OrderStatus, actions},
     recovery::reconciler,
 };
 use workers::Outcome;
@@ -22,7 +22,7 @@ async fn held() -> TestApp {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     kill_next(&t, "dispatch:ORD-1:1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
     t
 }
 
@@ -31,11 +31,11 @@ async fn a_dead_timer_holds_its_order_and_alerts_support_once() {
     let t = held().await;
     t.run_due().await;
     let order = t.snapshot("ORD-1").await.order;
-    assert_eq!((order.status, order.held_for_review), (Status::Dispatching, true));
+    assert_eq!((order.status, order.held_for_review), (OrderStatus::Dispatching, true));
     assert!(order.held_reason.unwrap().contains("dispatch:ORD-1:1"));
     for _ in 0..3 {
         t.advance(secs(1000)).await;
-        assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 0);
+        assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 0);
         t.run_due().await;
     }
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 1);
@@ -52,7 +52,7 @@ async fn a_dead_timeout_takes_its_offer_back() {
     t.advance(secs(120)).await;
     kill_next(&t, "timeout:ORD-1:1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
     assert_eq!(t.snapshot("ORD-1").await.live_offer(), None);
     t.assert_sound().await;
 }
@@ -61,7 +61,7 @@ async fn a_dead_timeout_takes_its_offer_back() {
 async fn a_held_order_can_be_assigned_or_cancelled() {
     let t = held().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
     t.carry_out("ORD-1", "D1").await;
     t.assert_sound().await;
 
@@ -76,7 +76,7 @@ async fn a_held_order_can_be_assigned_or_cancelled() {
 async fn a_held_order_can_be_redispatched() {
     let t = held().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.accept_offer("ORD-1").await;
@@ -90,18 +90,18 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
     t.order_of("ORD-1", "RIDE", "PAID").await;
     t.run_for(secs(1799)).await;
     t.advance(secs(1)).await;
-    while t.status("ORD-1").await != Status::Compensating {
+    while t.status("ORD-1").await != OrderStatus::Compensating {
         let leased = t.take().await.remove(0);
         let outcome = t.perform(&leased).await;
         t.settle(&leased, outcome).await;
     }
     kill_next(&t, "compensate:ORD-1").await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
 
-    t.act("ORD-1", |s| actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
     t.run_due().await;
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     t.assert_sound().await;
 }
@@ -110,12 +110,12 @@ async fn a_paid_order_ended_by_hand_is_refunded() {
 async fn an_order_held_again_is_told_again() {
     let t = held().await;
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 1);
-    t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
+    t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
     let leased = t.take().await;
     let dispatch = leased.iter().find(|l| l.delivery.id.as_str() == "dispatch:ORD-1:1").unwrap();
     t.settle(dispatch, Outcome::Dead("it still cannot work".to_owned())).await;
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().held, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held, 1);
     assert_eq!(t.messages_of("ORD-1", TIMER_DEAD).await, 2);
 }
 
@@ -123,7 +123,7 @@ async fn an_order_held_again_is_told_again() {
 async fn a_cancelled_order_with_an_unknown_payment_is_told() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "CAPTURED").await;
-    t.act("ORD-1", |s| actions::cancel(s, &by("producer:test"), None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_order(s, &by("producer:test"), None)).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
     t.assert_sound().await;
 }

@@ -2,18 +2,18 @@
 
 use dispatch::{
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::Status,
-    recovery::{reconciler, repair, repair::Report},
+    orders::OrderStatus,
+    recovery::{reconciler, repair, repair::RepairReport},
 };
 
 use crate::support::{TestApp, ids, secs};
 
-async fn reconcile(t: &TestApp) -> Report {
-    reconciler::once(&t.app).await.unwrap().expect("no other process reconciles")
+async fn reconcile(t: &TestApp) -> RepairReport {
+    reconciler::reconcile_once(&t.app).await.unwrap().expect("no other process reconciles")
 }
 
 async fn lose(t: &TestApp, queue: &str, job: &str) {
-    assert_eq!(t.redis::<i64>(&["ZREM", &t.app.store.keys().due(queue), job]).await, 1);
+    assert_eq!(t.redis::<i64>(&["ZREM", &t.app.store.keys().due_set(queue), job]).await, 1);
 }
 
 /// An order whose attempt runs, asked of D1.
@@ -33,17 +33,17 @@ async fn without_faults_nothing_is_ever_repaired() {
     let mut looked_at = 0;
     for _ in 0..180 {
         let report = reconcile(&t).await;
-        assert_eq!(report, Report { looked_at: report.looked_at, ..Report::default() });
+        assert_eq!(report, RepairReport { looked_at: report.looked_at, ..RepairReport::default() });
         looked_at += report.looked_at;
         // A worker that is late: what is due has not run yet when the reconciler looks.
         t.advance(secs(11)).await;
         let report = reconcile(&t).await;
-        assert_eq!(report, Report { looked_at: report.looked_at, ..Report::default() });
+        assert_eq!(report, RepairReport { looked_at: report.looked_at, ..RepairReport::default() });
         looked_at += report.looked_at;
         t.run_due().await;
     }
     assert!(looked_at > 0, "late jobs are looked at");
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystem);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     let logged = t.count("SELECT count(*) FROM reconcile_log WHERE NOT rebuild").await;
     assert_eq!(logged, 0);
     t.assert_sound().await;
@@ -74,12 +74,12 @@ async fn a_timer_behind_its_deadline_is_moved_unless_its_enqueue_explains_it() {
         let due_ms = t.timers().await["timeout:ORD-1:1"] + late_secs * 1000;
         t.redis::<()>(&[
             "ZADD",
-            &t.app.store.keys().due(jobs::queues::DISPATCH_TIMEOUT),
+            &t.app.store.keys().due_set(jobs::queues::DISPATCH_TIMEOUT),
             &due_ms.to_string(),
             "timeout:ORD-1:1",
         ])
         .await;
-        let report = reconciler::once_in_full(&t.app).await.unwrap().unwrap();
+        let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
         assert_eq!((report.moved, report.inserted), (moved, 0), "{late_secs} s late");
         let expected = if moved == 1 { due_ms - late_secs * 1000 } else { due_ms };
         assert_eq!(t.timers().await["timeout:ORD-1:1"], expected);
@@ -114,11 +114,11 @@ async fn an_order_far_past_its_lifetime_is_ended_without_its_job() {
     assert_eq!(reconcile(&t).await.compensated, 0);
     t.advance(secs(2)).await;
     assert_eq!(reconcile(&t).await.compensated, 1);
-    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     // And if compensation does not come to run either, it is done here too.
     t.advance(secs(61)).await;
     assert_eq!(reconcile(&t).await.compensated, 1);
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     // The checker does not hide that the promise was broken.
@@ -130,13 +130,14 @@ async fn an_order_far_past_its_lifetime_is_ended_without_its_job() {
 #[tokio::test]
 async fn a_dry_run_names_what_is_missing_and_leaves_it_so() {
     let t = offered().await;
-    assert_eq!(repair::missing(&t.app).await.unwrap(), []);
+    assert_eq!(repair::list_missing(&t.app).await.unwrap(), []);
     lose(&t, jobs::queues::DISPATCH_TIMEOUT, "timeout:ORD-1:1").await;
     lose(&t, jobs::queues::LIFETIME_CANCEL, "lifetime:ORD-1").await;
-    let missing: Vec<_> = repair::missing(&t.app).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
+    let missing: Vec<_> =
+        repair::list_missing(&t.app).await.unwrap().into_iter().map(|job| job.id.to_string()).collect();
     assert_eq!(missing, ["timeout:ORD-1:1", "lifetime:ORD-1"]);
     assert_eq!(t.timers().await.len(), 0);
-    let report = reconciler::once_in_full(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap();
     assert_eq!(report.inserted, 2);
     t.assert_sound().await;
 }

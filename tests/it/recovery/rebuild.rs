@@ -7,7 +7,7 @@ use crate::support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 
 /// Orders in every state that has timers, and a message that is to be sent again.
 async fn busy(t: &TestApp, receiver: &Receiver) {
-    t.user("anna", dispatch::people::api_keys::Role::Dispatcher, "log").await;
+    t.user("anna", dispatch::people::api_keys::AccountRole::Dispatcher, "log").await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 4);
     for order in ["OFFERED", "ACCEPTED", "SEARCHING"] {
@@ -24,7 +24,7 @@ async fn busy(t: &TestApp, receiver: &Receiver) {
     for queue in jobs::queues::ALL {
         let accepted = t.texts("SELECT id FROM orders WHERE status = 'DRIVER_ASSIGNED'").await.remove(0);
         for leftover in [format!("timeout:{accepted}:1"), format!("lifetime:{accepted}")] {
-            t.redis::<i64>(&["ZREM", &t.app.store.keys().due(queue), &leftover]).await;
+            t.redis::<i64>(&["ZREM", &t.app.store.keys().due_set(queue), &leftover]).await;
         }
     }
     t.order("NEW").await;
@@ -41,8 +41,8 @@ async fn every_timer_is_back_after_a_flush() {
 
     t.redis::<()>(&["FLUSHALL"]).await;
     assert_eq!(t.app.store.epoch().await.unwrap(), None);
-    assert_eq!(repair::missing(&t.app).await.unwrap().len(), before.len());
-    let report = reconciler::once(&t.app).await.unwrap().unwrap();
+    assert_eq!(repair::list_missing(&t.app).await.unwrap().len(), before.len());
+    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted), (true, before.len() as u64));
     assert_eq!(t.timers().await, before);
     assert_eq!(t.dump().await, rows);
@@ -62,14 +62,14 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let rebuild = tokio::spawn(async move { reconciler::once(&app).await });
+    let rebuild = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
     eventually("the timers of orders are back", secs(5), || async { !t.timers().await.is_empty() }).await;
     t.redis::<()>(&["FLUSHALL"]).await;
     blocker.rollback().await.unwrap();
     rebuild.await.unwrap().unwrap().unwrap();
     assert_eq!(t.app.store.epoch().await.unwrap(), None, "a half rebuild must not count as whole");
 
-    assert!(reconciler::once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
     assert!(t.app.store.epoch().await.unwrap().is_some());
     assert_eq!(t.timers().await, before);
     t.assert_sound().await;
@@ -85,11 +85,11 @@ async fn a_restarted_redis_is_compared_in_full() {
     t.redis.kill().await;
     t.redis.restart().await.unwrap();
 
-    let report = reconciler::once(&t.app).await.unwrap().unwrap();
+    let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted, report.moved), (true, 0, 0));
     assert_ne!(t.app.store.epoch().await.unwrap().unwrap().run_id, epoch.run_id);
     assert_eq!(t.timers().await, before);
-    assert!(!reconciler::once(&t.app).await.unwrap().unwrap().rebuild);
+    assert!(!reconciler::reconcile_once(&t.app).await.unwrap().unwrap().rebuild);
 }
 
 #[tokio::test]
@@ -99,13 +99,13 @@ async fn of_two_reconcilers_one_works() {
     let mut blocker = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
-    let first = tokio::spawn(async move { reconciler::once(&app).await });
+    let first = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
     eventually("the first waits for the messages", secs(5), || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap(), None);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap(), None);
     blocker.rollback().await.unwrap();
     assert!(first.await.unwrap().unwrap().is_some());
-    assert!(reconciler::once(&t.app).await.unwrap().is_some());
+    assert!(reconciler::reconcile_once(&t.app).await.unwrap().is_some());
 }

@@ -7,22 +7,22 @@ mod waits;
 
 use std::sync::Arc;
 
-use dispatch::{app::App, config::Config, db, loops::Loops};
-use servers::Proxy;
+use dispatch::{app::App, config::Config, db, loops::LoopRegistry};
+use servers::TcpProxy;
 
 use crate::support::TestApp;
 
 /// The configuration with a way to Postgres that can be broken.
-fn config_behind(t: &TestApp, proxy: &Proxy) -> Config {
+fn config_behind(t: &TestApp, proxy: &TcpProxy) -> Config {
     let mut config = (*t.app.config).clone();
     let port = |port: u16| format!(":{port}/");
     config.database.url = config.database.url.replace(&port(t.postgres.port()), &port(proxy.port()));
     config
 }
 
-async fn behind(t: &TestApp, proxy: &Proxy, loops: Loops) -> App {
+async fn behind(t: &TestApp, proxy: &TcpProxy, loops: LoopRegistry) -> App {
     let config = config_behind(t, proxy);
-    let pool = db::connect(&config.database).await.unwrap();
+    let pool = db::connect_pool(&config.database).await.unwrap();
     let app = App::new(config, pool, t.app.store.clone()).unwrap();
     App { loops, config: Arc::clone(&app.config), ..app }
 }

@@ -6,7 +6,7 @@ mod owners;
 mod plain;
 mod privacy;
 
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ fn ride(order: &str) -> Value {
 }
 
 /// Id and text of a new key.
-async fn key(t: &TestApp, name: &str, role: Role, driver: Option<&str>) -> (Uuid, String) {
-    let (row, key) = api_keys::create(&t.app.db, name, role, driver).await.unwrap();
+async fn key(t: &TestApp, name: &str, role: AccountRole, driver: Option<&str>) -> (Uuid, String) {
+    let (row, key) = api_keys::create_permanent_key(&t.app.db, name, role, driver).await.unwrap();
     (row.id, key)
 }

@@ -9,10 +9,10 @@ use dispatch::{
     app::App,
     fleet::driver_index,
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{Status, actions, store},
+    orders::{OrderStatus, actions, store},
     recovery::{pauses, reconciler},
 };
-use workers::Clock;
+use workers::ScriptClock;
 
 use crate::support::{Counting, Scrape, TestApp, by, eventually, ids, secs};
 
@@ -32,10 +32,10 @@ async fn f09_a_declined_offer_goes_on_within_eight_seconds_though_its_enqueue_is
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
     let order = "ORD-1".parse().unwrap();
-    store::change(&t.app, &order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await.unwrap();
+    store::change_order(&t.app, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
     assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
     t.advance(secs(4)).await;
-    assert_eq!(reconciler::once(&t.app).await.unwrap().unwrap().moved, 1);
+    assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().moved, 1);
     assert_eq!(ids(&t.run_due().await)[0], "timeout:ORD-1:1");
     assert_eq!(t.asked("ORD-1").await, "D2");
     t.assert_sound().await;
@@ -43,17 +43,17 @@ async fn f09_a_declined_offer_goes_on_within_eight_seconds_though_its_enqueue_is
 
 async fn ends_its_order_without_redis(t: &TestApp) {
     t.advance(secs(1800 + 61)).await;
-    assert!(reconciler::once(&t.app).await.is_err(), "the timers cannot be looked at");
-    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    assert!(reconciler::reconcile_once(&t.app).await.is_err(), "the timers cannot be looked at");
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     t.advance(secs(61)).await;
-    assert!(reconciler::once(&t.app).await.is_err());
-    assert_eq!(t.status("ORD-1").await, Status::CancelledBySystemAfterPayment);
+    assert!(reconciler::reconcile_once(&t.app).await.is_err());
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
     let logged = t.count("SELECT sum(compensated)::bigint FROM reconcile_log").await;
     assert_eq!(logged, 2, "runs that fail keep what they did");
 }
 
 async fn is_told_to_support_when_redis_is_back(t: &TestApp) {
-    reconciler::once(&t.app).await.unwrap().unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
 }
@@ -75,8 +75,8 @@ async fn f12_an_order_ends_while_redis_is_full() {
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "1"]).await;
     t.advance(secs(1800 + 61)).await;
     // Nothing is missing in Redis, so all that a look has to enqueue is what follows.
-    let _ = reconciler::once(&t.app).await;
-    assert_eq!(t.status("ORD-1").await, Status::Compensating);
+    let _ = reconciler::reconcile_once(&t.app).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Compensating);
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
     t.run_due().await;
     is_told_to_support_when_redis_is_back(&t).await;
@@ -104,8 +104,8 @@ async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
     let t = offered().await;
     t.advance(secs(124)).await;
     let behind = Arc::new(AtomicU64::new(t.now_ms() - 3_600_000));
-    let app = App { store: t.app.store.clone().with_clock(Clock::Fixed(behind)), ..t.app.clone() };
-    assert_eq!(reconciler::once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
+    let app = App { store: t.app.store.clone().with_clock(ScriptClock::Fixed(behind)), ..t.app.clone() };
+    assert_eq!(reconciler::reconcile_once(&app).await.unwrap().unwrap().moved, 2, "its timeout and its lifetime");
     let due = t.timers().await["timeout:ORD-1:1"];
     assert_eq!(due, t.now_ms() - 3_600_000, "now, by the clock that Redis has");
 
@@ -128,12 +128,12 @@ async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
     let t = TestApp::start().await;
     let queue = jobs::queues::DISPATCH;
     for round in 0..100 {
-        pauses::pause(&t.app, queue, &by("operator:test")).await.unwrap();
-        let _: () = t.redis(&["SREM", &t.app.store.keys().paused(), queue]).await;
-        let (mirrored, resumed) = tokio::join!(pauses::mirror(&t.app), pauses::resume(&t.app, queue));
+        pauses::pause_queue(&t.app, queue, &by("operator:test")).await.unwrap();
+        let _: () = t.redis(&["SREM", &t.app.store.keys().paused_queues(), queue]).await;
+        let (mirrored, resumed) = tokio::join!(pauses::mirror_pauses(&t.app), pauses::resume_queue(&t.app, queue));
         mirrored.unwrap();
         resumed.unwrap();
-        let paused: bool = t.redis(&["SISMEMBER", &t.app.store.keys().paused(), queue]).await;
+        let paused: bool = t.redis(&["SISMEMBER", &t.app.store.keys().paused_queues(), queue]).await;
         assert!(!paused, "round {round}");
     }
 }
@@ -141,9 +141,9 @@ async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
 #[tokio::test]
 async fn f19f_a_queue_stopped_in_redis_alone_runs_again_with_the_next_look() {
     let t = TestApp::start().await;
-    t.app.store.pause(jobs::queues::DISPATCH).await.unwrap();
-    reconciler::once(&t.app).await.unwrap();
-    assert!(!t.app.store.stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
+    t.app.store.pause_queue(jobs::queues::DISPATCH).await.unwrap();
+    reconciler::reconcile_once(&t.app).await.unwrap();
+    assert!(!t.app.store.queue_stats(&[jobs::queues::DISPATCH]).await.unwrap()[0].paused);
 }
 
 #[tokio::test]
@@ -152,14 +152,14 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
     t.drivers(&[("D1", 100.0)]).await;
     let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
     // A driver moves before there is an index.
-    let place = driver_index::Place {
+    let place = driver_index::DriverPlace {
         id: "D1".to_owned(),
         service_types: vec!["RIDE".to_owned()],
         lat: -6.2,
         lng: 106.8,
         available: true,
     };
-    driver_index::upsert(&t.app, &place).await;
+    driver_index::upsert_driver(&t.app, &place).await;
     assert!(ttl().await > 0);
     let _: () = t.redis(&["PERSIST", "dispatchq:drivers:RIDE"]).await;
     assert!(driver_index::rebuild_if_missing(&t.app).await.unwrap());

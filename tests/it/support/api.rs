@@ -4,7 +4,7 @@ use dispatch::{
     app::App,
     outbound,
     people::{
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
         key_admin::{self, KeyError},
     },
 };
@@ -48,8 +48,13 @@ impl Api {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        tokio::spawn(api::server::serve(listener, api::api(app.clone()), app.config.http.clone(), stop.clone()));
-        Self { base, client: outbound::client(secs(30)).unwrap(), stop }
+        tokio::spawn(api::server::serve_router(
+            listener,
+            api::api_router(app.clone()),
+            app.config.http.clone(),
+            stop.clone(),
+        ));
+        Self { base, client: outbound::build_client(secs(30)).unwrap(), stop }
     }
 
     /// Where a path is served.
@@ -107,22 +112,23 @@ impl Drop for Api {
 
 impl TestApp {
     /// A key for this role. Producers' keys share one name, and so their orders.
-    pub(crate) async fn key(&self, role: Role) -> String {
-        let name = if role == Role::Producer { "test".to_owned() } else { format!("test-{role:?}").to_lowercase() };
+    pub(crate) async fn key(&self, role: AccountRole) -> String {
+        let name =
+            if role == AccountRole::Producer { "test".to_owned() } else { format!("test-{role:?}").to_lowercase() };
         self.key_named(&name, role, None).await
     }
 
     /// A key for this driver.
     pub(crate) async fn driver_key(&self, driver: &str) -> String {
-        self.key_named(driver, Role::Driver, Some(driver)).await
+        self.key_named(driver, AccountRole::Driver, Some(driver)).await
     }
 
     /// A key of this name; if there is one already, another that works beside it.
-    pub(crate) async fn key_named(&self, name: &str, role: Role, driver: Option<&str>) -> String {
-        match api_keys::create(&self.app.db, name, role, driver).await {
+    pub(crate) async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
+        match api_keys::create_permanent_key(&self.app.db, name, role, driver).await {
             Err(KeyError::NameTaken(_)) => {
                 let years = secs(10 * 365 * 86_400);
-                key_admin::rotate(&self.app.db, name, years, None).await.unwrap().1
+                key_admin::rotate_key(&self.app.db, name, years, None).await.unwrap().1
             }
             made => made.unwrap().1,
         }

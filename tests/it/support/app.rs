@@ -20,9 +20,9 @@ use dispatch::{
     recovery::reconciler,
 };
 use redis::FromRedisValue;
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, PgPool};
-use workers::{Clock, Store};
+use workers::{ScriptClock, Store};
 
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
@@ -34,8 +34,8 @@ const HINT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The application, its servers and its clock. Dropping it ends the servers.
 pub(crate) struct TestApp {
     pub(crate) app: App,
-    pub(crate) redis: Redis,
-    pub(crate) postgres: Postgres,
+    pub(crate) redis: RedisServer,
+    pub(crate) postgres: PostgresServer,
     /// `None`: time is real.
     clock: Option<Arc<AtomicU64>>,
     pub(super) takes: AtomicU64,
@@ -58,7 +58,7 @@ impl TestApp {
     }
 
     async fn build(configure: impl FnOnce(&mut Config), clock: Option<Arc<AtomicU64>>) -> Self {
-        let (redis, postgres) = tokio::join!(Redis::start(), migrated_postgres());
+        let (redis, postgres) = tokio::join!(RedisServer::start(), migrated_postgres());
         let redis = redis.unwrap();
         let mut config = Config::defaults();
         config.redis.url = redis.url();
@@ -67,17 +67,17 @@ impl TestApp {
         config.schedules.clear();
         configure(&mut config);
 
-        let pool = db::connect(&config.database).await.unwrap();
-        db::migrate(&pool).await.unwrap();
+        let pool = db::connect_pool(&config.database).await.unwrap();
+        db::migrate_schema(&pool).await.unwrap();
         let mut store = Store::connect(&config.redis.url).await.unwrap();
         if let Some(clock) = &clock {
             set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
             history_days::add_ahead(pool.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
-            store = store.with_clock(Clock::Fixed(clock.clone()));
+            store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
         let app = App { patience: HINT_TIMEOUT, ..App::new(config, pool, store).unwrap() };
-        reconciler::once(&app).await.unwrap().expect("no other process reconciles");
+        reconciler::reconcile_once(&app).await.unwrap().expect("no other process reconciles");
         Self { app, redis, postgres, clock, takes: AtomicU64::new(0) }
     }
 
@@ -145,7 +145,7 @@ impl TestApp {
 
     /// What the checker has to say.
     pub(crate) async fn violations(&self) -> Vec<String> {
-        history::check(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
+        history::check_history(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
     /// No invariant is broken.
@@ -156,7 +156,7 @@ impl TestApp {
 
 /// A Postgres with the schema of this build. One test runs initdb and the migrations, the others copy what it made. Of one day: the
 /// schema begins with the days of the history from the day it was made.
-pub(crate) async fn migrated_postgres() -> Postgres {
+pub(crate) async fn migrated_postgres() -> PostgresServer {
     let mut schema = DefaultHasher::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -166,15 +166,15 @@ pub(crate) async fn migrated_postgres() -> Postgres {
     }
     let name = format!("{}-{:016x}", Utc::now().date_naive(), schema.finish());
     let migrate = async |url: String| {
-        let pool = db::connect(&DatabaseConfig { url, ..Config::defaults().database }).await.unwrap();
-        db::migrate(&pool).await.unwrap();
+        let pool = db::connect_pool(&DatabaseConfig { url, ..Config::defaults().database }).await.unwrap();
+        db::migrate_schema(&pool).await.unwrap();
         pool.close().await;
     };
-    Postgres::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, migrate).await.unwrap()
+    PostgresServer::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, migrate).await.unwrap()
 }
 
 /// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.
-pub(crate) async fn lasting_transaction(postgres: &Postgres) -> sqlx::Transaction<'static, sqlx::Postgres> {
+pub(crate) async fn lasting_transaction(postgres: &PostgresServer) -> sqlx::Transaction<'static, sqlx::Postgres> {
     PgPool::connect(&postgres.url()).await.unwrap().begin().await.unwrap()
 }
 

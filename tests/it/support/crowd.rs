@@ -24,7 +24,7 @@ pub(crate) async fn hire(app: &App, size: usize) {
             phone: None,
         })
         .collect();
-    drivers::import(&app.db, &new).await.unwrap();
+    drivers::import_drivers(&app.db, &new).await.unwrap();
 }
 
 /// All drivers, at work until this is dropped. Of ten offers they accept six, decline two, and let two lapse; trips end
@@ -61,8 +61,8 @@ async fn work(app: App) {
                 continue;
             }
             let _ = match offer.as_u128() % 10 {
-                0..6 => update_order(&app, &id(&order), |s| actions::accept(s, &driver, offer)).await,
-                6..8 => update_order(&app, &id(&order), |s| actions::decline(s, &driver, offer, None)).await,
+                0..6 => update_order(&app, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
+                6..8 => update_order(&app, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await,
                 _ => continue,
             };
         }
@@ -72,8 +72,8 @@ async fn work(app: App) {
                 .await
                 .unwrap_or_default();
         for (order, driver) in trips {
-            let _ = update_order(&app, &id(&order), |s| actions::pickup(s, &driver)).await;
-            let _ = update_order(&app, &id(&order), |s| actions::complete(s, &driver)).await;
+            let _ = update_order(&app, &id(&order), |s| actions::record_pickup(s, &driver)).await;
+            let _ = update_order(&app, &id(&order), |s| actions::complete_trip(s, &driver)).await;
         }
         tokio::time::sleep(millis(20)).await;
     }

@@ -2,10 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use dispatch::worker::registry::registry;
+use dispatch::worker::registry::build_registry;
 use workers::{
-    Leased, Outcome, StoreError, Token,
-    store::{Settled, TakeMode, TakeRequest, Taken},
+    LeaseToken, LeasedJob, Outcome, StoreError,
+    store::{SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::{TestApp, secs};
@@ -29,34 +29,34 @@ pub(crate) fn ids(ran: &[Ran]) -> Vec<&str> {
 
 impl TestApp {
     /// Leases what is due now. Jobs that lost a worker twice are leased alone, one at a time.
-    pub(crate) async fn take(&self) -> Vec<Leased> {
+    pub(crate) async fn take(&self) -> Vec<LeasedJob> {
         self.try_take().await.unwrap()
     }
 
     /// As [`take`](Self::take); Redis may fail to answer in time.
-    pub(crate) async fn try_take(&self) -> Result<Vec<Leased>, StoreError> {
+    pub(crate) async fn try_take(&self) -> Result<Vec<LeasedJob>, StoreError> {
         match self.take_in(TakeMode::Normal).await? {
             (jobs, true) if jobs.is_empty() => Ok(self.take_in(TakeMode::Alone).await?.0),
             (jobs, _) => Ok(jobs),
         }
     }
 
-    async fn take_in(&self, mode: TakeMode) -> Result<(Vec<Leased>, bool), StoreError> {
+    async fn take_in(&self, mode: TakeMode) -> Result<(Vec<LeasedJob>, bool), StoreError> {
         let queues = jobs::queues::ALL.map(|queue| (queue, 1000));
-        let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
+        let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
         match self.app.store.take(&request).await? {
-            Taken::Jobs { jobs, suspects, .. } => Ok((jobs, suspects)),
-            Taken::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
+            TakeAnswer::Jobs { jobs, suspects, .. } => Ok((jobs, suspects)),
+            TakeAnswer::NoEpoch => panic!("Redis holds no epoch: reconcile first"),
         }
     }
 
-    pub(crate) async fn perform(&self, leased: &Leased) -> Outcome {
-        registry(&self.app).perform(leased.delivery.clone()).await
+    pub(crate) async fn perform(&self, leased: &LeasedJob) -> Outcome {
+        build_registry(&self.app).perform(leased.delivery.clone()).await
     }
 
-    pub(crate) async fn settle(&self, leased: &Leased, outcome: Outcome) -> Settled {
-        let settle = registry(&self.app).settle(leased, outcome);
+    pub(crate) async fn settle(&self, leased: &LeasedJob, outcome: Outcome) -> SettleVerdict {
+        let settle = build_registry(&self.app).settle(leased, outcome);
         self.app.store.settle(&[settle]).await.unwrap().remove(0)
     }
 
@@ -71,7 +71,7 @@ impl TestApp {
             for leased in jobs {
                 let outcome = self.perform(&leased).await;
                 let settled = self.settle(&leased, outcome.clone()).await;
-                assert!(matches!(settled, Settled::Settled { .. }), "{}: {settled:?}", leased.delivery.id);
+                assert!(matches!(settled, SettleVerdict::Settled { .. }), "{}: {settled:?}", leased.delivery.id);
                 ran.push(Ran { queue: leased.delivery.queue, id: leased.delivery.id.to_string(), outcome });
             }
             assert!(ran.len() < MOST_RUNS, "jobs run for ever: {:?}", &ids(&ran)[MOST_RUNS - 10..]);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use dispatch::{app::App, config::Config};
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
 
@@ -20,8 +20,8 @@ const TAIL: usize = 40;
 /// Servers, a configuration, and this process' own view of them. Children are ended by dropping them.
 pub(crate) struct Fleet {
     pub(crate) app: App,
-    pub(crate) redis: Redis,
-    pub(crate) postgres: Postgres,
+    pub(crate) redis: RedisServer,
+    pub(crate) postgres: PostgresServer,
     dir: TempDir,
 }
 
@@ -63,7 +63,7 @@ impl Fleet {
 
     /// With more configuration.
     pub(crate) async fn with(lifetime: &str, more: &str) -> Self {
-        let (redis, postgres) = tokio::join!(Redis::start(), migrated_postgres());
+        let (redis, postgres) = tokio::join!(RedisServer::start(), migrated_postgres());
         let redis = redis.unwrap();
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
@@ -110,7 +110,7 @@ impl Fleet {
     pub(crate) async fn running_worker(&self, name: &str) -> Child {
         let worker = self.worker(name);
         eventually("the worker shows up", secs(20), || async {
-            self.app.store.workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
+            self.app.store.list_workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
         })
         .await;
         worker

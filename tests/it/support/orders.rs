@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use dispatch::{
     orders::{
-        Decision, Offer, OfferState, Snapshot, Status, actions,
-        create::{self, Location, NewOrder},
+        Decision, Offer, OfferState, OrderStatus, Snapshot, actions,
+        create::{self, NewOrder, OrderLocation},
         query,
-        store::{self, ChangeError, Changed},
+        store::{self, ChangeError, ChangeOutcome},
         update::update_order,
     },
     people::{
         actor::Actor,
-        api_keys::Role,
+        api_keys::AccountRole,
         drivers::{self, NewDriver},
-        users::{self, User},
+        users::{self, UserAccount},
     },
     reservation,
 };
@@ -24,7 +24,7 @@ use workers::store::JobState;
 
 use super::{TestApp, by};
 
-const PICKUP: Location = Location { latitude: -6.2088, longitude: 106.8456 };
+const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 const METRES_PER_DEGREE: f64 = 111_195.0;
 
 pub(crate) fn id(text: &str) -> OrderId {
@@ -45,13 +45,13 @@ impl TestApp {
                 phone: None,
             })
             .collect();
-        drivers::import(&self.app.db, &new).await.unwrap();
+        drivers::import_drivers(&self.app.db, &new).await.unwrap();
     }
 
     /// Staff with this role, told over this channel.
-    pub(crate) async fn user(&self, id: &str, role: Role, channel: &str) {
-        let user = User { id: id.to_owned(), name: id.to_owned(), role, channel: channel.to_owned() };
-        users::import(&self.app.db, &[user]).await.unwrap();
+    pub(crate) async fn user(&self, id: &str, role: AccountRole, channel: &str) {
+        let user = UserAccount { id: id.to_owned(), name: id.to_owned(), role, channel: channel.to_owned() };
+        users::import_users(&self.app.db, &[user]).await.unwrap();
     }
 
     /// An unpaid RIDE.
@@ -72,25 +72,25 @@ impl TestApp {
             channel: None,
             loyalty_level: None,
         };
-        create::create(&self.app, id(order), &new, &by("producer:test")).await.unwrap()
+        create::create_order(&self.app, id(order), &new, &by("producer:test")).await.unwrap()
     }
 
     pub(crate) async fn snapshot(&self, order: &str) -> Snapshot {
-        store::load(&self.app.db, &id(order)).await.unwrap().expect("the order exists")
+        store::load_order(&self.app.db, &id(order)).await.unwrap().expect("the order exists")
     }
 
-    pub(crate) async fn status(&self, order: &str) -> Status {
+    pub(crate) async fn status(&self, order: &str) -> OrderStatus {
         self.snapshot(order).await.order.status
     }
 
     /// The reasons of an order's events, in their order.
     pub(crate) async fn reasons(&self, order: &str) -> Vec<String> {
-        query::timeline(&self.app.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
+        query::load_timeline(&self.app.db, &id(order)).await.unwrap().into_iter().map(|e| e.reason).collect()
     }
 
     /// Driver and state of each offer, in their order.
     pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
-        let offers = query::offers(&self.app.db, &id(order)).await.unwrap();
+        let offers = query::list_offers(&self.app.db, &id(order)).await.unwrap();
         offers.into_iter().map(|o| (o.driver_id, o.state)).collect()
     }
 
@@ -113,12 +113,12 @@ impl TestApp {
         &self,
         order: &str,
         decide: impl FnMut(&Snapshot) -> Decision,
-    ) -> Result<Changed, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         update_order(&self.app, &id(order), decide).await
     }
 
-    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<Changed, ChangeError> {
-        reservation::accept(&self.app, &id(order), driver, offer, &Actor::driver(driver)).await
+    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<ChangeOutcome, ChangeError> {
+        reservation::accept_offer(&self.app, &id(order), driver, offer, &Actor::for_driver(driver)).await
     }
 
     /// The driver who is asked accepts; returns the driver.
@@ -131,18 +131,18 @@ impl TestApp {
     /// The driver who is asked declines; returns the driver.
     pub(crate) async fn decline_offer(&self, order: &str) -> String {
         let offer = self.live_offer(order).await;
-        self.act(order, |s| actions::decline(s, &offer.driver_id, offer.id, None)).await.unwrap();
+        self.act(order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
         offer.driver_id
     }
 
-    pub(crate) async fn cancel(&self, order: &str) -> Result<Changed, ChangeError> {
-        self.act(order, |s| actions::cancel(s, &by("producer:test"), None)).await
+    pub(crate) async fn cancel(&self, order: &str) -> Result<ChangeOutcome, ChangeError> {
+        self.act(order, |s| actions::cancel_order(s, &by("producer:test"), None)).await
     }
 
     /// Picks up and completes.
     pub(crate) async fn carry_out(&self, order: &str, driver: &str) {
-        self.act(order, |s| actions::pickup(s, driver)).await.unwrap();
-        self.act(order, |s| actions::complete(s, driver)).await.unwrap();
+        self.act(order, |s| actions::record_pickup(s, driver)).await.unwrap();
+        self.act(order, |s| actions::complete_trip(s, driver)).await.unwrap();
     }
 
     /// Every job waiting or leased in Redis, with its due time (of a leased one: the end of its lease).
@@ -150,7 +150,7 @@ impl TestApp {
         let mut timers = BTreeMap::new();
         for queue in jobs::queues::ALL {
             for state in [JobState::Due, JobState::Leased] {
-                let page = self.app.store.list(queue, state, 0, 1000).await.unwrap();
+                let page = self.app.store.list_jobs(queue, state, 0, 1000).await.unwrap();
                 assert!(page.len() < 1000, "more than one page");
                 timers.extend(page.into_iter().map(|job| (job.id, job.at_ms)));
             }

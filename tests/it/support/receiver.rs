@@ -57,7 +57,7 @@ impl Receiver {
 
     /// Makes it the channel `hook` of drivers and support.
     pub(crate) fn configure(&self, config: &mut Config) {
-        config.channels.insert("hook".to_owned(), ChannelConfig::webhook(self.url("/hook")));
+        config.channels.insert("hook".to_owned(), ChannelConfig::unsigned_webhook(self.url("/hook")));
         config.notifications.driver = vec!["hook".to_owned()];
         config.notifications.support = vec!["hook".to_owned()];
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Store, StoreError, script::BREAKER};
-use crate::job::whole_ms;
+use crate::job::round_up_ms;
 
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl BreakerState {
 
 impl Store {
     /// How this breaker stands.
-    pub async fn breaker(&self, name: &str) -> Result<BreakerState, StoreError> {
-        self.tell_breaker(name, "read", "", None).await
+    pub async fn breaker_state(&self, name: &str) -> Result<BreakerState, StoreError> {
+        self.call_breaker(name, "read", "", None).await
     }
 
     /// A call failed.
@@ -63,7 +63,7 @@ impl Store {
         policy: &BreakerPolicy,
         why: &str,
     ) -> Result<BreakerState, StoreError> {
-        self.tell_breaker(name, "fail", why, Some(*policy)).await
+        self.call_breaker(name, "fail", why, Some(*policy)).await
     }
 
     /// A call failed in a way that will not pass by itself soon: opens at once.
@@ -73,21 +73,21 @@ impl Store {
         policy: &BreakerPolicy,
         why: &str,
     ) -> Result<BreakerState, StoreError> {
-        self.tell_breaker(name, "trip", why, Some(*policy)).await
+        self.call_breaker(name, "trip", why, Some(*policy)).await
     }
 
     /// A call succeeded. Only needed when [`BreakerState::is_disturbed`].
     pub async fn breaker_succeeded(&self, name: &str) -> Result<BreakerState, StoreError> {
-        self.tell_breaker(name, "ok", "", None).await
+        self.call_breaker(name, "ok", "", None).await
     }
 
     /// The peer asked to be left alone for a while. No failure: afterwards it is as before.
     pub async fn breaker_paused(&self, name: &str, pause: Duration, why: &str) -> Result<BreakerState, StoreError> {
         let policy = BreakerPolicy { failures: 0, open: pause, max_open: pause };
-        self.tell_breaker(name, "pause", why, Some(policy)).await
+        self.call_breaker(name, "pause", why, Some(policy)).await
     }
 
-    async fn tell_breaker(
+    async fn call_breaker(
         &self,
         name: &str,
         what: &str,
@@ -95,11 +95,12 @@ impl Store {
         policy: Option<BreakerPolicy>,
     ) -> Result<BreakerState, StoreError> {
         let mut call = BREAKER.with_keys(&[self.keys.breaker(name)]);
-        call.arg(self.now_arg()).arg(what).arg(why);
+        call.push_arg(self.now_arg()).push_arg(what).push_arg(why);
         if let Some(BreakerPolicy { failures, open, max_open }) = policy {
-            call.arg(failures).arg(whole_ms(open)).arg(whole_ms(max_open));
+            call.push_arg(failures).push_arg(round_up_ms(open)).push_arg(round_up_ms(max_open));
         }
-        let (open_ms, failures, opens, closed_ms, why): (u64, u32, u32, i64, String) = self.run_again(&call).await?;
+        let (open_ms, failures, opens, closed_ms, why): (u64, u32, u32, i64, String) =
+            self.run_idempotent(&call).await?;
         Ok(BreakerState {
             open_for: Duration::from_millis(open_ms),
             failures,

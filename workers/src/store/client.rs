@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 
 use super::{
     RedisConfig, StoreError,
-    connect::{self, Connection},
+    connect::{self, RedisConnection},
     script::{NamedScript, ScriptCall},
 };
 use crate::{job::NewJob, keys::Keys};
@@ -23,7 +23,7 @@ pub(super) const BATCH: usize = 500;
 
 /// Whose time the scripts go by.
 #[derive(Debug, Clone, Default)]
-pub enum Clock {
+pub enum ScriptClock {
     /// Redis' own: no worker's clock matters.
     #[default]
     Redis,
@@ -34,10 +34,10 @@ pub enum Clock {
 /// The queue's data in Redis. Cheap to clone; clones share one connection.
 #[derive(Clone)]
 pub struct Store {
-    connection: Arc<Connection>,
+    connection: Arc<RedisConnection>,
     config: Arc<RedisConfig>,
     pub(super) keys: Arc<Keys>,
-    clock: Clock,
+    clock: ScriptClock,
 }
 
 impl std::fmt::Debug for Store {
@@ -62,18 +62,18 @@ impl Store {
 
     /// As [`connect_lazy`](Self::connect_lazy), with other timeouts.
     pub fn with_config(config: RedisConfig) -> Result<Self, StoreError> {
-        let connection = connect::lazy(&config)?;
+        let connection = connect::connect_lazily(&config)?;
         Ok(Self {
             connection: Arc::new(connection),
             config: Arc::new(config),
             keys: Arc::new(Keys::new()),
-            clock: Clock::Redis,
+            clock: ScriptClock::Redis,
         })
     }
 
     /// Tests only: scripts go by this clock.
     #[must_use]
-    pub fn with_clock(self, clock: Clock) -> Self {
+    pub fn with_clock(self, clock: ScriptClock) -> Self {
         Self { clock, ..self }
     }
 
@@ -90,34 +90,34 @@ impl Store {
     /// Round trip of one PING.
     pub async fn ping(&self) -> Result<Duration, StoreError> {
         let start = Instant::now();
-        let _: Value = self.query("ping", &redis::cmd("PING")).await?;
+        let _: Value = self.run_query("ping", &redis::cmd("PING")).await?;
         Ok(start.elapsed())
     }
 
     /// Subscribes to wake messages: each is the name of a queue whose head moved earlier.
-    pub(crate) async fn wakes(&self) -> Result<broadcast::Receiver<String>, StoreError> {
+    pub(crate) async fn subscribe_wakes(&self) -> Result<broadcast::Receiver<String>, StoreError> {
         let receiver = self.connection.wakes.subscribe();
         let subscribed = self.connection.subscribe(self.keys.wake_channel()).await;
-        subscribed.map_err(|error| self.error("subscribe", &error))?;
+        subscribed.map_err(|error| self.call_error("subscribe", &error))?;
         Ok(receiver)
     }
 
     /// The `now_ms` argument of every script.
     pub(super) fn now_arg(&self) -> String {
         match &self.clock {
-            Clock::Redis => String::new(),
-            Clock::Fixed(now_ms) => now_ms.load(Ordering::SeqCst).to_string(),
+            ScriptClock::Redis => String::new(),
+            ScriptClock::Fixed(now_ms) => now_ms.load(Ordering::SeqCst).to_string(),
         }
     }
 
     /// Now in ms, by Redis' clock.
     pub async fn now_ms(&self) -> Result<u64, StoreError> {
         match &self.clock {
-            Clock::Redis => {
-                let (secs, micros): (u64, u64) = self.query("time", &redis::cmd("TIME")).await?;
+            ScriptClock::Redis => {
+                let (secs, micros): (u64, u64) = self.run_query("time", &redis::cmd("TIME")).await?;
                 Ok(secs * 1000 + micros / 1000)
             }
-            Clock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst)),
+            ScriptClock::Fixed(now_ms) => Ok(now_ms.load(Ordering::SeqCst)),
         }
     }
 
@@ -127,37 +127,37 @@ impl Store {
         script: &'static NamedScript,
         queues: impl IntoIterator<Item = &'a str>,
     ) -> ScriptCall {
-        let mut call = script.with_keys(&self.keys.of_queues(queues));
-        call.arg(self.now_arg()).arg(self.keys.wake_channel());
+        let mut call = script.with_keys(&self.keys.script_keys(queues));
+        call.push_arg(self.now_arg()).push_arg(self.keys.wake_channel());
         call
     }
 
     /// Runs a plain command about data beside the queue, over the queue's connection. `name` is for error messages.
-    pub async fn command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
-        self.query(name, cmd).await
+    pub async fn run_command<T: FromRedisValue>(&self, name: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+        self.run_query(name, cmd).await
     }
 
     /// Runs a plain command that a caller waits for.
-    pub(super) async fn query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
+    pub(super) async fn run_query<T: FromRedisValue>(&self, call: &'static str, cmd: &Cmd) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { cmd.query_async(&mut self.connection.manager().await?).await };
+        let answer = async { cmd.query_async(&mut self.connection.current_manager().await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
-        self.in_time(call, begun, answer)
+        self.answer_in_time(call, begun, answer)
     }
 
     /// Runs a script that a caller waits for.
-    pub(super) async fn run<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+    pub(super) async fn run_script<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { call.invoke(&mut self.connection.manager().await?).await };
+        let answer = async { call.invoke(&mut self.connection.current_manager().await?).await };
         let answer = tokio::time::timeout(self.config.response_timeout, answer).await;
-        let value = self.in_time(call.script.name, begun, answer)?;
-        T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
+        let value = self.answer_in_time(call.script.name, begun, answer)?;
+        T::from_redis_value(value).map_err(|error| StoreError::invalid_answer(call.script.name, error))
     }
 
     /// Runs an idempotent script that a caller waits for, once more if the connection broke.
-    pub(super) async fn run_again<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
-        match self.run(call).await {
-            Err(StoreError::Unreachable { .. }) => self.run(call).await,
+    pub(super) async fn run_idempotent<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
+        match self.run_script(call).await {
+            Err(StoreError::Unreachable { .. }) => self.run_script(call).await,
             answer => answer,
         }
     }
@@ -165,21 +165,21 @@ impl Store {
     /// Runs a script of a worker, which has time: see [`RedisConfig::worker_timeout`].
     pub(super) async fn run_patiently<T: FromRedisValue>(&self, call: &ScriptCall) -> Result<T, StoreError> {
         let begun = Instant::now();
-        let answer = async { call.invoke(&mut self.connection.manager().await?).await };
-        let value = self.heard(call.script.name, begun, answer.await)?;
-        T::from_redis_value(value).map_err(|error| StoreError::answer(call.script.name, error))
+        let answer = async { call.invoke(&mut self.connection.current_manager().await?).await };
+        let value = self.record_contact(call.script.name, begun, answer.await)?;
+        T::from_redis_value(value).map_err(|error| StoreError::invalid_answer(call.script.name, error))
     }
 
-    fn in_time<T>(
+    fn answer_in_time<T>(
         &self,
         call: &'static str,
         begun: Instant,
         answer: Result<redis::RedisResult<T>, tokio::time::error::Elapsed>,
     ) -> Result<T, StoreError> {
         match answer {
-            Ok(answer) => self.heard(call, begun, answer),
+            Ok(answer) => self.record_contact(call, begun, answer),
             Err(_) => {
-                self.connection.unanswered(begun);
+                self.connection.replace_if_silent(begun);
                 Err(StoreError::Slow {
                     address: self.connection.address.clone(),
                     call,
@@ -190,17 +190,22 @@ impl Store {
     }
 
     /// Takes note of whether the server answered a call.
-    fn heard<T>(&self, call: &'static str, begun: Instant, answer: redis::RedisResult<T>) -> Result<T, StoreError> {
+    fn record_contact<T>(
+        &self,
+        call: &'static str,
+        begun: Instant,
+        answer: redis::RedisResult<T>,
+    ) -> Result<T, StoreError> {
         match &answer {
-            Err(error) if error.is_timeout() => self.connection.unanswered(begun),
+            Err(error) if error.is_timeout() => self.connection.replace_if_silent(begun),
             Err(error) if error.is_io_error() => {}
-            _ => self.connection.answered(),
+            _ => self.connection.record_answer(),
         }
-        answer.map_err(|error| self.error(call, &error))
+        answer.map_err(|error| self.call_error(call, &error))
     }
 
-    fn error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {
-        self.connection.failed(error);
+    fn call_error(&self, call: &'static str, error: &redis::RedisError) -> StoreError {
+        self.connection.record_failure(error);
         StoreError::new(&self.connection.address, call, error)
     }
 }
@@ -210,7 +215,7 @@ impl Store {
 pub(super) struct QueueNumbers(Vec<&'static str>);
 
 impl QueueNumbers {
-    pub(super) fn number(&mut self, queue: &'static str) -> usize {
+    pub(super) fn number_of(&mut self, queue: &'static str) -> usize {
         let position = self.0.iter().position(|known| *known == queue);
         position.map_or_else(
             || {
@@ -227,7 +232,7 @@ impl QueueNumbers {
 }
 
 /// The envelope of a payload as kept in Redis; empty for a job without one.
-pub(super) fn envelope(job: &NewJob) -> String {
+pub(super) fn encode_envelope(job: &NewJob) -> String {
     job.payload
         .as_ref()
         .map_or_else(String::new, |payload| serde_json::json!({ "v": 1, "payload": payload }).to_string())

@@ -29,7 +29,7 @@ use tokio::sync::broadcast;
 
 use super::{
     StoreError,
-    sentinel::{SentinelUrl, Sentinels},
+    sentinel::{SentinelClients, SentinelUrl},
 };
 
 /// Where Redis is, and how long to wait for it.
@@ -67,12 +67,12 @@ impl RedisConfig {
 
     /// Reads address and certificate as [`Store::with_config`](super::Store::with_config) does, without connecting.
     pub fn check(&self) -> Result<(), StoreError> {
-        let address = Address::parse(&self.url)?;
-        self.certificates(address.is_tls()).map(drop)
+        let address = RedisAddress::parse(&self.url)?;
+        self.read_certificates(address.is_tls()).map(drop)
     }
 
     /// A certificate that would protect nothing is an error: its owner believes that the connection is encrypted.
-    fn certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
+    fn read_certificates(&self, tls: bool) -> Result<Option<TlsCertificates>, StoreError> {
         let Some(pem) = &self.root_certificate else { return Ok(None) };
         let wrong = |reason: String| StoreError::Certificate { reason };
         if !tls {
@@ -89,12 +89,12 @@ impl RedisConfig {
 }
 
 /// What a URL names.
-enum Address {
+enum RedisAddress {
     Server(ConnectionInfo),
     Sentinels(SentinelUrl),
 }
 
-impl Address {
+impl RedisAddress {
     fn parse(url: &str) -> Result<Self, StoreError> {
         match SentinelUrl::parse(url)? {
             Some(url) => Ok(Self::Sentinels(url)),
@@ -128,9 +128,9 @@ const WAKES_KEPT: usize = 64;
 const DEAD_PEER: Duration = Duration::from_secs(10);
 const RESUBSCRIBE_TRIES: u32 = 10;
 
-pub(super) struct Connection {
-    source: Source,
-    heard: Mutex<Heard>,
+pub(super) struct RedisConnection {
+    source: ConnectionSource,
+    heard: Mutex<LastContact>,
     /// The channel to subscribe to on every connection to come.
     channel: Mutex<Option<String>>,
     config: ConnectionManagerConfig,
@@ -141,91 +141,91 @@ pub(super) struct Connection {
 }
 
 /// When the server was last heard of, and when a silent connection was last replaced.
-struct Heard {
+struct LastContact {
     answer: Instant,
     replaced: Instant,
 }
 
-enum Source {
+enum ConnectionSource {
     Server { client: Box<Client>, manager: Mutex<ConnectionManager> },
     Sentinels(Box<BehindSentinels>),
 }
 
 struct BehindSentinels {
-    sentinels: tokio::sync::Mutex<Sentinels>,
+    sentinels: tokio::sync::Mutex<SentinelClients>,
     /// The primary last named.
-    primary: Mutex<Option<Primary>>,
+    primary: Mutex<Option<PrimaryServer>>,
     /// A call failed as it would if the primary were another by now.
     in_doubt: AtomicBool,
 }
 
 #[derive(Clone)]
-struct Primary {
+struct PrimaryServer {
     address: String,
     manager: ConnectionManager,
 }
 
 /// Sets the connection up without connecting.
-pub(super) fn lazy(config: &RedisConfig) -> Result<Connection, StoreError> {
+pub(super) fn connect_lazily(config: &RedisConfig) -> Result<RedisConnection, StoreError> {
     let (wakes, _) = broadcast::channel(WAKES_KEPT);
     let manager_config = manager_config(config, wakes.clone());
-    let address = Address::parse(&config.url)?;
-    let certificates = config.certificates(address.is_tls())?;
+    let address = RedisAddress::parse(&config.url)?;
+    let certificates = config.read_certificates(address.is_tls())?;
     let (source, address) = match address {
-        Address::Sentinels(url) => {
+        RedisAddress::Sentinels(url) => {
             let address = url.address();
             let sentinels = tokio::sync::Mutex::new(url.connect(tcp_settings(), certificates)?);
             let behind = BehindSentinels { sentinels, primary: Mutex::new(None), in_doubt: AtomicBool::new(false) };
-            (Source::Sentinels(Box::new(behind)), address)
+            (ConnectionSource::Sentinels(Box::new(behind)), address)
         }
-        Address::Server(info) => {
+        RedisAddress::Server(info) => {
             let address = info.addr().to_string();
             let client = match certificates {
                 Some(certificates) => Client::build_with_tls(info, certificates),
                 None => Client::open(info),
             };
-            let client = client.map_err(StoreError::url)?;
+            let client = client.map_err(StoreError::invalid_url)?;
             let manager = ConnectionManager::new_lazy_with_config(client.clone(), manager_config.clone());
-            let manager = Mutex::new(manager.map_err(StoreError::url)?);
-            (Source::Server { client: Box::new(client), manager }, address)
+            let manager = Mutex::new(manager.map_err(StoreError::invalid_url)?);
+            (ConnectionSource::Server { client: Box::new(client), manager }, address)
         }
     };
     let now = Instant::now();
-    let heard = Mutex::new(Heard { answer: now, replaced: now });
-    Ok(Connection { source, heard, channel: Mutex::default(), config: manager_config, address, wakes })
+    let heard = Mutex::new(LastContact { answer: now, replaced: now });
+    Ok(RedisConnection { source, heard, channel: Mutex::default(), config: manager_config, address, wakes })
 }
 
-impl Connection {
+impl RedisConnection {
     /// The connection to use for the next call.
-    pub(super) async fn manager(&self) -> RedisResult<ConnectionManager> {
+    pub(super) async fn current_manager(&self) -> RedisResult<ConnectionManager> {
         match &self.source {
-            Source::Server { manager, .. } => Ok(lock_or_recover(manager).clone()),
-            Source::Sentinels(behind) => behind.manager(&self.config, &self.channel).await,
+            ConnectionSource::Server { manager, .. } => Ok(lock_or_recover(manager).clone()),
+            ConnectionSource::Sentinels(behind) => behind.primary_manager(&self.config, &self.channel).await,
         }
     }
 
     /// Receives what is published on this channel, also at primaries to come.
     pub(super) async fn subscribe(&self, channel: String) -> RedisResult<()> {
         *lock_or_recover(&self.channel) = Some(channel.clone());
-        self.manager().await?.subscribe(channel).await
+        self.current_manager().await?.subscribe(channel).await
     }
 
     /// A call has failed.
-    pub(super) fn failed(&self, error: &RedisError) {
+    pub(super) fn record_failure(&self, error: &RedisError) {
         if hints_at_failover(error) {
-            self.in_doubt();
+            self.doubt_primary();
         }
     }
 
     /// The server answered, be it with an error.
-    pub(super) fn answered(&self) {
+    pub(super) fn record_answer(&self) {
         lock_or_recover(&self.heard).answer = Instant::now();
     }
 
     /// A call that began then got no answer in time. If no other call was answered since, the connection is replaced: one that a
     /// firewall or a proxy swallows stays open for ever, and the manager only reconnects when it breaks.
-    pub(super) fn unanswered(&self, begun: Instant) {
-        self.in_doubt();
+    pub(super) fn replace_if_silent(&self, begun: Instant) {
+        self.doubt_primary();
         {
             let mut heard = lock_or_recover(&self.heard);
             if heard.answer >= begun || heard.replaced >= begun {
@@ -235,7 +235,7 @@ impl Connection {
         }
         tracing::warn!(address = self.address, "A connection to Redis gives no answer; a new one takes its place.");
         match &self.source {
-            Source::Server { client, manager } => {
+            ConnectionSource::Server { client, manager } => {
                 match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
                     Ok(new) => {
                         let old = std::mem::replace(&mut *lock_or_recover(manager), new.clone());
@@ -251,37 +251,37 @@ impl Connection {
                     Err(error) => tracing::error!(%error, "A connection to Redis could not be replaced."),
                 }
             }
-            Source::Sentinels(behind) => *lock_or_recover(&behind.primary) = None,
+            ConnectionSource::Sentinels(behind) => *lock_or_recover(&behind.primary) = None,
         }
     }
 
     /// The primary may be another by now.
-    pub(super) fn in_doubt(&self) {
-        if let Source::Sentinels(behind) = &self.source {
+    pub(super) fn doubt_primary(&self) {
+        if let ConnectionSource::Sentinels(behind) = &self.source {
             behind.in_doubt.store(true, Ordering::SeqCst);
         }
     }
 }
 
 impl BehindSentinels {
-    fn known(&self) -> Option<Primary> {
+    fn known_primary(&self) -> Option<PrimaryServer> {
         lock_or_recover(&self.primary).clone().filter(|_| !self.in_doubt.load(Ordering::SeqCst))
     }
 
-    async fn manager(
+    async fn primary_manager(
         &self,
         config: &ConnectionManagerConfig,
         channel: &Mutex<Option<String>>,
     ) -> RedisResult<ConnectionManager> {
-        if let Some(primary) = self.known() {
+        if let Some(primary) = self.known_primary() {
             return Ok(primary.manager);
         }
         // One caller asks, the others wait for its answer.
         let mut sentinels = self.sentinels.lock().await;
-        if let Some(primary) = self.known() {
+        if let Some(primary) = self.known_primary() {
             return Ok(primary.manager);
         }
-        let client = sentinels.primary().await?;
+        let client = sentinels.find_primary().await?;
         let address = client.get_connection_info().addr().to_string();
         let before = lock_or_recover(&self.primary).clone();
         let manager = match before {
@@ -294,7 +294,7 @@ impl BehindSentinels {
                     manager.subscribe(channel).await?;
                 }
                 tracing::info!(address, "The sentinels name the primary.");
-                *lock_or_recover(&self.primary) = Some(Primary { address, manager: manager.clone() });
+                *lock_or_recover(&self.primary) = Some(PrimaryServer { address, manager: manager.clone() });
                 manager
             }
         };
@@ -343,7 +343,7 @@ fn manager_config(config: &RedisConfig, wakes: broadcast::Sender<String>) -> Con
 }
 
 fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(StoreError::url)?;
+    let info = url.into_connection_info().map_err(StoreError::invalid_url)?;
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(settings).set_tcp_settings(tcp_settings()))
 }

@@ -11,7 +11,7 @@ use super::{
     client::BATCH,
     script::{DEAD, DISCARD, DISCARD_OLDER, NamedScript, REQUEUE, RESTORE_DEAD},
 };
-use crate::job::whole_ms;
+use crate::job::round_up_ms;
 
 /// The record of a dead job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct DeadRecord {
 
 impl DeadRecord {
     /// Reads the text that `bury` of `lib.lua` writes. `None` when another program wrote it.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(super) fn parse_record(text: &str) -> Option<Self> {
         const PAYLOAD: &str = ",\"payload\":";
         let (head, envelope) = text.strip_suffix('}')?.split_once(PAYLOAD)?;
         let mut record: Self = serde_json::from_str(&format!("{head}{PAYLOAD}null}}")).ok()?;
@@ -40,9 +40,9 @@ impl DeadRecord {
         Some(record)
     }
 
-    /// As [`read`](Self::read); an unreadable record is stood in for, so that its job can be seen and decided on.
-    pub(super) fn read_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
-        let record = text.and_then(Self::read).unwrap_or_else(|| Self {
+    /// As [`parse_record`](Self::read); an unreadable record is stood in for, so that its job can be seen and decided on.
+    pub(super) fn parse_or_unreadable(text: Option<&str>, queue: &str, died_ms: u64) -> Self {
+        let record = text.and_then(Self::parse_record).unwrap_or_else(|| Self {
             queue: queue.to_owned(),
             error: "the record of this job cannot be read".to_owned(),
             failed: 0,
@@ -118,7 +118,7 @@ pub struct DeadPage {
 
 /// What became of a dead job that was to be requeued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requeued {
+pub enum RequeueVerdict {
     /// It is due, no try spent, its payload as it was.
     Requeued,
     /// It is not dead; nothing changed.
@@ -127,7 +127,7 @@ pub enum Requeued {
 
 /// What became of a dead job that was to be discarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Discarded {
+pub enum DiscardVerdict {
     /// It is forgotten, and may be enqueued again.
     Discarded,
     /// It is not dead; nothing changed.
@@ -136,7 +136,7 @@ pub enum Discarded {
 
 /// What became of a dead job that was to be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestoredDead {
+pub enum RestoreVerdict {
     /// It was absent and is dead again, as it was.
     Restored,
     /// It is due or leased; nothing changed.
@@ -149,20 +149,20 @@ impl Store {
     /// The next page of a queue's dead jobs, after `after` or from the beginning.
     ///
     /// Jobs that are requeued, discarded or die meanwhile make no other job appear twice or be left out.
-    pub async fn dead(
+    pub async fn list_dead(
         &self,
         queue: &str,
         filter: &DeadFilter,
         after: Option<&DeadCursor>,
     ) -> Result<DeadPage, StoreError> {
         let mut call = self.job_script(&DEAD, [queue]);
-        call.arg(whole_ms(filter.older_than)).arg(BATCH);
+        call.push_arg(round_up_ms(filter.older_than)).push_arg(BATCH);
         match after {
-            Some(after) => call.arg(after.died_ms).arg(after.id.as_str()),
-            None => call.arg("").arg(""),
+            Some(after) => call.push_arg(after.died_ms).push_arg(after.id.as_str()),
+            None => call.push_arg("").push_arg(""),
         };
-        let answer: Vec<redis::Value> = self.run_again(&call).await?;
-        let unknown = |error: redis::ParsingError| StoreError::answer(DEAD.name, error);
+        let answer: Vec<redis::Value> = self.run_idempotent(&call).await?;
+        let unknown = |error: redis::ParsingError| StoreError::invalid_answer(DEAD.name, error);
         let mut values = answer.into_iter();
         let more: bool = redis::from_redis_value(values.next().unwrap_or(redis::Value::Nil)).map_err(unknown)?;
         let mut page = DeadPage { entries: Vec::new(), next: None };
@@ -170,7 +170,7 @@ impl Store {
             let (id, died_ms, record): (String, u64, Option<String>) =
                 redis::from_redis_value(value).map_err(unknown)?;
             page.next = more.then(|| DeadCursor { died_ms, id: id.clone() });
-            let record = DeadRecord::read_or_unreadable(record.as_deref(), queue, died_ms);
+            let record = DeadRecord::parse_or_unreadable(record.as_deref(), queue, died_ms);
             if filter.error.as_ref().is_none_or(|wanted| record.error.contains(wanted)) {
                 page.entries.push(DeadEntry { id, record });
             }
@@ -187,55 +187,65 @@ impl Store {
         ids: &[impl AsRef<str>],
         queues: &[&str],
         delay: Duration,
-    ) -> Result<Vec<Requeued>, StoreError> {
-        let codes = self.decide(&REQUEUE, Some(delay), ids, queues).await?;
-        Ok(codes.into_iter().map(|code| if code == 1 { Requeued::Requeued } else { Requeued::NotDead }).collect())
+    ) -> Result<Vec<RequeueVerdict>, StoreError> {
+        let codes = self.run_decision(&REQUEUE, Some(delay), ids, queues).await?;
+        Ok(codes
+            .into_iter()
+            .map(|code| if code == 1 { RequeueVerdict::Requeued } else { RequeueVerdict::NotDead })
+            .collect())
     }
 
     /// Forgets dead jobs. Answers one verdict per id, in their order. Any number of ids, as in
     /// [`requeue`](Self::requeue).
-    pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<Discarded>, StoreError> {
-        let codes = self.decide(&DISCARD, None, ids, queues).await?;
-        Ok(codes.into_iter().map(|code| if code == 1 { Discarded::Discarded } else { Discarded::NotDead }).collect())
+    pub async fn discard(&self, ids: &[impl AsRef<str>], queues: &[&str]) -> Result<Vec<DiscardVerdict>, StoreError> {
+        let codes = self.run_decision(&DISCARD, None, ids, queues).await?;
+        Ok(codes
+            .into_iter()
+            .map(|code| if code == 1 { DiscardVerdict::Discarded } else { DiscardVerdict::NotDead })
+            .collect())
     }
 
     /// Forgets a queue's jobs that are dead for `age` or longer, the oldest first, at most `limit` and 500 per call.
     /// Answers how many; call again until it is fewer.
     pub async fn discard_dead_older_than(&self, queue: &str, age: Duration, limit: usize) -> Result<usize, StoreError> {
         let mut call = self.job_script(&DISCARD_OLDER, [queue]);
-        call.arg(whole_ms(age)).arg(limit.min(BATCH));
-        self.run(&call).await
+        call.push_arg(round_up_ms(age)).push_arg(limit.min(BATCH));
+        self.run_script(&call).await
     }
 
     /// Puts jobs back among the dead of a queue that has lost them, with their time of death, error, tries and payload
     /// as they were. Answers one verdict per job, in their order. Restoring twice is harmless.
     ///
     /// Any number of jobs; they go in batches of 500, each batch atomic.
-    pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoredDead>, StoreError> {
+    pub async fn restore_dead(&self, queue: &str, jobs: &[DeadEntry]) -> Result<Vec<RestoreVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
             let mut call = self.job_script(&RESTORE_DEAD, [queue]);
             for DeadEntry { id, record } in batch {
-                call.arg(id).arg(record.died_ms).arg(record.due_ms).arg(record.failed).arg(record.lost);
-                call.arg(&record.error).arg(record.envelope.as_deref().unwrap_or_default());
+                call.push_arg(id)
+                    .push_arg(record.died_ms)
+                    .push_arg(record.due_ms)
+                    .push_arg(record.failed)
+                    .push_arg(record.lost);
+                call.push_arg(&record.error).push_arg(record.envelope.as_deref().unwrap_or_default());
             }
-            let codes: Vec<u8> = self.run_again(&call).await?;
+            let codes: Vec<u8> = self.run_idempotent(&call).await?;
             if codes.len() != batch.len() {
-                return Err(StoreError::answer(RESTORE_DEAD.name, "not one code per job"));
+                return Err(StoreError::invalid_answer(RESTORE_DEAD.name, "not one code per job"));
             }
             for code in codes {
                 verdicts.push(match code {
-                    1 => RestoredDead::Restored,
-                    2 => RestoredDead::Lives,
-                    3 => RestoredDead::Dead,
-                    other => return Err(StoreError::answer(RESTORE_DEAD.name, other)),
+                    1 => RestoreVerdict::Restored,
+                    2 => RestoreVerdict::Lives,
+                    3 => RestoreVerdict::Dead,
+                    other => return Err(StoreError::invalid_answer(RESTORE_DEAD.name, other)),
                 });
             }
         }
         Ok(verdicts)
     }
 
-    async fn decide(
+    async fn run_decision(
         &self,
         script: &'static NamedScript,
         delay: Option<Duration>,
@@ -246,14 +256,14 @@ impl Store {
         for batch in ids.chunks(BATCH) {
             let mut call = self.job_script(script, queues.iter().copied());
             if let Some(delay) = delay {
-                call.arg(whole_ms(delay));
+                call.push_arg(round_up_ms(delay));
             }
             for id in batch {
-                call.arg(id.as_ref());
+                call.push_arg(id.as_ref());
             }
-            let answer: Vec<u8> = self.run(&call).await?;
+            let answer: Vec<u8> = self.run_script(&call).await?;
             if answer.len() != batch.len() {
-                return Err(StoreError::answer(script.name, "not one code per job"));
+                return Err(StoreError::invalid_answer(script.name, "not one code per job"));
             }
             codes.extend(answer);
         }
@@ -272,11 +282,11 @@ mod tests {
             format!(r#"{{"queue":"q","error":{error},"failed":1,"lost":2,"due_ms":3,"died_ms":4,"payload":{payload}}}"#)
         };
         let tricky = r#"x,"payload":{"v":1}}"#;
-        let read = DeadRecord::read(&record(tricky, r#"{"v":1,"payload":",\"payload\":"}"#)).unwrap();
+        let read = DeadRecord::parse_record(&record(tricky, r#"{"v":1,"payload":",\"payload\":"}"#)).unwrap();
         assert_eq!((read.error.as_str(), read.failed, read.died_ms), (tricky, 1, 4));
         assert_eq!(read.payload["payload"], ",\"payload\":");
-        assert_eq!(DeadRecord::read(&record("e", "{nonsense")).unwrap().payload, "{nonsense");
-        assert_eq!(DeadRecord::read("[]"), None);
+        assert_eq!(DeadRecord::parse_record(&record("e", "{nonsense")).unwrap().payload, "{nonsense");
+        assert_eq!(DeadRecord::parse_record("[]"), None);
     }
 
     #[test]

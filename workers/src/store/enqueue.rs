@@ -2,7 +2,7 @@
 
 use super::{
     Store, StoreError,
-    client::{BATCH, QueueNumbers, envelope},
+    client::{BATCH, QueueNumbers, encode_envelope},
     script::{COMPARE, ENQUEUE, NamedScript, REPAIR},
 };
 use crate::job::NewJob;
@@ -12,7 +12,7 @@ const REPAIR_TOLERANCE_MS: u64 = 60_000;
 
 /// What became of a job that was enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enqueued {
+pub enum EnqueueVerdict {
     /// It was absent.
     Inserted,
     /// It was due later and is due earlier now. The payload of the earlier insert stays.
@@ -27,7 +27,7 @@ pub enum Enqueued {
 
 /// What became of a job that was to be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repaired {
+pub enum RepairVerdict {
     /// It was absent.
     Inserted,
     /// It lay later than its row wants it: its enqueue was lost, or it was put off by more than 60 s.
@@ -43,17 +43,17 @@ impl Store {
     ///
     /// Any number of jobs; they go in batches of 500, each batch atomic. Enqueueing twice is harmless, so a caller may
     /// repeat a call that failed.
-    pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, StoreError> {
+    pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<EnqueueVerdict>, StoreError> {
         let codes = self.call_per_job(&ENQUEUE, &[], jobs).await?;
         codes
             .into_iter()
             .map(|code| match code {
-                1 => Ok(Enqueued::Inserted),
-                2 => Ok(Enqueued::Moved),
-                3 => Ok(Enqueued::Kept),
-                4 => Ok(Enqueued::Again),
-                5 => Ok(Enqueued::Dead),
-                other => Err(StoreError::answer(ENQUEUE.name, other)),
+                1 => Ok(EnqueueVerdict::Inserted),
+                2 => Ok(EnqueueVerdict::Moved),
+                3 => Ok(EnqueueVerdict::Kept),
+                4 => Ok(EnqueueVerdict::Again),
+                5 => Ok(EnqueueVerdict::Dead),
+                other => Err(StoreError::invalid_answer(ENQUEUE.name, other)),
             })
             .collect()
     }
@@ -61,25 +61,29 @@ impl Store {
     /// Puts back what is missing: absent jobs are inserted; jobs that lie later than wanted are moved earlier, those put
     /// off by a snooze, a backoff or an operator only beyond 60 s. Never removes. Answers one verdict per job, in their
     /// order.
-    pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
-        self.verdicts(&REPAIR, jobs).await
+    pub async fn repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
+        self.repair_verdicts(&REPAIR, jobs).await
     }
 
     /// Answers what [`Store::repair`] would do, and does nothing.
-    pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
-        self.verdicts(&COMPARE, jobs).await
+    pub async fn preview_repair(&self, jobs: &[NewJob]) -> Result<Vec<RepairVerdict>, StoreError> {
+        self.repair_verdicts(&COMPARE, jobs).await
     }
 
-    async fn verdicts(&self, script: &'static NamedScript, jobs: &[NewJob]) -> Result<Vec<Repaired>, StoreError> {
+    async fn repair_verdicts(
+        &self,
+        script: &'static NamedScript,
+        jobs: &[NewJob],
+    ) -> Result<Vec<RepairVerdict>, StoreError> {
         let codes = self.call_per_job(script, &[REPAIR_TOLERANCE_MS], jobs).await?;
         codes
             .into_iter()
             .map(|code| match code {
-                1 => Ok(Repaired::Inserted),
-                2 => Ok(Repaired::Moved),
-                3 => Ok(Repaired::Fine),
-                5 => Ok(Repaired::Dead),
-                other => Err(StoreError::answer(script.name, other)),
+                1 => Ok(RepairVerdict::Inserted),
+                2 => Ok(RepairVerdict::Moved),
+                3 => Ok(RepairVerdict::Fine),
+                5 => Ok(RepairVerdict::Dead),
+                other => Err(StoreError::invalid_answer(script.name, other)),
             })
             .collect()
     }
@@ -93,15 +97,15 @@ impl Store {
         let mut codes = Vec::with_capacity(jobs.len());
         for batch in jobs.chunks(BATCH) {
             let mut queues = QueueNumbers::default();
-            let numbers: Vec<usize> = batch.iter().map(|job| queues.number(job.queue)).collect();
+            let numbers: Vec<usize> = batch.iter().map(|job| queues.number_of(job.queue)).collect();
             let mut call = self.job_script(script, queues.names());
-            call.arg(args);
+            call.push_arg(args);
             for (job, number) in batch.iter().zip(numbers) {
-                call.arg(number).arg(job.id.as_str()).arg(job.delay_ms()).arg(envelope(job));
+                call.push_arg(number).push_arg(job.id.as_str()).push_arg(job.delay_ms()).push_arg(encode_envelope(job));
             }
-            let answer: Vec<u8> = self.run_again(&call).await?;
+            let answer: Vec<u8> = self.run_idempotent(&call).await?;
             if answer.len() != batch.len() {
-                return Err(StoreError::answer(script.name, "not one code per job"));
+                return Err(StoreError::invalid_answer(script.name, "not one code per job"));
             }
             codes.extend(answer);
         }

@@ -26,25 +26,25 @@ const MARKER_SECS: u64 = 3600;
 impl Store {
     /// The epoch, or `None` when Redis does not hold our data.
     pub async fn epoch(&self) -> Result<Option<Epoch>, StoreError> {
-        let text: Option<String> = self.query("epoch", redis::cmd("GET").arg(self.keys.epoch())).await?;
+        let text: Option<String> = self.run_query("epoch", redis::cmd("GET").arg(self.keys.epoch())).await?;
         let Some(text) = text else { return Ok(None) };
-        let (run_id, id) = text.split_once(' ').ok_or_else(|| StoreError::answer("epoch", "not two words"))?;
+        let (run_id, id) = text.split_once(' ').ok_or_else(|| StoreError::invalid_answer("epoch", "not two words"))?;
         Ok(Some(Epoch { run_id: run_id.to_owned(), id: id.to_owned() }))
     }
 
     /// The server's `run_id`: another one after each start.
     pub async fn run_id(&self) -> Result<String, StoreError> {
-        let info: String = self.query("info", redis::cmd("INFO").arg("server")).await?;
+        let info: String = self.run_query("info", redis::cmd("INFO").arg("server")).await?;
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        run_id.map(|run_id| run_id.trim().to_owned()).ok_or_else(|| StoreError::answer("info", "no run_id"))
+        run_id.map(|run_id| run_id.trim().to_owned()).ok_or_else(|| StoreError::invalid_answer("info", "no run_id"))
     }
 
     /// Begins a rebuild. The latest begun is the only one that can finish.
     pub async fn begin_rebuild(&self) -> Result<RebuildMarker, StoreError> {
         let marker = random_id();
         let mut set = redis::cmd("SET");
-        set.arg(self.keys.rebuilding()).arg(&marker).arg("EX").arg(MARKER_SECS);
-        let _: () = self.query("begin_rebuild", &set).await?;
+        set.arg(self.keys.rebuild_marker()).arg(&marker).arg("EX").arg(MARKER_SECS);
+        let _: () = self.run_query("begin_rebuild", &set).await?;
         Ok(RebuildMarker(marker))
     }
 
@@ -52,9 +52,9 @@ impl Store {
     ///
     /// `run_id` is the server's as read *before* the rebuild.
     pub async fn finish_rebuild(&self, marker: &RebuildMarker, run_id: &str) -> Result<bool, StoreError> {
-        let mut call = FINISH_REBUILD.with_keys(&[self.keys.rebuilding(), self.keys.epoch()]);
-        call.arg(&marker.0).arg(format!("{run_id} {}", random_id()));
-        self.run(&call).await
+        let mut call = FINISH_REBUILD.with_keys(&[self.keys.rebuild_marker(), self.keys.epoch()]);
+        call.push_arg(&marker.0).push_arg(format!("{run_id} {}", random_id()));
+        self.run_script(&call).await
     }
 }
 

@@ -52,11 +52,11 @@ impl StoreError {
         }
     }
 
-    pub(super) fn url(error: RedisError) -> Self {
+    pub(super) fn invalid_url(error: RedisError) -> Self {
         Self::Url { reason: error.to_string() }
     }
 
-    pub(crate) fn answer(call: &'static str, reason: impl ToString) -> Self {
+    pub(crate) fn invalid_answer(call: &'static str, reason: impl ToString) -> Self {
         Self::Answer { call, reason: reason.to_string() }
     }
 

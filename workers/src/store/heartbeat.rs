@@ -21,13 +21,13 @@ pub struct LatenessCounts {
 }
 
 impl LatenessCounts {
-    pub fn record(&mut self, lateness_ms: u64) {
+    pub fn record_lateness(&mut self, lateness_ms: u64) {
         *self.buckets.entry(bucket_of(lateness_ms)).or_default() += 1;
         self.max_ms = self.max_ms.max(lateness_ms);
     }
 
     /// Adds what a failed heartbeat could not deliver.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge_counts(&mut self, other: Self) {
         for (bucket, count) in other.buckets {
             *self.buckets.entry(bucket).or_default() += count;
         }
@@ -97,27 +97,30 @@ pub struct Heartbeat<'a> {
 
 impl Store {
     /// Writes one heartbeat, and forgets replicas not seen for 60 s.
-    pub async fn heartbeat(&self, beat: &Heartbeat<'_>) -> Result<(), StoreError> {
-        let keys = [self.keys.workers(), self.keys.worker_info(), self.keys.lateness(beat.now_ms / HOUR_MS)];
+    pub async fn send_heartbeat(&self, beat: &Heartbeat<'_>) -> Result<(), StoreError> {
+        let keys = [self.keys.workers(), self.keys.worker_info(), self.keys.lateness_counts(beat.now_ms / HOUR_MS)];
         let info = beat.info.map(serde_json::to_string).transpose();
-        let info = info.map_err(|error| StoreError::answer(HEARTBEAT.name, error))?;
+        let info = info.map_err(|error| StoreError::invalid_answer(HEARTBEAT.name, error))?;
         let info = info.map(|info| format!("{} {info}", beat.up.as_millis())).unwrap_or_default();
         let mut call = HEARTBEAT.with_keys(&keys);
-        call.arg(self.now_arg()).arg(format!("{} {}", beat.boot, beat.replica)).arg(info).arg(beat.lateness.max_ms);
+        call.push_arg(self.now_arg())
+            .push_arg(format!("{} {}", beat.boot, beat.replica))
+            .push_arg(info)
+            .push_arg(beat.lateness.max_ms);
         for (bucket, count) in &beat.lateness.buckets {
-            call.arg(*bucket).arg(*count);
+            call.push_arg(*bucket).push_arg(*count);
         }
-        self.run(&call).await
+        self.run_script(&call).await
     }
 
     /// The live worker processes, by name.
-    pub async fn workers(&self) -> Result<Vec<WorkerEntry>, StoreError> {
+    pub async fn list_workers(&self) -> Result<Vec<WorkerEntry>, StoreError> {
         let now_ms = self.now_ms().await?;
         let mut range = redis::cmd("ZRANGE");
         range.arg(self.keys.workers()).arg(0).arg(-1).arg("WITHSCORES");
-        let seen: Vec<(String, u64)> = self.query("workers", &range).await?;
+        let seen: Vec<(String, u64)> = self.run_query("workers", &range).await?;
         let infos: HashMap<String, String> =
-            self.query("workers", redis::cmd("HGETALL").arg(self.keys.worker_info())).await?;
+            self.run_query("workers", redis::cmd("HGETALL").arg(self.keys.worker_info())).await?;
         let mut workers: Vec<WorkerEntry> = seen
             .into_iter()
             .filter_map(|(process, seen_ms)| {
@@ -134,13 +137,13 @@ impl Store {
     }
 
     /// Lateness of all jobs started in the current and the previous hour, fleet-wide, some seconds old.
-    pub async fn lateness(&self) -> Result<LatenessSummary, StoreError> {
+    pub async fn read_lateness(&self) -> Result<LatenessSummary, StoreError> {
         let hour = self.now_ms().await? / HOUR_MS;
         let mut counts = BTreeMap::<u64, u64>::new();
         let mut summary = LatenessSummary::default();
         for hour in [hour.saturating_sub(1), hour] {
             let fields: HashMap<String, u64> =
-                self.query("lateness", redis::cmd("HGETALL").arg(self.keys.lateness(hour))).await?;
+                self.run_query("lateness", redis::cmd("HGETALL").arg(self.keys.lateness_counts(hour))).await?;
             for (field, count) in fields {
                 match field.parse() {
                     Ok(bucket) => *counts.entry(bucket).or_default() += count,

@@ -89,10 +89,10 @@ pub struct JobDetail {
 
 impl Store {
     /// Counts of these queues, in their order. Cheap at any size.
-    pub async fn stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
+    pub async fn queue_stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
         type Row = (u64, u64, u64, u64, bool, i64, u64, u64);
         let call = self.job_script(&STATS, queues.iter().copied());
-        let rows: Vec<Row> = self.run(&call).await?;
+        let rows: Vec<Row> = self.run_script(&call).await?;
         let stats = queues.iter().zip(rows).map(
             |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects))| {
                 let oldest_due_ms = u64::try_from(oldest).ok();
@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// One page of a queue's jobs in one state, the earliest first; at most 1,000.
-    pub async fn list(
+    pub async fn list_jobs(
         &self,
         queue: &str,
         state: JobState,
@@ -121,23 +121,25 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<JobEntry>, StoreError> {
         let mut call = self.job_script(&LIST, [queue]);
-        call.arg(state.as_str()).arg(offset).arg(limit);
-        let rows: Vec<(String, u64, u32, u32, Option<String>)> = self.run(&call).await?;
+        call.push_arg(state.as_str()).push_arg(offset).push_arg(limit);
+        let rows: Vec<(String, u64, u32, u32, Option<String>)> = self.run_script(&call).await?;
         let entries =
             rows.into_iter().map(|(id, at_ms, failed, lost, error)| JobEntry { id, at_ms, failed, lost, error });
         Ok(entries.collect())
     }
 
     /// Looks for one job in these queues.
-    pub async fn find(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
+    pub async fn find_job(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
         type Row = (usize, String, u64, Option<String>, u32, u32, Option<String>, Option<String>);
         let mut call = self.job_script(&FIND, queues.iter().copied());
-        call.arg(id.as_str());
-        let Some((number, state, at_ms, lease, failed, lost, envelope, dead)) = self.run::<Option<Row>>(&call).await?
+        call.push_arg(id.as_str());
+        let Some((number, state, at_ms, lease, failed, lost, envelope, dead)) =
+            self.run_script::<Option<Row>>(&call).await?
         else {
             return Ok(None);
         };
-        let queue = queues.get(number.wrapping_sub(1)).ok_or_else(|| StoreError::answer(FIND.name, "queue number"))?;
+        let queue =
+            queues.get(number.wrapping_sub(1)).ok_or_else(|| StoreError::invalid_answer(FIND.name, "queue number"))?;
         let state = match state.as_str() {
             "due" => JobState::Due,
             "suspect" => JobState::Suspect,
@@ -158,19 +160,19 @@ impl Store {
             failed,
             lost,
             envelope,
-            dead: (state == JobState::Dead).then(|| DeadRecord::read_or_unreadable(dead.as_deref(), queue, at_ms)),
+            dead: (state == JobState::Dead).then(|| DeadRecord::parse_or_unreadable(dead.as_deref(), queue, at_ms)),
         }))
     }
 
     /// Stops a queue: its due jobs wait, its running jobs finish. Answers whether it was running.
-    pub async fn pause(&self, queue: &str) -> Result<bool, StoreError> {
-        self.query("pause", redis::cmd("SADD").arg(self.keys.paused()).arg(queue)).await
+    pub async fn pause_queue(&self, queue: &str) -> Result<bool, StoreError> {
+        self.run_query("pause", redis::cmd("SADD").arg(self.keys.paused_queues()).arg(queue)).await
     }
 
     /// Lets a paused queue run again, at once. Answers whether it was paused.
-    pub async fn resume(&self, queue: &str) -> Result<bool, StoreError> {
-        let resumed = self.query("resume", redis::cmd("SREM").arg(self.keys.paused()).arg(queue)).await?;
-        let _: Value = self.query("wake", redis::cmd("PUBLISH").arg(self.keys.wake_channel()).arg(queue)).await?;
+    pub async fn resume_queue(&self, queue: &str) -> Result<bool, StoreError> {
+        let resumed = self.run_query("resume", redis::cmd("SREM").arg(self.keys.paused_queues()).arg(queue)).await?;
+        let _: Value = self.run_query("wake", redis::cmd("PUBLISH").arg(self.keys.wake_channel()).arg(queue)).await?;
         Ok(resumed)
     }
 }

@@ -45,7 +45,7 @@ impl Limit {
     }
 }
 
-/// Places taken under some limits. Give it back with [`Store::give_back`]; keep it with [`Store::keep`].
+/// Places taken under some limits. Give it back with [`Store::give_back_slots`]; keep it with [`Store::keep_slots`].
 #[derive(Debug)]
 #[must_use = "its slots stay taken until they are given back or their time is over"]
 pub struct Permit {
@@ -58,14 +58,14 @@ impl Permit {
     pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(2);
 
     /// Whether there is nothing to keep or to give back: what passed a rate has passed.
-    pub fn is_spent(&self) -> bool {
+    pub fn holds_nothing(&self) -> bool {
         self.slots.is_empty()
     }
 }
 
 /// What came of asking for places.
 #[derive(Debug)]
-pub enum Acquired {
+pub enum AcquireVerdict {
     Permit(Permit),
     /// At least one limit is reached, and no place was taken.
     Busy {
@@ -78,50 +78,50 @@ impl Store {
     /// Takes a place under each of these limits, or none.
     ///
     /// After an error places may have been taken: slots come free by themselves, a rate is a little lower for once.
-    pub async fn acquire(&self, limits: &[Limit]) -> Result<Acquired, StoreError> {
+    pub async fn acquire(&self, limits: &[Limit]) -> Result<AcquireVerdict, StoreError> {
         let key = |limit: &Limit| match limit {
-            Limit::Slots { name, .. } => self.keys.slots(name),
-            Limit::Rate { name, .. } => self.keys.rate(name),
+            Limit::Slots { name, .. } => self.keys.limit_slots(name),
+            Limit::Rate { name, .. } => self.keys.limit_rate(name),
         };
         let slots = limits.iter().filter(|limit| matches!(limit, Limit::Slots { .. })).map(key);
         let permit = Permit { slots: slots.collect(), holder: format!("{:032x}", rand::rng().random::<u128>()) };
         let mut call = ACQUIRE.with_keys(&limits.iter().map(key).collect::<Vec<_>>());
-        call.arg(self.now_arg()).arg(&permit.holder).arg(SLOT.as_millis().to_string());
+        call.push_arg(self.now_arg()).push_arg(&permit.holder).push_arg(SLOT.as_millis().to_string());
         for limit in limits {
             match limit {
-                Limit::Slots { max, .. } => call.arg("slots").arg(*max),
+                Limit::Slots { max, .. } => call.push_arg("slots").push_arg(*max),
                 Limit::Rate { count, per, burst, .. } => {
                     let interval_ms = per.as_secs_f64() * 1000.0 / f64::from((*count).max(1));
-                    call.arg("rate").arg(interval_ms).arg((*burst).max(1))
+                    call.push_arg("rate").push_arg(interval_ms).push_arg((*burst).max(1))
                 }
             };
         }
-        let busy_ms: u64 = self.run(&call).await?;
+        let busy_ms: u64 = self.run_script(&call).await?;
         if busy_ms > 0 {
-            return Ok(Acquired::Busy { retry_after: Duration::from_millis(busy_ms) });
+            return Ok(AcquireVerdict::Busy { retry_after: Duration::from_millis(busy_ms) });
         }
-        Ok(Acquired::Permit(permit))
+        Ok(AcquireVerdict::Permit(permit))
     }
 
     /// Lets a permit's slots last for another 8 s. A slot whose time was over is taken again, be it one too many: the
     /// work goes on, so it counts.
-    pub async fn keep(&self, permit: &Permit) -> Result<(), StoreError> {
+    pub async fn keep_slots(&self, permit: &Permit) -> Result<(), StoreError> {
         let mut call = KEEP_SLOTS.with_keys(&permit.slots);
-        call.arg(self.now_arg()).arg(&permit.holder).arg(SLOT.as_millis().to_string());
-        self.run_for(permit, &call).await
+        call.push_arg(self.now_arg()).push_arg(&permit.holder).push_arg(SLOT.as_millis().to_string());
+        self.run_permit_script(permit, &call).await
     }
 
     /// Gives a permit's slots back. Nothing is left to do if it fails: their time runs out.
-    pub async fn give_back(&self, permit: Permit) -> Result<(), StoreError> {
+    pub async fn give_back_slots(&self, permit: Permit) -> Result<(), StoreError> {
         let mut call = FREE_SLOTS.with_keys(&permit.slots);
-        call.arg(&permit.holder);
-        self.run_for(&permit, &call).await
+        call.push_arg(&permit.holder);
+        self.run_permit_script(&permit, &call).await
     }
 
-    async fn run_for(&self, permit: &Permit, call: &ScriptCall) -> Result<(), StoreError> {
-        if permit.is_spent() {
+    async fn run_permit_script(&self, permit: &Permit, call: &ScriptCall) -> Result<(), StoreError> {
+        if permit.holds_nothing() {
             return Ok(());
         }
-        self.run_again(call).await
+        self.run_idempotent(call).await
     }
 }

@@ -33,19 +33,20 @@ mod settle;
 mod take;
 
 pub use breaker::{BreakerPolicy, BreakerState};
-pub use client::{Clock, Store};
+pub use client::{ScriptClock, Store};
 pub use connect::RedisConfig;
 pub use dead::{
-    DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, Discarded, InvalidCursor, Requeued, RestoredDead,
+    DeadCursor, DeadEntry, DeadFilter, DeadPage, DeadRecord, DiscardVerdict, InvalidCursor, RequeueVerdict,
+    RestoreVerdict,
 };
-pub use enqueue::{Enqueued, Repaired};
+pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::{Epoch, RebuildMarker};
 pub use error::StoreError;
 pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, WorkerEntry, WorkerInfo};
 pub use inspect::{JobDetail, JobEntry, JobState, QueueStats};
-pub use lease::{Held, Renewed};
-pub use limit::{Acquired, Limit, Permit};
-pub use operate::{Cancelled, Rescheduled};
-pub use settle::{End, Settle, Settled};
+pub use lease::{HeldLease, LeaseVerdict};
+pub use limit::{AcquireVerdict, Limit, Permit};
+pub use operate::{CancelVerdict, RescheduleVerdict};
+pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub(crate) use take::SUSPECT_AT;
-pub use take::{DeadJob, Leased, TakeMode, TakeRequest, Taken, Token};
+pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeMode, TakeRequest};

@@ -6,11 +6,11 @@ use super::{
     Store, StoreError,
     script::{CANCEL, NamedScript, RESCHEDULE},
 };
-use crate::job::{JobId, whole_ms};
+use crate::job::{JobId, round_up_ms};
 
 /// What became of a job that was to be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cancelled {
+pub enum CancelVerdict {
     /// It was due, now or later, and is gone.
     Removed,
     /// It is being performed; nothing changed.
@@ -23,7 +23,7 @@ pub enum Cancelled {
 
 /// What became of a job that was to be rescheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rescheduled {
+pub enum RescheduleVerdict {
     /// It is due exactly after the delay, be that earlier or later than before.
     Moved,
     /// It is being performed; nothing changed.
@@ -36,30 +36,35 @@ pub enum Rescheduled {
 
 impl Store {
     /// Removes a job that is due, wherever it is in these queues.
-    pub async fn cancel(&self, id: &JobId, queues: &[&str]) -> Result<Cancelled, StoreError> {
-        Ok(match self.operate(&CANCEL, id, queues, None).await? {
-            1 => Cancelled::Removed,
-            2 => Cancelled::Running,
-            3 => Cancelled::Dead,
-            4 => Cancelled::Absent,
-            other => return Err(StoreError::answer(CANCEL.name, other)),
+    pub async fn cancel(&self, id: &JobId, queues: &[&str]) -> Result<CancelVerdict, StoreError> {
+        Ok(match self.run_operation(&CANCEL, id, queues, None).await? {
+            1 => CancelVerdict::Removed,
+            2 => CancelVerdict::Running,
+            3 => CancelVerdict::Dead,
+            4 => CancelVerdict::Absent,
+            other => return Err(StoreError::invalid_answer(CANCEL.name, other)),
         })
     }
 
     /// Lets a due job run after this delay instead; zero runs it now, and wakes a worker.
     ///
     /// When it then lies a minute or more behind its row's deadline, a `repair` moves it back.
-    pub async fn reschedule(&self, id: &JobId, queues: &[&str], delay: Duration) -> Result<Rescheduled, StoreError> {
-        Ok(match self.operate(&RESCHEDULE, id, queues, Some(delay)).await? {
-            1 => Rescheduled::Moved,
-            2 => Rescheduled::Running,
-            3 => Rescheduled::Dead,
-            4 => Rescheduled::Absent,
-            other => return Err(StoreError::answer(RESCHEDULE.name, other)),
+    pub async fn reschedule(
+        &self,
+        id: &JobId,
+        queues: &[&str],
+        delay: Duration,
+    ) -> Result<RescheduleVerdict, StoreError> {
+        Ok(match self.run_operation(&RESCHEDULE, id, queues, Some(delay)).await? {
+            1 => RescheduleVerdict::Moved,
+            2 => RescheduleVerdict::Running,
+            3 => RescheduleVerdict::Dead,
+            4 => RescheduleVerdict::Absent,
+            other => return Err(StoreError::invalid_answer(RESCHEDULE.name, other)),
         })
     }
 
-    async fn operate(
+    async fn run_operation(
         &self,
         script: &'static NamedScript,
         id: &JobId,
@@ -67,10 +72,10 @@ impl Store {
         delay: Option<Duration>,
     ) -> Result<u8, StoreError> {
         let mut call = self.job_script(script, queues.iter().copied());
-        call.arg(id.as_str());
+        call.push_arg(id.as_str());
         if let Some(delay) = delay {
-            call.arg(whole_ms(delay));
+            call.push_arg(round_up_ms(delay));
         }
-        self.run(&call).await
+        self.run_script(&call).await
     }
 }

@@ -69,7 +69,7 @@ impl NamedScript {
 }
 
 impl ScriptCall {
-    pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+    pub(super) fn push_arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
         self.cmd.arg(arg);
         self
     }

@@ -24,7 +24,7 @@ pub(super) struct SentinelUrl {
 }
 
 /// Who knows where the primary is.
-pub(super) struct Sentinels(SentinelClient);
+pub(super) struct SentinelClients(SentinelClient);
 
 impl SentinelUrl {
     /// `None` when the URL is of another kind.
@@ -49,7 +49,7 @@ impl SentinelUrl {
         // Read by the same code as any other URL.
         let info = |user_password: &str, host: &str, db: &str| {
             let at = if user_password.is_empty() { "" } else { "@" };
-            format!("{scheme}://{user_password}{at}{host}/{db}").into_connection_info().map_err(StoreError::url)
+            format!("{scheme}://{user_password}{at}{host}/{db}").into_connection_info().map_err(StoreError::invalid_url)
         };
         let sentinel_login =
             if password.is_empty() && user.is_empty() { String::new() } else { format!("{user}:{password}") };
@@ -76,14 +76,14 @@ impl SentinelUrl {
         self,
         tcp_settings: TcpSettings,
         certificates: Option<TlsCertificates>,
-    ) -> Result<Sentinels, StoreError> {
+    ) -> Result<SentinelClients, StoreError> {
         let addresses: Vec<ConnectionAddr> = self.sentinels.iter().map(|info| info.addr().clone()).collect();
         let tls = self.is_tls();
         let login = self.sentinels.first().map(|info| info.redis_settings().clone()).unwrap_or_default();
         let server = self.server.redis_settings();
         let builder = SentinelClientBuilder::new(addresses, &self.primary, SentinelServerType::Master);
         let mut builder = builder
-            .map_err(StoreError::url)?
+            .map_err(StoreError::invalid_url)?
             .set_client_to_redis_db(server.db())
             .set_client_to_redis_protocol(ProtocolVersion::RESP3)
             .set_client_to_redis_tcp_settings(tcp_settings.clone())
@@ -108,13 +108,13 @@ impl SentinelUrl {
                     .set_client_to_sentinel_certificates(certificates);
             }
         }
-        builder.build().map(Sentinels).map_err(StoreError::url)
+        builder.build().map(SentinelClients).map_err(StoreError::invalid_url)
     }
 }
 
-impl Sentinels {
+impl SentinelClients {
     /// A client of the server that is primary now, and says so itself.
-    pub(super) async fn primary(&mut self) -> RedisResult<Client> {
+    pub(super) async fn find_primary(&mut self) -> RedisResult<Client> {
         self.0.async_get_client().await
     }
 }

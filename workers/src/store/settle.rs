@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::{
-    Leased, Store, StoreError, Token,
-    client::{BATCH, QueueNumbers, envelope},
+    LeaseToken, LeasedJob, Store, StoreError,
+    client::{BATCH, QueueNumbers, encode_envelope},
     script::SETTLE,
 };
 use crate::{
-    job::{JobId, NewJob, whole_ms},
+    job::{JobId, NewJob, round_up_ms},
     outcome::Outcome,
     retry::RetryPolicy,
 };
 
 /// How a lease ends, after the retry policy has spoken.
 #[derive(Debug, Clone, PartialEq)]
-pub enum End {
+pub enum LeaseEnd {
     Done,
     /// Runs again, no try spent.
     Snooze {
@@ -37,47 +37,47 @@ pub enum End {
 
 /// The end of one lease, to be written to Redis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settle {
+pub struct SettleRequest {
     pub queue: &'static str,
     pub id: JobId,
-    pub token: Token,
-    pub end: End,
+    pub token: LeaseToken,
+    pub end: LeaseEnd,
     /// Inserted in the same atomic step.
     pub then: Vec<NewJob>,
 }
 
-impl Settle {
+impl SettleRequest {
     /// Applies a job's retry policy to its outcome. `random` lies in 0..1 and is the jitter.
-    pub fn new(leased: &Leased, outcome: Outcome, retry: &RetryPolicy, random: f64) -> Self {
+    pub fn new(leased: &LeasedJob, outcome: Outcome, retry: &RetryPolicy, random: f64) -> Self {
         let mut then = Vec::new();
         let end = match outcome {
             Outcome::Done { then: follow_ups } => {
                 then = follow_ups;
-                End::Done
+                LeaseEnd::Done
             }
-            Outcome::Snooze { delay } => End::Snooze { delay },
+            Outcome::Snooze { delay } => LeaseEnd::Snooze { delay },
             Outcome::Retry(error) => {
                 let failed = leased.delivery.failed.saturating_add(1);
                 retry.delay_after(failed, random).map_or_else(
-                    || End::Spent { error: shorten_error(format!("failed {failed} tries; last: {error}")) },
-                    |delay| End::Retry { delay },
+                    || LeaseEnd::Spent { error: shorten_error(format!("failed {failed} tries; last: {error}")) },
+                    |delay| LeaseEnd::Retry { delay },
                 )
             }
-            Outcome::Dead(error) => End::Dead { error: shorten_error(error) },
+            Outcome::Dead(error) => LeaseEnd::Dead { error: shorten_error(error) },
         };
         let delivery = &leased.delivery;
         Self { queue: delivery.queue, id: delivery.id.clone(), token: leased.token.clone(), end, then }
     }
 
     /// What it weighs in a batch.
-    fn weight(&self) -> usize {
+    fn batch_weight(&self) -> usize {
         1 + self.then.len()
     }
 }
 
 /// What became of a settle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettleVerdict {
     /// Written, with its follow-ups. Those that lie dead stay dead: no order waits for a job that will not run.
     Settled { dead_follow_ups: Vec<JobId> },
     /// The lease was not ours any more: nothing changed, and no follow-up was inserted.
@@ -90,13 +90,13 @@ impl Store {
     /// Each lease ends atomically with its follow-ups. Batches of 500 jobs and follow-ups go in one call; a job with more
     /// follow-ups than that has a call of its own. After an error a settle may be repeated: what was written already is
     /// then refused.
-    pub async fn settle(&self, settles: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+    pub async fn settle(&self, settles: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let mut verdicts = Vec::with_capacity(settles.len());
         let mut rest = settles;
         while !rest.is_empty() {
             let mut weight = 0;
             let fitting = rest.iter().take_while(|settle| {
-                weight += settle.weight();
+                weight += settle.batch_weight();
                 weight <= BATCH
             });
             let (batch, later) = rest.split_at(fitting.count().max(1));
@@ -106,45 +106,49 @@ impl Store {
         Ok(verdicts)
     }
 
-    async fn settle_batch(&self, batch: &[Settle]) -> Result<Vec<Settled>, StoreError> {
+    async fn settle_batch(&self, batch: &[SettleRequest]) -> Result<Vec<SettleVerdict>, StoreError> {
         let mut queues = QueueNumbers::default();
         for settle in batch {
-            queues.number(settle.queue);
+            queues.number_of(settle.queue);
             for job in &settle.then {
-                queues.number(job.queue);
+                queues.number_of(job.queue);
             }
         }
         let mut call = self.job_script(&SETTLE, queues.names());
         for settle in batch {
-            call.arg(queues.number(settle.queue)).arg(settle.id.as_str()).arg(settle.token.as_str());
+            call.push_arg(queues.number_of(settle.queue)).push_arg(settle.id.as_str()).push_arg(settle.token.as_str());
             match &settle.end {
-                End::Done => call.arg("done").arg(""),
-                End::Snooze { delay } => call.arg("snooze").arg(whole_ms(*delay)),
-                End::Retry { delay } => call.arg("retry").arg(whole_ms(*delay)),
-                End::Spent { error } => call.arg("spent").arg(error),
-                End::Dead { error } => call.arg("dead").arg(error),
+                LeaseEnd::Done => call.push_arg("done").push_arg(""),
+                LeaseEnd::Snooze { delay } => call.push_arg("snooze").push_arg(round_up_ms(*delay)),
+                LeaseEnd::Retry { delay } => call.push_arg("retry").push_arg(round_up_ms(*delay)),
+                LeaseEnd::Spent { error } => call.push_arg("spent").push_arg(error),
+                LeaseEnd::Dead { error } => call.push_arg("dead").push_arg(error),
             };
-            call.arg(settle.then.len());
+            call.push_arg(settle.then.len());
             for job in &settle.then {
-                call.arg(queues.number(job.queue)).arg(job.id.as_str()).arg(job.delay_ms()).arg(envelope(job));
+                call.push_arg(queues.number_of(job.queue))
+                    .push_arg(job.id.as_str())
+                    .push_arg(job.delay_ms())
+                    .push_arg(encode_envelope(job));
             }
         }
         let (codes, left_dead): (Vec<u8>, Vec<String>) = self.run_patiently(&call).await?;
         let mut verdicts = Vec::with_capacity(batch.len());
         for code in codes {
             verdicts.push(match code {
-                1 => Settled::Settled { dead_follow_ups: Vec::new() },
-                2 => Settled::Refused,
-                other => return Err(StoreError::answer(SETTLE.name, other)),
+                1 => SettleVerdict::Settled { dead_follow_ups: Vec::new() },
+                2 => SettleVerdict::Refused,
+                other => return Err(StoreError::invalid_answer(SETTLE.name, other)),
             });
         }
         if verdicts.len() != batch.len() {
-            return Err(StoreError::answer(SETTLE.name, "not one code per job"));
+            return Err(StoreError::invalid_answer(SETTLE.name, "not one code per job"));
         }
         for pair in left_dead.chunks_exact(2) {
             let position = pair[0].parse::<usize>().ok().and_then(|position| position.checked_sub(1));
             let verdict = position.and_then(|position| verdicts.get_mut(position));
-            if let (Some(Settled::Settled { dead_follow_ups }), Ok(id)) = (verdict, JobId::parse(pair[1].clone())) {
+            if let (Some(SettleVerdict::Settled { dead_follow_ups }), Ok(id)) = (verdict, JobId::parse(pair[1].clone()))
+            {
                 dead_follow_ups.push(id);
             }
         }

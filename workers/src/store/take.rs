@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use redis::{FromRedisValue, Value};
 use tracing::warn;
 
-use super::{Settle, Store, StoreError, script::TAKE, settle::End};
+use super::{SettleRequest, Store, StoreError, script::TAKE, settle::LeaseEnd};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
@@ -22,9 +22,9 @@ const NEWER_ENVELOPE_DELAY: Duration = Duration::from_secs(60);
 
 /// Fencing token of one take: only who holds it may settle, renew or release the leases of that take.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Token(Arc<str>);
+pub struct LeaseToken(Arc<str>);
 
-impl Token {
+impl LeaseToken {
     /// `boot` is unique per process start, `sequence` per take of that process.
     pub fn new(boot: &str, sequence: u64) -> Self {
         Self(format!("{boot}:{sequence}").into())
@@ -35,7 +35,7 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -61,16 +61,16 @@ pub struct TakeRequest<'a> {
     /// Its queues, each with the number of jobs wanted: at most 1,000 are leased per queue. 0 still rescues.
     pub queues: &'a [(&'static str, usize)],
     /// A new one for each take.
-    pub token: &'a Token,
+    pub token: &'a LeaseToken,
     pub lease: Duration,
     pub mode: TakeMode,
 }
 
 /// One leased job.
 #[derive(Debug, Clone)]
-pub struct Leased {
+pub struct LeasedJob {
     pub delivery: Delivery,
-    pub token: Token,
+    pub token: LeaseToken,
 }
 
 /// A job that died of lost deliveries.
@@ -83,14 +83,14 @@ pub struct DeadJob {
 
 /// What a take found.
 #[derive(Debug)]
-pub enum Taken {
+pub enum TakeAnswer {
     /// Redis does not hold our data (new, or flushed): nothing is leased until the epoch is written.
     NoEpoch,
     Jobs {
         /// Per queue the oldest due first.
-        jobs: Vec<Leased>,
+        jobs: Vec<LeasedJob>,
         /// Leases of jobs whose envelope cannot be read. There is nothing to perform; settle them as they are.
-        unreadable: Vec<Settle>,
+        unreadable: Vec<SettleRequest>,
         /// Redis' time of this take, in ms.
         now_ms: u64,
         /// The earliest due over the queues with permits left, in ms: no normal job is to be taken there before it.
@@ -110,30 +110,30 @@ impl Store {
     /// Rescues expired leases of these queues, 1,000 at most, then leases due jobs.
     ///
     /// Do not drop the future before it ends: jobs leased by an abandoned call run only when the lease expires.
-    pub async fn take(&self, request: &TakeRequest<'_>) -> Result<Taken, StoreError> {
+    pub async fn take(&self, request: &TakeRequest<'_>) -> Result<TakeAnswer, StoreError> {
         let mut call = self.job_script(&TAKE, request.queues.iter().map(|(queue, _)| *queue));
-        call.arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))
-            .arg(request.token.as_str())
-            .arg(MAX_LOST)
-            .arg(SUSPECT_AT)
-            .arg(match request.mode {
+        call.push_arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))
+            .push_arg(request.token.as_str())
+            .push_arg(MAX_LOST)
+            .push_arg(SUSPECT_AT)
+            .push_arg(match request.mode {
                 TakeMode::Normal => "normal",
                 TakeMode::Rest => "rest",
                 TakeMode::Quiesce => "quiesce",
                 TakeMode::Alone => "alone",
             });
         for (_, permits) in request.queues {
-            call.arg(*permits);
+            call.push_arg(*permits);
         }
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read_answer(request, answer).map_err(|reason| StoreError::answer(TAKE.name, reason))
+        read_answer(request, answer).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
     }
 }
 
-fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, String> {
+fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<TakeAnswer, String> {
     let mut answer = answer.into_iter();
     if read_value::<u8>(answer.next())? == 0 {
-        return Ok(Taken::NoEpoch);
+        return Ok(TakeAnswer::NoEpoch);
     }
     let now_ms: u64 = read_value(answer.next())?;
     let next_due_ms: i64 = read_value(answer.next())?;
@@ -169,23 +169,23 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<Taken, S
         match envelope.as_deref().map(open_envelope).transpose() {
             Ok(payload) => {
                 let lateness_ms = now_ms.saturating_sub(due_ms);
-                jobs.push(Leased {
+                jobs.push(LeasedJob {
                     delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost },
                     token,
                 });
             }
             Err(Outcome::Snooze { delay }) => {
                 warn!(job.id = %id, queue, "The job's envelope is of a newer version; it is snoozed until this process is updated.");
-                unreadable.push(Settle { queue, id, token, end: End::Snooze { delay }, then: Vec::new() });
+                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Snooze { delay }, then: Vec::new() });
             }
             Err(Outcome::Dead(error)) => {
-                unreadable.push(Settle { queue, id, token, end: End::Dead { error }, then: Vec::new() });
+                unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Dead { error }, then: Vec::new() });
             }
             Err(_) => {}
         }
     }
     let next_due_ms = u64::try_from(next_due_ms).ok();
-    Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired })
+    Ok(TakeAnswer::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired })
 }
 
 /// The payload within an envelope, or what to do with a job whose envelope cannot be read.

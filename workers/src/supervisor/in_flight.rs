@@ -11,18 +11,18 @@ use std::{
 use tokio::sync::Notify;
 
 use super::LEASE;
-use crate::store::{Held, Leased, SUSPECT_AT};
+use crate::store::{HeldLease, LeasedJob, SUSPECT_AT};
 
 /// A job on its way through apalis. The ticket and not the id names it, because a job may be in hand twice: its lease was
 /// lost while it ran, and this same process took it again.
 #[derive(Debug, Clone)]
-pub(crate) struct Work {
+pub(crate) struct TicketedJob {
     pub(crate) ticket: u64,
-    pub(crate) leased: Leased,
+    pub(crate) leased: LeasedJob,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum JobStage {
     /// Lies in its queue's channel.
     Waiting,
     Running,
@@ -31,57 +31,57 @@ enum Stage {
 }
 
 struct InHand {
-    held: Held,
+    held: HeldLease,
     queue: usize,
-    stage: Stage,
+    stage: JobStage,
     suspect: bool,
     /// The lease is not ours any more. The job runs on, for it cannot do harm, but its result will be refused.
     lost: bool,
     expires: Instant,
 }
 
-struct Queue {
+struct QueuePermits {
     name: &'static str,
     concurrency: usize,
     in_hand: usize,
 }
 
-struct Table {
-    queues: Vec<Queue>,
+struct InFlightTable {
+    queues: Vec<QueuePermits>,
     jobs: HashMap<u64, InHand>,
     last_ticket: u64,
     suspects: usize,
 }
 
 pub(crate) struct InFlight {
-    table: Mutex<Table>,
+    table: Mutex<InFlightTable>,
     freed: Notify,
     emptied: Notify,
 }
 
 impl InFlight {
     pub(crate) fn new(queues: &[(&'static str, usize)]) -> Self {
-        let queues = queues.iter().map(|&(name, concurrency)| Queue { name, concurrency, in_hand: 0 }).collect();
-        let table = Table { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0 };
+        let queues = queues.iter().map(|&(name, concurrency)| QueuePermits { name, concurrency, in_hand: 0 }).collect();
+        let table = InFlightTable { queues, jobs: HashMap::new(), last_ticket: 0, suspects: 0 };
         Self { table: Mutex::new(table), freed: Notify::new(), emptied: Notify::new() }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn lock_table(&self) -> MutexGuard<'_, InFlightTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Free permits per queue, in the order of the queues.
-    pub(crate) fn permits(&self) -> Vec<(&'static str, usize)> {
-        let free = |queue: &Queue| (queue.name, queue.concurrency.saturating_sub(queue.in_hand));
-        self.table().queues.iter().map(free).collect()
+    pub(crate) fn free_permits(&self) -> Vec<(&'static str, usize)> {
+        let free = |queue: &QueuePermits| (queue.name, queue.concurrency.saturating_sub(queue.in_hand));
+        self.lock_table().queues.iter().map(free).collect()
     }
 
     pub(crate) fn has_permit(&self, queue: &str) -> bool {
-        self.table().queues.iter().any(|known| known.name == queue && known.in_hand < known.concurrency)
+        self.lock_table().queues.iter().any(|known| known.name == queue && known.in_hand < known.concurrency)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.table().jobs.len()
+        self.lock_table().jobs.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -90,13 +90,13 @@ impl InFlight {
 
     /// Whether a job is in hand that must have no neighbours.
     pub(crate) fn holds_suspect(&self) -> bool {
-        self.table().suspects > 0
+        self.lock_table().suspects > 0
     }
 
     /// Takes jobs into the hand, just leased; `since` is a moment before the call that leased them. Answers each with the
     /// number of its queue.
-    pub(crate) fn add(&self, leased: Vec<Leased>, since: Instant) -> Vec<(usize, Work)> {
-        let mut table = self.table();
+    pub(crate) fn add_leased(&self, leased: Vec<LeasedJob>, since: Instant) -> Vec<(usize, TicketedJob)> {
+        let mut table = self.lock_table();
         let mut works = Vec::with_capacity(leased.len());
         for leased in leased {
             let Some(queue) = table.queues.iter().position(|queue| queue.name == leased.delivery.queue) else {
@@ -104,60 +104,60 @@ impl InFlight {
             };
             let suspect = leased.delivery.lost >= SUSPECT_AT;
             let held =
-                Held { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() };
-            let job = InHand { held, queue, stage: Stage::Waiting, suspect, lost: false, expires: since + LEASE };
+                HeldLease { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() };
+            let job = InHand { held, queue, stage: JobStage::Waiting, suspect, lost: false, expires: since + LEASE };
             table.last_ticket += 1;
             table.queues[queue].in_hand += 1;
             table.suspects += usize::from(suspect);
             let ticket = table.last_ticket;
             table.jobs.insert(ticket, job);
-            works.push((queue, Work { ticket, leased }));
+            works.push((queue, TicketedJob { ticket, leased }));
         }
         works
     }
 
     /// The job begins to run. `false`: it was handed back meanwhile and must not.
-    pub(crate) fn start(&self, ticket: u64) -> bool {
-        let mut table = self.table();
+    pub(crate) fn mark_running(&self, ticket: u64) -> bool {
+        let mut table = self.lock_table();
         let Some(job) = table.jobs.get_mut(&ticket) else { return false };
-        job.stage = Stage::Running;
+        job.stage = JobStage::Running;
         true
     }
 
     /// The jobs have results.
-    pub(crate) fn finish(&self, tickets: impl Iterator<Item = u64>) {
-        let mut table = self.table();
+    pub(crate) fn mark_finished(&self, tickets: impl Iterator<Item = u64>) {
+        let mut table = self.lock_table();
         for ticket in tickets {
             if let Some(job) = table.jobs.get_mut(&ticket) {
-                job.stage = Stage::Finished;
+                job.stage = JobStage::Finished;
             }
         }
     }
 
     /// Whether the job's lease can still be in force.
     pub(crate) fn may_settle(&self, ticket: u64, now: Instant) -> bool {
-        self.table().jobs.get(&ticket).is_some_and(|job| job.expires > now)
+        self.lock_table().jobs.get(&ticket).is_some_and(|job| job.expires > now)
     }
 
     /// The jobs have left our in_flight: their permits are free.
-    pub(crate) fn remove(&self, tickets: impl Iterator<Item = u64>) {
-        let mut table = self.table();
+    pub(crate) fn remove_settled(&self, tickets: impl Iterator<Item = u64>) {
+        let mut table = self.lock_table();
         for ticket in tickets {
             table.remove(ticket);
         }
-        self.notify(table);
+        self.notify_freed(table);
     }
 
     /// All leases that are ours.
-    pub(crate) fn leases(&self) -> Vec<(u64, Held)> {
-        let table = self.table();
+    pub(crate) fn live_leases(&self) -> Vec<(u64, HeldLease)> {
+        let table = self.lock_table();
         let ours = table.jobs.iter().filter(|(_, job)| !job.lost);
         ours.map(|(ticket, job)| (*ticket, job.held.clone())).collect()
     }
 
     /// Leases were renewed by a call begun at `since`.
-    pub(crate) fn renewed(&self, tickets: impl Iterator<Item = u64>, since: Instant) {
-        let mut table = self.table();
+    pub(crate) fn mark_renewed(&self, tickets: impl Iterator<Item = u64>, since: Instant) {
+        let mut table = self.lock_table();
         for ticket in tickets {
             if let Some(job) = table.jobs.get_mut(&ticket) {
                 job.expires = since + LEASE;
@@ -166,33 +166,33 @@ impl InFlight {
     }
 
     /// A lease is not ours any more. `false`: the job has its result already, so this is but its own settle.
-    pub(crate) fn lost(&self, ticket: u64) -> bool {
-        let mut table = self.table();
-        let Some(job) = table.jobs.get_mut(&ticket).filter(|job| job.stage != Stage::Finished) else { return false };
+    pub(crate) fn mark_lost(&self, ticket: u64) -> bool {
+        let mut table = self.lock_table();
+        let Some(job) = table.jobs.get_mut(&ticket).filter(|job| job.stage != JobStage::Finished) else { return false };
         job.lost = true;
         true
     }
 
     /// Removes and answers the jobs that have not begun.
-    pub(crate) fn take_waiting(&self) -> Vec<Held> {
-        self.take_where(|job| job.stage == Stage::Waiting)
+    pub(crate) fn take_waiting(&self) -> Vec<HeldLease> {
+        self.take_where(|job| job.stage == JobStage::Waiting)
     }
 
     /// Removes all jobs, and answers those whose lease is ours.
-    pub(crate) fn take_all(&self) -> Vec<Held> {
+    pub(crate) fn take_all(&self) -> Vec<HeldLease> {
         self.take_where(|_| true)
     }
 
-    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> Vec<Held> {
-        let mut table = self.table();
+    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> Vec<HeldLease> {
+        let mut table = self.lock_table();
         let tickets: Vec<u64> = table.jobs.iter().filter(|(_, job)| wanted(job)).map(|(ticket, _)| *ticket).collect();
         let taken = tickets.into_iter().filter_map(|ticket| table.remove(ticket));
         let ours = taken.filter(|job| !job.lost).map(|job| job.held).collect();
-        self.notify(table);
+        self.notify_freed(table);
         ours
     }
 
-    fn notify(&self, table: MutexGuard<'_, Table>) {
+    fn notify_freed(&self, table: MutexGuard<'_, InFlightTable>) {
         let empty = table.jobs.is_empty();
         drop(table);
         self.freed.notify_one();
@@ -202,19 +202,19 @@ impl InFlight {
     }
 
     /// Some permit was freed since the last call.
-    pub(crate) async fn freed(&self) {
+    pub(crate) async fn wait_until_freed(&self) {
         self.freed.notified().await;
     }
 
     /// Nothing is in hand any more.
-    pub(crate) async fn emptied(&self) {
+    pub(crate) async fn wait_until_empty(&self) {
         while !self.is_empty() {
             self.emptied.notified().await;
         }
     }
 }
 
-impl Table {
+impl InFlightTable {
     fn remove(&mut self, ticket: u64) -> Option<InHand> {
         let job = self.jobs.remove(&ticket)?;
         self.queues[job.queue].in_hand -= 1;

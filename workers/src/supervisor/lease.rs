@@ -8,8 +8,8 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Counts, LEASE, Supervisor};
-use crate::store::{Heartbeat, Held, Renewed, WorkerInfo};
+use super::{LEASE, RunCounts, Supervisor};
+use crate::store::{Heartbeat, HeldLease, LeaseVerdict, WorkerInfo};
 
 /// A quarter of a lease: three renewals may fail before one is lost.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
@@ -30,14 +30,14 @@ pub(crate) async fn run(supervisor: &Supervisor, stop: CancellationToken) {
         }
         let begun = Instant::now();
         let renewed = renew_leases(supervisor).await;
-        beat(supervisor, true).await;
+        send_heartbeat(supervisor, true).await;
         wait = if renewed { RENEW_EVERY.saturating_sub(begun.elapsed()) } else { RENEW_AGAIN };
     }
 }
 
 /// `false` when Redis could not be asked.
 async fn renew_leases(supervisor: &Supervisor) -> bool {
-    let (tickets, held): (Vec<u64>, Vec<Held>) = supervisor.in_flight.leases().into_iter().unzip();
+    let (tickets, held): (Vec<u64>, Vec<HeldLease>) = supervisor.in_flight.live_leases().into_iter().unzip();
     if held.is_empty() {
         return true;
     }
@@ -45,16 +45,16 @@ async fn renew_leases(supervisor: &Supervisor) -> bool {
     let verdicts = match supervisor.store.extend(&held, LEASE).await {
         Ok(verdicts) => verdicts,
         Err(error) => {
-            supervisor.outage.failed(&error);
+            supervisor.outage.record_failure(&error);
             return false;
         }
     };
-    supervisor.outage.succeeded();
+    supervisor.outage.record_success();
     let verdicts = || tickets.iter().zip(&held).zip(&verdicts);
-    let ours = verdicts().filter(|(_, verdict)| **verdict == Renewed::Yes);
-    supervisor.in_flight.renewed(ours.map(|((ticket, _), _)| *ticket), begun);
-    for ((ticket, held), _) in verdicts().filter(|(_, verdict)| **verdict == Renewed::Lost) {
-        if supervisor.in_flight.lost(*ticket) {
+    let ours = verdicts().filter(|(_, verdict)| **verdict == LeaseVerdict::Yes);
+    supervisor.in_flight.mark_renewed(ours.map(|((ticket, _), _)| *ticket), begun);
+    for ((ticket, held), _) in verdicts().filter(|(_, verdict)| **verdict == LeaseVerdict::Lost) {
+        if supervisor.in_flight.mark_lost(*ticket) {
             warn!(job.id = %held.id, "The job's lease is lost while it runs; its result will be refused, and it runs again.");
         }
     }
@@ -62,7 +62,7 @@ async fn renew_leases(supervisor: &Supervisor) -> bool {
 }
 
 /// One sign of life, or the last one.
-pub(crate) async fn beat(supervisor: &Supervisor, alive: bool) {
+pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
     let info = WorkerInfo { in_hand: supervisor.in_flight.len(), ..supervisor.info.clone() };
     let beat = Heartbeat {
@@ -73,21 +73,21 @@ pub(crate) async fn beat(supervisor: &Supervisor, alive: bool) {
         lateness: &lateness,
         now_ms: supervisor.now_ms.load(Ordering::Relaxed),
     };
-    if let Err(error) = supervisor.store.heartbeat(&beat).await {
-        supervisor.outage.failed(&error);
-        supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner).merge(lateness);
+    if let Err(error) = supervisor.store.send_heartbeat(&beat).await {
+        supervisor.outage.record_failure(&error);
+        supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner).merge_counts(lateness);
     }
 }
 
 /// Hands jobs back, due as before and with no try spent.
-pub(crate) async fn release(supervisor: &Supervisor, held: Vec<Held>) {
+pub(crate) async fn release_leases(supervisor: &Supervisor, held: Vec<HeldLease>) {
     if held.is_empty() {
         return;
     }
     match tokio::time::timeout(RELEASE_WITHIN, supervisor.store.release(&held)).await {
         Ok(Ok(verdicts)) => {
-            let released = verdicts.iter().filter(|verdict| **verdict == Renewed::Yes).count();
-            Counts::add(&supervisor.counts.released, released);
+            let released = verdicts.iter().filter(|verdict| **verdict == LeaseVerdict::Yes).count();
+            RunCounts::add_to(&supervisor.counts.released, released);
         }
         Ok(Err(error)) => {
             warn!(jobs = held.len(), %error, "Jobs could not be handed back; they run when their leases expire.");

@@ -9,9 +9,9 @@ use metrics::{Counter, Histogram, counter, histogram};
 
 use crate::{job::Delivery, outcome::Outcome, registry::Registry};
 
-pub(crate) struct Metrics {
+pub(crate) struct EngineMetrics {
     /// By queue. A handful, so that looking through them is quicker than hashing.
-    outcomes: Vec<(&'static str, Outcomes)>,
+    outcomes: Vec<(&'static str, OutcomeCounters)>,
     /// By kind of job.
     durations: Vec<(&'static str, Histogram)>,
     lateness: Histogram,
@@ -19,7 +19,7 @@ pub(crate) struct Metrics {
 }
 
 /// `dispatchq_jobs_total` of one queue.
-struct Outcomes {
+struct OutcomeCounters {
     done: Counter,
     snooze: Counter,
     retry: Counter,
@@ -27,31 +27,31 @@ struct Outcomes {
     lost: Counter,
 }
 
-impl Metrics {
+impl EngineMetrics {
     /// Handles of the recorder that is installed by now.
     pub(crate) fn new(queues: impl IntoIterator<Item = &'static str>, registry: &Registry) -> Self {
         let kinds = registry.kinds().into_iter();
         Self {
-            outcomes: queues.into_iter().map(|queue| (queue, Outcomes::new(queue))).collect(),
+            outcomes: queues.into_iter().map(|queue| (queue, OutcomeCounters::new(queue))).collect(),
             durations: kinds.map(|(kind, _)| (kind, duration_histogram(kind.to_owned()))).collect(),
             lateness: histogram!("dispatchq_job_lateness_seconds"),
             refused: counter!("dispatchq_settles_refused_total"),
         }
     }
 
-    pub(crate) fn taken(&self, delivery: &Delivery) {
+    pub(crate) fn record_taken(&self, delivery: &Delivery) {
         #[expect(clippy::cast_precision_loss, reason = "a histogram needs no more than 52 bits")]
         self.lateness.record(delivery.lateness_ms as f64 / 1000.0);
     }
 
-    pub(crate) fn performed(&self, delivery: &Delivery, outcome: &Outcome, took: Duration) {
+    pub(crate) fn record_performed(&self, delivery: &Delivery, outcome: &Outcome, took: Duration) {
         let kind = delivery.id.kind();
         match self.durations.iter().find(|(known, _)| *known == kind) {
             Some((_, histogram)) => histogram.record(took),
             // Of a newer producer. It comes once a minute.
             None => duration_histogram(kind.to_owned()).record(took),
         }
-        let Some(outcomes) = self.of_queue(delivery.queue) else { return };
+        let Some(outcomes) = self.queue_outcomes(delivery.queue) else { return };
         let counter = match outcome {
             Outcome::Done { .. } => &outcomes.done,
             Outcome::Snooze { .. } => &outcomes.snooze,
@@ -62,22 +62,22 @@ impl Metrics {
     }
 
     /// A job died of lost deliveries: it has no outcome.
-    pub(crate) fn lost(&self, queue: &str) {
-        if let Some(outcomes) = self.of_queue(queue) {
+    pub(crate) fn record_lost(&self, queue: &str) {
+        if let Some(outcomes) = self.queue_outcomes(queue) {
             outcomes.lost.increment(1);
         }
     }
 
-    pub(crate) fn refused(&self, settles: usize) {
+    pub(crate) fn record_refused(&self, settles: usize) {
         self.refused.increment(settles as u64);
     }
 
-    fn of_queue(&self, queue: &str) -> Option<&Outcomes> {
+    fn queue_outcomes(&self, queue: &str) -> Option<&OutcomeCounters> {
         self.outcomes.iter().find(|(known, _)| *known == queue).map(|(_, outcomes)| outcomes)
     }
 }
 
-impl Outcomes {
+impl OutcomeCounters {
     fn new(queue: &'static str) -> Self {
         let of = |outcome: &'static str| counter!("dispatchq_jobs_total", "queue" => queue, "outcome" => outcome);
         Self { done: of("done"), snooze: of("snooze"), retry: of("retry"), dead: of("dead"), lost: of("lost") }

@@ -34,10 +34,10 @@ pub(crate) mod settle;
 pub(crate) mod take;
 mod turn;
 
-pub(crate) use in_flight::{InFlight, Work};
-pub(crate) use metrics::Metrics;
-pub(crate) use outage::Outage;
-pub(crate) use settle::Finished;
+pub(crate) use in_flight::{InFlight, TicketedJob};
+pub(crate) use metrics::EngineMetrics;
+pub(crate) use outage::RedisOutage;
+pub(crate) use settle::FinishedJob;
 
 /// How long a lease lasts without renewal: so long do a dead worker's jobs wait.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
@@ -51,8 +51,8 @@ pub(crate) struct Supervisor {
     pub(crate) registry: Registry,
     pub(crate) gate: Gate,
     pub(crate) in_flight: InFlight,
-    pub(crate) outage: Outage,
-    pub(crate) metrics: Metrics,
+    pub(crate) outage: RedisOutage,
+    pub(crate) metrics: EngineMetrics,
     /// Unique per process start: first part of every token.
     pub(crate) boot: String,
     pub(crate) replica: String,
@@ -65,12 +65,12 @@ pub(crate) struct Supervisor {
     /// Redis' time at the last take.
     pub(crate) now_ms: AtomicU64,
     pub(crate) started: Instant,
-    pub(crate) counts: Counts,
+    pub(crate) counts: RunCounts,
 }
 
 /// What the run has done so far.
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct RunCounts {
     pub(crate) settled: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) released: AtomicU64,
@@ -85,8 +85,8 @@ impl Supervisor {
     }
 }
 
-impl Counts {
-    pub(crate) fn add(counter: &AtomicU64, n: usize) {
+impl RunCounts {
+    pub(crate) fn add_to(counter: &AtomicU64, n: usize) {
         counter.fetch_add(n as u64, Ordering::Relaxed);
     }
 }

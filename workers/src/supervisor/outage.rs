@@ -19,17 +19,17 @@ const BACKOFF: RetryPolicy = RetryPolicy {
 };
 
 #[derive(Default)]
-pub(crate) struct Outage {
+pub(crate) struct RedisOutage {
     since: Mutex<Option<Instant>>,
 }
 
-impl Outage {
+impl RedisOutage {
     /// Delay before the `n`-th repetition of a call, from 1.
-    pub(crate) fn backoff(n: u32) -> Duration {
+    pub(crate) fn retry_delay(n: u32) -> Duration {
         BACKOFF.backoff(n, rand::random())
     }
 
-    pub(crate) fn failed(&self, error: &StoreError) {
+    pub(crate) fn record_failure(&self, error: &StoreError) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if since.is_none() {
             *since = Some(Instant::now());
@@ -37,7 +37,7 @@ impl Outage {
         }
     }
 
-    pub(crate) fn succeeded(&self) {
+    pub(crate) fn record_success(&self) {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(since) = since.take() {
             info!(outage_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), "Redis answers again.");

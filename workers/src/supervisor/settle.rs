@@ -7,10 +7,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::{Counts, Outage, Supervisor, Work};
+use super::{RedisOutage, RunCounts, Supervisor, TicketedJob};
 use crate::{
     outcome::Outcome,
-    store::{End, Settle, Settled},
+    store::{LeaseEnd, SettleRequest, SettleVerdict},
 };
 
 /// Results per call at most.
@@ -20,8 +20,8 @@ const BATCH: usize = 500;
 const LAST_TRIES: Duration = Duration::from_secs(2);
 
 /// The result of one job, from its apalis worker.
-pub(crate) struct Finished {
-    pub(crate) work: Work,
+pub(crate) struct FinishedJob {
+    pub(crate) work: TicketedJob,
     pub(crate) outcome: Outcome,
     pub(crate) duration: Duration,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Finished {
 /// Settles results until `flush` is cancelled, and then those that are left.
 pub(crate) async fn run(
     supervisor: &Supervisor,
-    mut results: mpsc::UnboundedReceiver<Finished>,
-    mut unreadable: mpsc::UnboundedReceiver<Settle>,
+    mut results: mpsc::UnboundedReceiver<FinishedJob>,
+    mut unreadable: mpsc::UnboundedReceiver<SettleRequest>,
     flush: CancellationToken,
 ) {
     let mut finished = Vec::with_capacity(BATCH);
@@ -59,29 +59,29 @@ pub(crate) async fn run(
 
 async fn settle_batch(
     supervisor: &Supervisor,
-    finished: impl Iterator<Item = Finished>,
-    unread: Vec<Settle>,
+    finished: impl Iterator<Item = FinishedJob>,
+    unread: Vec<SettleRequest>,
     give_up: Option<Instant>,
 ) {
     let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
     let mut settles = unread;
-    for Finished { work, outcome, duration } in finished {
+    for FinishedJob { work, outcome, duration } in finished {
         report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
         settles.push(supervisor.registry.settle(&work.leased, outcome));
     }
-    supervisor.in_flight.finish(tickets.iter().flatten().copied());
+    supervisor.in_flight.mark_finished(tickets.iter().flatten().copied());
     let mut failures = 0;
     while !settles.is_empty() {
         match supervisor.store.settle(&settles).await {
             Ok(verdicts) => {
-                supervisor.outage.succeeded();
-                supervisor.in_flight.remove(tickets.iter().flatten().copied());
+                supervisor.outage.record_success();
+                supervisor.in_flight.remove_settled(tickets.iter().flatten().copied());
                 record_verdicts(supervisor, &settles, verdicts);
                 return;
             }
             Err(failure) => {
-                supervisor.outage.failed(&failure);
+                supervisor.outage.record_failure(&failure);
                 failures += 1;
                 let now = Instant::now();
                 let gone: Vec<bool> = tickets
@@ -93,7 +93,7 @@ async fn settle_batch(
                     .collect();
                 drop_gone(supervisor, &gone, &mut tickets, &mut settles);
                 if !settles.is_empty() {
-                    tokio::time::sleep(Outage::backoff(failures)).await;
+                    tokio::time::sleep(RedisOutage::retry_delay(failures)).await;
                 }
             }
         }
@@ -101,22 +101,24 @@ async fn settle_batch(
 }
 
 /// Results whose lease cannot stand any more are dropped: their jobs run again, harmlessly.
-fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u64>>, settles: &mut Vec<Settle>) {
+fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u64>>, settles: &mut Vec<SettleRequest>) {
     let dropped = gone.iter().filter(|gone| **gone).count();
     if dropped == 0 {
         return;
     }
     warn!(jobs = dropped, "Results could not be written before their leases expired; the jobs run again.");
-    supervisor.in_flight.remove(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
+    supervisor
+        .in_flight
+        .remove_settled(tickets.iter().zip(gone).filter(|(_, gone)| **gone).filter_map(|(ticket, _)| *ticket));
     let mut kept = gone.iter().map(|gone| !gone);
     tickets.retain(|_| kept.next().unwrap_or(true));
     let mut kept = gone.iter().map(|gone| !gone);
     settles.retain(|_| kept.next().unwrap_or(true));
 }
 
-fn report_outcome(supervisor: &Supervisor, work: &Work, outcome: &Outcome, duration: Duration) {
+fn report_outcome(supervisor: &Supervisor, work: &TicketedJob, outcome: &Outcome, duration: Duration) {
     let delivery = &work.leased.delivery;
-    supervisor.metrics.performed(delivery, outcome, duration);
+    supervisor.metrics.record_performed(delivery, outcome, duration);
     match outcome {
         Outcome::Retry(reason) => {
             warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");
@@ -127,27 +129,27 @@ fn report_outcome(supervisor: &Supervisor, work: &Work, outcome: &Outcome, durat
     }
 }
 
-fn record_verdicts(supervisor: &Supervisor, settles: &[Settle], verdicts: Vec<Settled>) {
+fn record_verdicts(supervisor: &Supervisor, settles: &[SettleRequest], verdicts: Vec<SettleVerdict>) {
     let mut refused = 0;
     for (settle, verdict) in settles.iter().zip(verdicts) {
         match verdict {
-            Settled::Settled { dead_follow_ups } => {
-                if let End::Dead { error } | End::Spent { error } = &settle.end {
+            SettleVerdict::Settled { dead_follow_ups } => {
+                if let LeaseEnd::Dead { error } | LeaseEnd::Spent { error } = &settle.end {
                     supervisor.job_died(&settle.id, error);
                 }
                 for dead in dead_follow_ups {
                     error!(job.id = %dead, after.id = %settle.id, "The job was to follow, but is dead; requeue or discard it.");
                 }
             }
-            Settled::Refused => {
+            SettleVerdict::Refused => {
                 refused += 1;
                 warn!(job.id = %settle.id, "The result is refused; the job's lease was lost, and it runs again.");
             }
         }
     }
     if refused > 0 {
-        supervisor.metrics.refused(refused);
+        supervisor.metrics.record_refused(refused);
     }
-    Counts::add(&supervisor.counts.refused, refused);
-    Counts::add(&supervisor.counts.settled, settles.len() - refused);
+    RunCounts::add_to(&supervisor.counts.refused, refused);
+    RunCounts::add_to(&supervisor.counts.settled, settles.len() - refused);
 }

@@ -9,8 +9,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{LEASE, Outage, Supervisor, Work, turn::Turn};
-use crate::store::{DeadJob, Leased, Settle, TakeMode, TakeRequest, Taken, Token};
+use super::{LEASE, RedisOutage, Supervisor, TicketedJob, turn::SuspectTurn};
+use crate::store::{DeadJob, LeaseToken, LeasedJob, SettleRequest, TakeAnswer, TakeMode, TakeRequest};
 
 /// Longest sleep: a wake message that was lost costs no more.
 const IDLE_POLL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const IDLE_POLL: Duration = Duration::from_secs(1);
 const EPOCH_POLL: Duration = Duration::from_millis(250);
 
 /// What to do after a take.
-enum Next {
+enum NextTake {
     /// Take again at once: there is more to lease or to rescue than one take may.
     Now,
     /// Until this moment nothing can be due, unless one of the signals comes.
@@ -29,35 +29,35 @@ enum Next {
 }
 
 /// The loop of takes.
-pub(crate) struct Taker<'a> {
+pub(crate) struct TakeLoop<'a> {
     supervisor: &'a Supervisor,
     /// To each queue's worker.
-    channels: Vec<mpsc::UnboundedSender<Work>>,
+    channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
     /// Settles of jobs that cannot be read.
-    unreadable: mpsc::UnboundedSender<Settle>,
+    unreadable: mpsc::UnboundedSender<SettleRequest>,
     gate: watch::Receiver<bool>,
     wakes: Option<broadcast::Receiver<String>>,
     sequence: u64,
-    turn: Turn,
+    turn: SuspectTurn,
     /// Takes in a row that failed.
     failures: u32,
     epoch_missing: bool,
 }
 
-impl<'a> Taker<'a> {
+impl<'a> TakeLoop<'a> {
     pub(crate) fn new(
         supervisor: &'a Supervisor,
-        channels: Vec<mpsc::UnboundedSender<Work>>,
-        unreadable: mpsc::UnboundedSender<Settle>,
+        channels: Vec<mpsc::UnboundedSender<TicketedJob>>,
+        unreadable: mpsc::UnboundedSender<SettleRequest>,
     ) -> Self {
         Self {
             supervisor,
             channels,
             unreadable,
-            gate: supervisor.gate.watch(),
+            gate: supervisor.gate.watch_state(),
             wakes: None,
             sequence: 0,
-            turn: Turn::default(),
+            turn: SuspectTurn::default(),
             failures: 0,
             epoch_missing: false,
         }
@@ -68,12 +68,12 @@ impl<'a> Taker<'a> {
         while !stop.is_cancelled() {
             if self.wakes.is_none() {
                 // If this fails, so does the take that follows, which reports it.
-                self.wakes = self.supervisor.store.wakes().await.ok();
+                self.wakes = self.supervisor.store.subscribe_wakes().await.ok();
             }
-            match self.take(&stop).await {
-                Next::Now => {}
-                Next::Sleep { until, when_freed } => self.sleep(until, when_freed, &stop).await,
-                Next::Pause(delay) => {
+            match self.take_jobs(&stop).await {
+                NextTake::Now => {}
+                NextTake::Sleep { until, when_freed } => self.sleep_until_work(until, when_freed, &stop).await,
+                NextTake::Pause(delay) => {
                     tokio::select! {
                         () = stop.cancelled() => {}
                         () = tokio::time::sleep(delay) => {}
@@ -83,7 +83,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    async fn take(&mut self, stop: &CancellationToken) -> Next {
+    async fn take_jobs(&mut self, stop: &CancellationToken) -> NextTake {
         let supervisor = self.supervisor;
         let is_open = *self.gate.borrow_and_update();
         let mode = if supervisor.in_flight.holds_suspect() {
@@ -92,65 +92,65 @@ impl<'a> Taker<'a> {
             // A process that may not take leaves the suspects to others.
             TakeMode::Rest
         } else {
-            self.turn.mode(supervisor.in_flight.is_empty(), Instant::now())
+            self.turn.next_mode(supervisor.in_flight.is_empty(), Instant::now())
         };
-        let mut permits = supervisor.in_flight.permits();
+        let mut permits = supervisor.in_flight.free_permits();
         if !is_open {
             // Expired leases of others are rescued all the same.
             permits.iter_mut().for_each(|(_, free)| *free = 0);
         }
 
         self.sequence += 1;
-        let token = Token::new(&supervisor.boot, self.sequence);
+        let token = LeaseToken::new(&supervisor.boot, self.sequence);
         let request = TakeRequest { queues: &permits, token: &token, lease: LEASE, mode };
         let begun = Instant::now();
         let taken = supervisor.store.take(&request).await;
         let ended = Instant::now();
         match taken {
             Err(error) => {
-                supervisor.outage.failed(&error);
+                supervisor.outage.record_failure(&error);
                 self.failures = self.failures.saturating_add(1);
                 // The subscription may have gone with the connection.
                 self.wakes = None;
-                Next::Pause(Outage::backoff(self.failures))
+                NextTake::Pause(RedisOutage::retry_delay(self.failures))
             }
-            Ok(Taken::NoEpoch) => {
-                self.answered();
-                self.missing_epoch();
-                Next::Pause(EPOCH_POLL)
+            Ok(TakeAnswer::NoEpoch) => {
+                self.record_answer();
+                self.report_missing_epoch();
+                NextTake::Pause(EPOCH_POLL)
             }
-            Ok(Taken::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired }) => {
-                self.answered();
+            Ok(TakeAnswer::Jobs { jobs, unreadable, now_ms, next_due_ms, dead, suspects, has_turn, more_expired }) => {
+                self.record_answer();
                 self.epoch_missing = false;
                 supervisor.now_ms.store(now_ms, Ordering::Relaxed);
                 let full = permits
                     .iter()
                     .any(|(queue, free)| *free == jobs.iter().filter(|leased| leased.delivery.queue == *queue).count());
-                self.report(&jobs, &dead);
+                self.report_taken(&jobs, &dead);
                 for settle in unreadable {
                     let _ = self.unreadable.send(settle);
                 }
-                self.deliver(jobs, begun, stop);
+                self.deliver_jobs(jobs, begun, stop);
                 let wait = next_due_ms.map_or(IDLE_POLL, |due_ms| Duration::from_millis(due_ms.saturating_sub(now_ms)));
                 let holds_suspect = supervisor.in_flight.holds_suspect();
-                let changed = self.turn.update(has_turn, suspects, holds_suspect, ended);
+                let changed = self.turn.update_after_take(has_turn, suspects, holds_suspect, ended);
                 let is_idle = supervisor.in_flight.is_empty();
                 // A turn that has begun waits until this process holds nothing.
                 if more_expired || wait.is_zero() || changed && (is_idle || !has_turn) {
-                    return Next::Now;
+                    return NextTake::Now;
                 }
                 let wait = self.turn.rests_for(ended).map_or(wait, |rest| wait.min(rest)).min(IDLE_POLL);
-                Next::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
+                NextTake::Sleep { until: ended + wait, when_freed: full || self.turn.is_ours() || holds_suspect }
             }
         }
     }
 
-    fn answered(&mut self) {
+    fn record_answer(&mut self) {
         self.failures = 0;
-        self.supervisor.outage.succeeded();
+        self.supervisor.outage.record_success();
     }
 
-    fn missing_epoch(&mut self) {
+    fn report_missing_epoch(&mut self) {
         if !self.epoch_missing {
             warn!("Redis does not hold the queue's data; no job is taken until they are rebuilt.");
             self.epoch_missing = true;
@@ -160,24 +160,24 @@ impl<'a> Taker<'a> {
         }
     }
 
-    fn report(&self, jobs: &[Leased], dead: &[DeadJob]) {
+    fn report_taken(&self, jobs: &[LeasedJob], dead: &[DeadJob]) {
         let mut lateness = self.supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner);
-        for Leased { delivery, .. } in jobs {
-            self.supervisor.metrics.taken(delivery);
-            lateness.record(delivery.lateness_ms);
+        for LeasedJob { delivery, .. } in jobs {
+            self.supervisor.metrics.record_taken(delivery);
+            lateness.record_lateness(delivery.lateness_ms);
             if delivery.lost > 0 {
                 info!(job.id = %delivery.id, lost = delivery.lost, "The job's last delivery was lost; it runs again.");
             }
         }
         drop(lateness);
         for job in dead {
-            self.supervisor.metrics.lost(job.queue);
+            self.supervisor.metrics.record_lost(job.queue);
             self.supervisor.job_died(&job.id, &job.error);
         }
     }
 
-    fn deliver(&self, jobs: Vec<Leased>, since: Instant, stop: &CancellationToken) {
-        let works = self.supervisor.in_flight.add(jobs, since);
+    fn deliver_jobs(&self, jobs: Vec<LeasedJob>, since: Instant, stop: &CancellationToken) {
+        let works = self.supervisor.in_flight.add_leased(jobs, since);
         if stop.is_cancelled() {
             return;
         }
@@ -187,13 +187,13 @@ impl<'a> Taker<'a> {
         }
     }
 
-    async fn sleep(&mut self, until: Instant, when_freed: bool, stop: &CancellationToken) {
+    async fn sleep_until_work(&mut self, until: Instant, when_freed: bool, stop: &CancellationToken) {
         let in_flight = &self.supervisor.in_flight;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep_until(until.into()) => return,
-                () = in_flight.freed(), if when_freed => return,
+                () = in_flight.wait_until_freed(), if when_freed => return,
                 // The sender lives as long as the gate, which the supervisor holds.
                 _ = self.gate.changed() => return,
                 woken = wait_for_wake(&mut self.wakes, in_flight) => if woken { return },

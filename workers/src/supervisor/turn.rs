@@ -15,7 +15,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// Where this process stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum SuspectTurn {
     /// Runs normal jobs, and asks for the turn when suspects are due.
     #[default]
     Open,
@@ -25,9 +25,9 @@ pub(super) enum Turn {
     Resting { until: Instant },
 }
 
-impl Turn {
+impl SuspectTurn {
     /// Returns how to take next. `is_idle`: this process holds nothing.
-    pub(super) fn mode(&mut self, is_idle: bool, now: Instant) -> TakeMode {
+    pub(super) fn next_mode(&mut self, is_idle: bool, now: Instant) -> TakeMode {
         match self {
             Self::Open => TakeMode::Normal,
             Self::Resting { until } if now < *until => TakeMode::Rest,
@@ -40,18 +40,24 @@ impl Turn {
                 if now.duration_since(*alone_since.get_or_insert(now)) < SLICE {
                     return TakeMode::Alone;
                 }
-                *self = Self::rest(*since, now);
+                *self = Self::start_rest(*since, now);
                 TakeMode::Rest
             }
         }
     }
 
     /// Records what a take answered. Returns whether the turn began or ended with it.
-    pub(super) fn update(&mut self, has_turn: bool, suspects: bool, holds_suspect: bool, now: Instant) -> bool {
+    pub(super) fn update_after_take(
+        &mut self,
+        has_turn: bool,
+        suspects: bool,
+        holds_suspect: bool,
+        now: Instant,
+    ) -> bool {
         let next = match *self {
             Self::Open if has_turn => Self::Ours { since: now, alone_since: None },
             // The turn of a process that was frozen may have gone to another. It ends when its suspect has run.
-            Self::Ours { since, .. } if !(holds_suspect || has_turn && suspects) => Self::rest(since, now),
+            Self::Ours { since, .. } if !(holds_suspect || has_turn && suspects) => Self::start_rest(since, now),
             same => same,
         };
         std::mem::replace(self, next) != next
@@ -69,7 +75,7 @@ impl Turn {
         }
     }
 
-    fn rest(since: Instant, now: Instant) -> Self {
+    fn start_rest(since: Instant, now: Instant) -> Self {
         Self::Resting { until: now + now.duration_since(since).max(SHORTEST_REST) }
     }
 }
@@ -82,28 +88,28 @@ mod tests {
     fn a_turn_is_as_long_as_it_was_quiet_and_a_slice_and_the_rest_is_no_shorter() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut turn = Turn::default();
-        assert_eq!(turn.mode(false, start), TakeMode::Normal);
-        assert!(turn.update(true, true, false, start));
-        assert_eq!(turn.mode(false, at(700)), TakeMode::Quiesce);
-        assert!(!turn.update(true, true, false, at(700)));
-        assert_eq!(turn.mode(true, at(750)), TakeMode::Alone);
-        assert!(!turn.update(true, true, true, at(750)));
-        assert_eq!(turn.mode(true, at(999)), TakeMode::Alone);
-        assert_eq!(turn.mode(true, at(1_000)), TakeMode::Rest);
+        let mut turn = SuspectTurn::default();
+        assert_eq!(turn.next_mode(false, start), TakeMode::Normal);
+        assert!(turn.update_after_take(true, true, false, start));
+        assert_eq!(turn.next_mode(false, at(700)), TakeMode::Quiesce);
+        assert!(!turn.update_after_take(true, true, false, at(700)));
+        assert_eq!(turn.next_mode(true, at(750)), TakeMode::Alone);
+        assert!(!turn.update_after_take(true, true, true, at(750)));
+        assert_eq!(turn.next_mode(true, at(999)), TakeMode::Alone);
+        assert_eq!(turn.next_mode(true, at(1_000)), TakeMode::Rest);
         assert_eq!(turn.rests_for(at(1_000)), Some(Duration::from_secs(1)));
-        assert_eq!(turn.mode(true, at(1_999)), TakeMode::Rest);
-        assert_eq!(turn.mode(true, at(2_000)), TakeMode::Normal);
+        assert_eq!(turn.next_mode(true, at(1_999)), TakeMode::Rest);
+        assert_eq!(turn.next_mode(true, at(2_000)), TakeMode::Normal);
     }
 
     #[test]
     fn a_turn_ends_when_no_suspect_is_due_or_another_process_has_it() {
         let now = Instant::now();
         for (has_turn, suspects) in [(true, false), (false, true)] {
-            let mut turn = Turn::Ours { since: now, alone_since: None };
-            assert!(!turn.update(has_turn, suspects, true, now), "not before its suspect has run");
-            assert!(turn.update(has_turn, suspects, false, now));
-            assert_eq!(turn.mode(true, now), TakeMode::Rest);
+            let mut turn = SuspectTurn::Ours { since: now, alone_since: None };
+            assert!(!turn.update_after_take(has_turn, suspects, true, now), "not before its suspect has run");
+            assert!(turn.update_after_take(has_turn, suspects, false, now));
+            assert_eq!(turn.next_mode(true, now), TakeMode::Rest);
         }
     }
 }

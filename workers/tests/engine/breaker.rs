@@ -28,7 +28,7 @@ async fn a_breaker_opens_after_failures_in_a_row_and_a_success_begins_the_count_
     // Calls that were under way when it opened change nothing.
     assert_eq!(bench.store.breaker_failed("p", &POLICY, "late").await.unwrap().open_for, secs(5));
     assert_eq!(bench.store.breaker_succeeded("p").await.unwrap().open_for, secs(5));
-    assert!(!bench.store.breaker("another").await.unwrap().is_disturbed());
+    assert!(!bench.store.breaker_state("another").await.unwrap().is_disturbed());
 }
 
 #[tokio::test]
@@ -39,14 +39,14 @@ async fn a_half_open_breaker_opens_again_for_longer_or_closes() {
     }
     for longer in [10, 15, 15] {
         bench.advance(secs(15));
-        assert!(bench.store.breaker("p").await.unwrap().is_half_open());
+        assert!(bench.store.breaker_state("p").await.unwrap().is_half_open());
         assert_eq!(bench.store.breaker_failed("p", &POLICY, "down").await.unwrap().open_for, secs(longer));
     }
     bench.advance(secs(15));
     let closed = bench.store.breaker_succeeded("p").await.unwrap();
     assert!(!closed.is_open() && !closed.is_disturbed());
     bench.advance(secs(2));
-    assert_eq!(bench.store.breaker("p").await.unwrap().closed_for, Some(secs(2)));
+    assert_eq!(bench.store.breaker_state("p").await.unwrap().closed_for, Some(secs(2)));
 }
 
 #[tokio::test]
@@ -58,9 +58,9 @@ async fn f17_a_breaker_stays_open_no_longer_though_the_clock_steps_back() {
     bench.advance(secs(2));
     bench.store.breaker_failed("p", &POLICY, "down").await.unwrap();
     bench.step_back(secs(3_600));
-    assert!(bench.store.breaker("p").await.unwrap().open_for <= secs(5));
+    assert!(bench.store.breaker_state("p").await.unwrap().open_for <= secs(5));
     bench.advance(secs(5));
-    assert!(bench.store.breaker("p").await.unwrap().is_half_open());
+    assert!(bench.store.breaker_state("p").await.unwrap().is_half_open());
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_pause_is_no_failure() {
     let paused = bench.store.breaker_paused("p", secs(7), "429").await.unwrap();
     assert_eq!((paused.open_for, paused.opens, paused.failures), (secs(7), 0, 0));
     bench.advance(secs(7));
-    let over = bench.store.breaker("p").await.unwrap();
+    let over = bench.store.breaker_state("p").await.unwrap();
     assert!(!over.is_open() && !over.is_half_open());
 }
 

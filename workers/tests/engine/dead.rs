@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use workers::{
-    NewJob, Outcome, RetryPolicy, Settle,
-    store::{DeadCursor, DeadEntry, DeadFilter, Discarded, End, Enqueued, JobState, Requeued, RestoredDead, TakeMode},
+    NewJob, Outcome, RetryPolicy, SettleRequest,
+    store::{
+        DeadCursor, DeadEntry, DeadFilter, DiscardVerdict, EnqueueVerdict, JobState, LeaseEnd, RequeueVerdict,
+        RestoreVerdict, TakeMode,
+    },
 };
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
@@ -20,7 +23,7 @@ async fn bury(bench: &Bench, prefix: &str, n: usize, error: &str) {
         if leased.is_empty() {
             return;
         }
-        let dead = |leased| Settle::new(leased, Outcome::Dead(error.to_owned()), &RetryPolicy::DEFAULT, 0.5);
+        let dead = |leased| SettleRequest::new(leased, Outcome::Dead(error.to_owned()), &RetryPolicy::DEFAULT, 0.5);
         bench.store.settle(&leased.iter().map(dead).collect::<Vec<_>>()).await.unwrap();
     }
 }
@@ -29,7 +32,7 @@ async fn bury(bench: &Bench, prefix: &str, n: usize, error: &str) {
 async fn all(bench: &Bench, filter: &DeadFilter) -> (Vec<String>, usize) {
     let (mut ids, mut pages, mut after) = (Vec::new(), 0, None);
     loop {
-        let page = bench.store.dead(QUEUE, filter, after.as_ref()).await.unwrap();
+        let page = bench.store.list_dead(QUEUE, filter, after.as_ref()).await.unwrap();
         ids.extend(page.entries.into_iter().map(|entry| entry.id));
         pages += 1;
         after = page.next;
@@ -53,14 +56,14 @@ async fn what_leaves_the_list_between_two_pages_lets_none_be_skipped() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1_200, "broken").await;
     let everything = DeadFilter::default();
-    let first = bench.store.dead(QUEUE, &everything, None).await.unwrap();
+    let first = bench.store.list_dead(QUEUE, &everything, None).await.unwrap();
     let ids: Vec<String> = first.entries.into_iter().map(|entry| entry.id).collect();
     assert_eq!(ids.len(), 500);
     bench.store.discard(&ids, &BOTH).await.unwrap();
     // The cursor is written down and its job is gone meanwhile.
     let after: DeadCursor = first.next.unwrap().to_string().parse().unwrap();
-    let second = bench.store.dead(QUEUE, &everything, Some(&after)).await.unwrap();
-    let third = bench.store.dead(QUEUE, &everything, second.next.as_ref()).await.unwrap();
+    let second = bench.store.list_dead(QUEUE, &everything, Some(&after)).await.unwrap();
+    let third = bench.store.list_dead(QUEUE, &everything, second.next.as_ref()).await.unwrap();
     assert_eq!((second.entries.len(), third.entries.len(), third.next), (500, 200, None));
 }
 
@@ -84,10 +87,10 @@ async fn a_requeued_job_lives_again_with_its_payload_and_all_its_tries() {
     bench.enqueue(NewJob::now(&Letter(1, "naïve \"x\",\"payload\":{}}".to_owned()))).await;
     let envelope = bench.find("letter:1").await.unwrap().envelope;
     let take = async || bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
-    bench.settle(&take().await, End::Retry { delay: secs(0) }).await;
-    bench.settle(&take().await, End::Spent { error: "x,\"payload\":y".to_owned() }).await;
+    bench.settle(&take().await, LeaseEnd::Retry { delay: secs(0) }).await;
+    bench.settle(&take().await, LeaseEnd::Spent { error: "x,\"payload\":y".to_owned() }).await;
     let answers = bench.store.requeue(&[id("letter:1"), id("t:none")], &BOTH, secs(7)).await.unwrap();
-    assert_eq!(answers, [Requeued::Requeued, Requeued::NotDead]);
+    assert_eq!(answers, [RequeueVerdict::Requeued, RequeueVerdict::NotDead]);
     let found = bench.find("letter:1").await.unwrap();
     assert_eq!((found.state, found.at_ms, found.failed, found.lost), (JobState::Due, START_MS + 7_000, 0, 0));
     assert_eq!((found.envelope, found.dead), (envelope, None));
@@ -106,11 +109,11 @@ async fn a_payload_that_cannot_be_read_stays_as_it_is_and_hides_nothing() {
     bench.redis::<()>(&["HSET", "{dq:0}:jobs", "t:b", raw]).await;
     bench.store.settle(&bench.take(1).await.unreadable).await.unwrap();
 
-    let listed = bench.store.list(QUEUE, JobState::Dead, 0, 10).await.unwrap();
+    let listed = bench.store.list_jobs(QUEUE, JobState::Dead, 0, 10).await.unwrap();
     assert_eq!(listed.len(), 2);
     assert!(listed[1].error.as_ref().unwrap().contains("cannot be read"), "{listed:?}");
     assert_eq!(bench.find("t:b").await.unwrap().dead.unwrap().payload, raw);
-    let page = bench.store.dead(QUEUE, &DeadFilter::default(), None).await.unwrap();
+    let page = bench.store.list_dead(QUEUE, &DeadFilter::default(), None).await.unwrap();
     assert_eq!(page.entries[1].record.payload, raw);
 
     bench.store.requeue(&["t:b"], &BOTH, secs(0)).await.unwrap();
@@ -124,8 +127,8 @@ async fn only_the_dead_are_requeued_or_discarded() {
     bench.take_one().await;
     let before = bench.snapshot().await;
     let ids = ["t:running", "t:due", "t:absent"];
-    assert_eq!(bench.store.requeue(&ids, &BOTH, secs(0)).await.unwrap(), [Requeued::NotDead; 3]);
-    assert_eq!(bench.store.discard(&ids, &BOTH).await.unwrap(), [Discarded::NotDead; 3]);
+    assert_eq!(bench.store.requeue(&ids, &BOTH, secs(0)).await.unwrap(), [RequeueVerdict::NotDead; 3]);
+    assert_eq!(bench.store.discard(&ids, &BOTH).await.unwrap(), [DiscardVerdict::NotDead; 3]);
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -133,13 +136,13 @@ async fn only_the_dead_are_requeued_or_discarded() {
 async fn a_discarded_job_is_forgotten_and_may_be_enqueued_anew() {
     let bench = Bench::new().await;
     bury(&bench, "a", 1, "broken").await;
-    assert_eq!(bench.enqueue(due_now("t:a-0")).await, Enqueued::Dead);
+    assert_eq!(bench.enqueue(due_now("t:a-0")).await, EnqueueVerdict::Dead);
     assert_eq!(
         bench.store.discard(&["t:a-0", "t:a-0"], &BOTH).await.unwrap(),
-        [Discarded::Discarded, Discarded::NotDead]
+        [DiscardVerdict::Discarded, DiscardVerdict::NotDead]
     );
     assert_eq!(bench.snapshot().await.lines().count(), 1, "the epoch");
-    assert_eq!(bench.enqueue(due_now("t:a-0")).await, Enqueued::Inserted);
+    assert_eq!(bench.enqueue(due_now("t:a-0")).await, EnqueueVerdict::Inserted);
 }
 
 #[tokio::test]
@@ -158,7 +161,7 @@ async fn retention_discards_the_oldest_bounded_per_call() {
 async fn entries(bench: &Bench) -> Vec<DeadEntry> {
     let mut entries = Vec::new();
     for queue in BOTH {
-        let page = bench.store.dead(queue, &DeadFilter::default(), None).await.unwrap();
+        let page = bench.store.list_dead(queue, &DeadFilter::default(), None).await.unwrap();
         assert_eq!(page.next, None);
         entries.extend(page.entries);
     }
@@ -179,7 +182,7 @@ async fn the_dead_are_restored_byte_for_byte_and_restoring_twice_changes_nothing
     bench.redis::<()>(&["HSET", "{dq:0}:jobs", "t:b", "{nonsense\",\"payload\":\\"]).await;
     bench.redis::<()>(&["HSET", "{dq:0}:tries", "letter:1", "3 1"]).await;
     let letter = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
-    bench.settle(&letter, End::Spent { error: String::new() }).await;
+    bench.settle(&letter, LeaseEnd::Spent { error: String::new() }).await;
     bench.store.settle(&bench.take(1).await.unreadable).await.unwrap();
     let (before, dead) = (records(&bench).await, entries(&bench).await);
     assert_eq!(dead.len(), 5);
@@ -187,7 +190,7 @@ async fn the_dead_are_restored_byte_for_byte_and_restoring_twice_changes_nothing
     bench.redis::<()>(&["FLUSHALL"]).await;
     crate::support::rebuild(&bench.store).await;
     bench.advance(secs(60));
-    for again in [RestoredDead::Restored, RestoredDead::Dead] {
+    for again in [RestoreVerdict::Restored, RestoreVerdict::Dead] {
         for queue in BOTH {
             let of_queue: Vec<_> = dead.iter().filter(|entry| entry.record.queue == queue).cloned().collect();
             let answers = bench.store.restore_dead(queue, &of_queue).await.unwrap();
@@ -197,7 +200,7 @@ async fn the_dead_are_restored_byte_for_byte_and_restoring_twice_changes_nothing
         assert_eq!(entries(&bench).await, dead);
     }
     let after: DeadCursor = dead[1].cursor();
-    let rest = bench.store.dead(&dead[1].record.queue, &DeadFilter::default(), Some(&after)).await.unwrap();
+    let rest = bench.store.list_dead(&dead[1].record.queue, &DeadFilter::default(), Some(&after)).await.unwrap();
     assert_eq!(rest.entries[0], dead[2]);
 }
 
@@ -211,6 +214,6 @@ async fn a_job_that_lives_is_not_restored_as_dead() {
     bench.take_one().await;
     bench.enqueue(timer("t:a-1", secs(60))).await;
     let before = bench.snapshot().await;
-    assert_eq!(bench.store.restore_dead(QUEUE, &dead).await.unwrap(), [RestoredDead::Lives; 2]);
+    assert_eq!(bench.store.restore_dead(QUEUE, &dead).await.unwrap(), [RestoreVerdict::Lives; 2]);
     assert_eq!(bench.snapshot().await, before);
 }

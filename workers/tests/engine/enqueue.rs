@@ -3,7 +3,7 @@
 use serde_json::json;
 use workers::{
     NewJob,
-    store::{End, Enqueued, JobState, Repaired},
+    store::{EnqueueVerdict, JobState, LeaseEnd, RepairVerdict},
 };
 
 use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, millis, secs, timer};
@@ -11,19 +11,19 @@ use crate::support::{Bench, Letter, OTHER, QUEUE, START_MS, due_now, id, millis,
 #[tokio::test]
 async fn enqueued_twice_is_one_job() {
     let bench = Bench::new().await;
-    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, Enqueued::Inserted);
-    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, Enqueued::Kept);
+    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, EnqueueVerdict::Inserted);
+    assert_eq!(bench.enqueue(timer("t:1", secs(2))).await, EnqueueVerdict::Kept);
     let both = [timer("t:2", secs(1)), timer("t:2", secs(1))];
-    assert_eq!(bench.store.enqueue(&both).await.unwrap(), [Enqueued::Inserted, Enqueued::Kept]);
-    assert_eq!(bench.store.stats(&["timers"]).await.unwrap()[0].scheduled, 2);
+    assert_eq!(bench.store.enqueue(&both).await.unwrap(), [EnqueueVerdict::Inserted, EnqueueVerdict::Kept]);
+    assert_eq!(bench.store.queue_stats(&["timers"]).await.unwrap()[0].scheduled, 2);
 }
 
 #[tokio::test]
 async fn the_earlier_due_is_kept() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", secs(5))).await;
-    assert_eq!(bench.enqueue(timer("t:1", secs(9))).await, Enqueued::Kept);
-    assert_eq!(bench.enqueue(timer("t:1", secs(3))).await, Enqueued::Moved);
+    assert_eq!(bench.enqueue(timer("t:1", secs(9))).await, EnqueueVerdict::Kept);
+    assert_eq!(bench.enqueue(timer("t:1", secs(3))).await, EnqueueVerdict::Moved);
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 3_000);
 }
 
@@ -32,7 +32,7 @@ async fn the_payload_of_the_first_insert_stays() {
     let bench = Bench::new().await;
     let letter = |text: &str, delay| NewJob::after(&Letter(1, text.to_owned()), delay);
     bench.enqueue(letter("first", secs(5))).await;
-    assert_eq!(bench.enqueue(letter("second", secs(1))).await, Enqueued::Moved);
+    assert_eq!(bench.enqueue(letter("second", secs(1))).await, EnqueueVerdict::Moved);
     let envelope = bench.find("letter:1").await.unwrap().envelope.unwrap();
     assert_eq!(serde_json::from_str::<serde_json::Value>(&envelope).unwrap(), json!({ "v": 1, "payload": "first" }));
 }
@@ -52,10 +52,10 @@ async fn a_leased_job_enqueued_again_runs_again_after_settling() {
     bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
     let leased = bench.take_of(&[(OTHER, 1)], workers::store::TakeMode::Normal).await.jobs.remove(0);
     let again = |delay| NewJob::after(&Letter(1, "other".to_owned()), delay);
-    assert_eq!(bench.enqueue(again(secs(9))).await, Enqueued::Again);
-    assert_eq!(bench.enqueue(again(secs(4))).await, Enqueued::Again);
-    assert_eq!(bench.enqueue(again(secs(7))).await, Enqueued::Again);
-    bench.settle(&leased, End::Done).await;
+    assert_eq!(bench.enqueue(again(secs(9))).await, EnqueueVerdict::Again);
+    assert_eq!(bench.enqueue(again(secs(4))).await, EnqueueVerdict::Again);
+    assert_eq!(bench.enqueue(again(secs(7))).await, EnqueueVerdict::Again);
+    bench.settle(&leased, LeaseEnd::Done).await;
     let found = bench.find("letter:1").await.unwrap();
     assert_eq!((found.state, found.at_ms), (JobState::Due, START_MS + 4_000));
     assert!(found.envelope.unwrap().contains("hello"));
@@ -64,7 +64,7 @@ async fn a_leased_job_enqueued_again_runs_again_after_settling() {
 #[tokio::test]
 async fn a_snooze_and_a_retry_take_the_earlier_due_of_a_leased_job_enqueued_again() {
     let bench = Bench::new().await;
-    for (end, id) in [(End::Snooze { delay: secs(30) }, "t:1"), (End::Retry { delay: secs(30) }, "t:2")] {
+    for (end, id) in [(LeaseEnd::Snooze { delay: secs(30) }, "t:1"), (LeaseEnd::Retry { delay: secs(30) }, "t:2")] {
         bench.enqueue(due_now(id)).await;
         let leased = bench.take_one().await;
         bench.enqueue(timer(id, secs(4))).await;
@@ -77,10 +77,10 @@ async fn a_snooze_and_a_retry_take_the_earlier_due_of_a_leased_job_enqueued_agai
 async fn a_dead_job_is_left_dead() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
-    bench.settle(&bench.take_one().await, End::Dead { error: "broken".to_owned() }).await;
+    bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "broken".to_owned() }).await;
     let before = bench.snapshot().await;
-    assert_eq!(bench.enqueue(due_now("t:1")).await, Enqueued::Dead);
-    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Dead]);
+    assert_eq!(bench.enqueue(due_now("t:1")).await, EnqueueVerdict::Dead);
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Dead]);
     assert_eq!(bench.snapshot().await, before);
 }
 
@@ -98,7 +98,7 @@ async fn many_jobs_go_in_batches_and_answer_in_order() {
     let jobs: Vec<NewJob> = (0..1_234).map(|n| timer(&format!("t:{n}"), secs(1))).collect();
     let answers = bench.store.enqueue(&jobs).await.unwrap();
     assert_eq!(answers.len(), jobs.len());
-    assert_eq!(answers.iter().position(|answer| *answer == Enqueued::Kept), Some(700));
+    assert_eq!(answers.iter().position(|answer| *answer == EnqueueVerdict::Kept), Some(700));
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn repair_inserts_what_is_absent_and_moves_what_lies_later_than_its_enqueu
     bench.take_one().await;
     let wanted = ["t:absent", "t:near", "t:far", "t:leased"].map(|id| timer(id, secs(1)));
     let answers = bench.store.repair(&wanted).await.unwrap();
-    assert_eq!(answers, [Repaired::Inserted, Repaired::Fine, Repaired::Moved, Repaired::Fine]);
+    assert_eq!(answers, [RepairVerdict::Inserted, RepairVerdict::Fine, RepairVerdict::Moved, RepairVerdict::Fine]);
     assert_eq!(bench.find("t:near").await.unwrap().at_ms, START_MS + 4_000);
     assert_eq!(bench.find("t:far").await.unwrap().at_ms, START_MS + 1_000);
     assert_eq!(bench.find("t:leased").await.unwrap().again_ms, None);
@@ -121,26 +121,27 @@ async fn repair_inserts_what_is_absent_and_moves_what_lies_later_than_its_enqueu
 async fn f09_a_job_that_its_row_wants_now_is_moved_however_little_it_lies_behind() {
     let bench = Bench::new().await;
     bench.enqueue(timer("t:1", millis(5_001))).await;
-    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Moved]);
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Moved]);
     assert_eq!(bench.take(1).await.ids(), ["t:1"]);
 }
 
 #[tokio::test]
 async fn f09_a_job_that_was_put_off_on_purpose_is_left_for_a_minute() {
     let bench = Bench::new().await;
-    for (n, end) in [End::Snooze { delay: secs(60) }, End::Retry { delay: secs(60) }].into_iter().enumerate() {
+    for (n, end) in [LeaseEnd::Snooze { delay: secs(60) }, LeaseEnd::Retry { delay: secs(60) }].into_iter().enumerate()
+    {
         bench.enqueue(due_now(&format!("t:{n}"))).await;
         bench.settle(&bench.take_one().await, end).await;
     }
     bench.enqueue(due_now("t:2")).await;
     bench.store.reschedule(&id("t:2"), &[QUEUE], secs(60)).await.unwrap();
     bench.enqueue(due_now("t:3")).await;
-    bench.settle(&bench.take_one().await, End::Dead { error: "it is broken".to_owned() }).await;
+    bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "it is broken".to_owned() }).await;
     bench.store.requeue(&["t:3".to_owned()], &[QUEUE], secs(60)).await.unwrap();
     let wanted: Vec<NewJob> = (0..4).map(|n| due_now(&format!("t:{n}"))).collect();
-    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [Repaired::Fine; 4]);
+    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [RepairVerdict::Fine; 4]);
     bench.step_back(millis(1));
-    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [Repaired::Moved; 4]);
+    assert_eq!(bench.store.repair(&wanted).await.unwrap(), [RepairVerdict::Moved; 4]);
 }
 
 #[tokio::test]
@@ -150,6 +151,6 @@ async fn repair_of_a_whole_state_changes_nothing() {
     bench.store.enqueue(&jobs).await.unwrap();
     let before = bench.snapshot().await;
     bench.advance(secs(30));
-    assert_eq!(bench.store.repair(&jobs).await.unwrap(), [Repaired::Fine, Repaired::Fine]);
+    assert_eq!(bench.store.repair(&jobs).await.unwrap(), [RepairVerdict::Fine, RepairVerdict::Fine]);
     assert_eq!(bench.snapshot().await, before);
 }

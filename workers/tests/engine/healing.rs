@@ -11,8 +11,8 @@ use std::{
 
 use tokio::sync::Notify;
 use workers::{
-    Job, Limit, NewJob, Outcome, Registry, Runtime, Store, StoreError, Token, limited,
-    store::{Cancelled, JobState, Requeued, Rescheduled, TakeMode, TakeRequest},
+    Job, LeaseToken, Limit, NewJob, Outcome, Registry, Runtime, Store, StoreError, run_limited,
+    store::{CancelVerdict, JobState, RequeueVerdict, RescheduleVerdict, TakeMode, TakeRequest},
 };
 
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
     support::{Letter, OTHER, QUEUE, Tick, due_now, eventually, id, raw, rebuild, secs, timer},
 };
 
-async fn redis_and_store() -> (servers::Redis, Store) {
-    let redis = servers::Redis::start().await.unwrap();
+async fn redis_and_store() -> (servers::RedisServer, Store) {
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     (redis, store)
@@ -33,7 +33,7 @@ fn ticks(numbers: std::ops::Range<u64>) -> Vec<NewJob> {
 }
 
 /// Lets all leases of a queue, and the turn to run suspects, end now: time is moved, not waited for.
-async fn expire_leases(redis: &servers::Redis, queue: &str) {
+async fn expire_leases(redis: &servers::RedisServer, queue: &str) {
     let key = format!("{{dq:0}}:leased:{queue}");
     let leased: Vec<String> = raw(&redis.url(), &["ZRANGE", &key, "0", "-1"]).await;
     for some in leased.chunks(1_000) {
@@ -48,7 +48,7 @@ async fn a_process_that_stood_still_beyond_its_lease_comes_back_to_a_refusal() {
     let (redis, store) = redis_and_store().await;
     let still = Process::start(&redis.url());
     store.enqueue(&[NewJob::now(&Letter(1, "x".to_owned()))]).await.unwrap();
-    let lease = async || store.find(&id("letter:1"), &[OTHER]).await.unwrap();
+    let lease = async || store.find_job(&id("letter:1"), &[OTHER]).await.unwrap();
     eventually("it runs", async || lease().await.unwrap().state == JobState::Leased).await;
     let first = lease().await.unwrap().token;
     still.signal("STOP");
@@ -70,7 +70,7 @@ async fn a_process_that_stood_still_beyond_its_lease_comes_back_to_a_refusal() {
 
     still.signal("CONT");
     eventually("it has come to its end", async || {
-        let workers = store.workers().await.unwrap();
+        let workers = store.list_workers().await.unwrap();
         let pid = std::process::id();
         workers.iter().any(|worker| worker.info.pid != pid && worker.info.in_hand == 0 && worker.seen_ms_ago < 3_000)
     })
@@ -79,7 +79,7 @@ async fn a_process_that_stood_still_beyond_its_lease_comes_back_to_a_refusal() {
     let said = tokio::task::spawn_blocking(|| still.drain()).await.unwrap();
     assert!(said.contains("settled: 0, refused: 1, released: 0"), "{said}");
     assert_eq!(lease().await.unwrap().state, JobState::Leased, "the other's lease is untouched");
-    assert!(store.find(&id(FOLLOW_UP), &[QUEUE]).await.unwrap().is_none(), "its follow-up was not inserted");
+    assert!(store.find_job(&id(FOLLOW_UP), &[QUEUE]).await.unwrap().is_none(), "its follow-up was not inserted");
     go_on.notify_one();
     eventually("done", async || lease().await.is_none()).await;
     assert_eq!(other.drain().await.settled, 1);
@@ -91,11 +91,11 @@ async fn f15_jobs_of_dead_workers_run_as_fast_as_permits_allow() {
     let (redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..3_000)).await.unwrap();
     for sequence in 0..3 {
-        let token = Token::new("dead", sequence);
+        let token = LeaseToken::new("dead", sequence);
         let request = TakeRequest { queues: &[(QUEUE, 1_000)], token: &token, lease: secs(8), mode: TakeMode::Normal };
         store.take(&request).await.unwrap();
     }
-    assert_eq!(store.stats(&[QUEUE]).await.unwrap()[0].leased, 3_000);
+    assert_eq!(store.queue_stats(&[QUEUE]).await.unwrap()[0].leased, 3_000);
     expire_leases(&redis, QUEUE).await;
     let count = Arc::new(AtomicUsize::new(0));
     // The one that rescues has few permits, the other has many.
@@ -115,18 +115,18 @@ async fn a_job_that_kills_its_process_each_time_is_dead_after_five_and_its_neigh
     for lost in 1..=5 {
         let process = Process::start(&redis.url());
         eventually("it has killed its process", async || process.has_ended()).await;
-        let died = store.find(&poison, &[QUEUE]).await.unwrap().unwrap();
+        let died = store.find_job(&poison, &[QUEUE]).await.unwrap().unwrap();
         assert_eq!((died.state, died.lost), (JobState::Leased, lost - 1));
         expire_leases(&redis, QUEUE).await;
     }
     let last = Process::start(&redis.url());
     eventually("the poison is dead", async || {
-        let stats = &store.stats(&[QUEUE]).await.unwrap()[0];
+        let stats = &store.queue_stats(&[QUEUE]).await.unwrap()[0];
         (stats.due, stats.leased, stats.dead) == (0, 0, 1)
     })
     .await;
     last.drain();
-    let record = store.find(&poison, &[QUEUE]).await.unwrap().unwrap().dead.unwrap();
+    let record = store.find_job(&poison, &[QUEUE]).await.unwrap().unwrap().dead.unwrap();
     assert_eq!(record.lost, 5);
     for n in 0..20 {
         let performed: Option<u32> = raw(&redis.url(), &["GET", &format!("performed:{n}")]).await;
@@ -155,7 +155,7 @@ async fn a_handler_that_panics_or_hangs_each_time_dies_and_its_neighbours_are_do
     store.enqueue(&ticks(0..100)).await.unwrap();
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 8)]));
     eventually("at rest", async || {
-        let stats = &store.stats(&[QUEUE]).await.unwrap()[0];
+        let stats = &store.queue_stats(&[QUEUE]).await.unwrap()[0];
         (stats.due + stats.scheduled + stats.leased, stats.dead) == (0, 20)
     })
     .await;
@@ -184,7 +184,7 @@ async fn cut_connections_cost_no_job() {
         raw::<()>(&redis.url(), &["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     }
     eventually("all performed", async || {
-        let Ok(stats) = store.stats(&[QUEUE]).await else { return false };
+        let Ok(stats) = store.queue_stats(&[QUEUE]).await else { return false };
         stats[0].due + stats[0].leased == 0 && performed.lock().unwrap().len() == 2_000
     })
     .await;
@@ -203,7 +203,7 @@ async fn a_server_that_stands_still_for_five_seconds_costs_no_lease() {
             async move {
                 running.notify_one();
                 go_on.notified().await;
-                Outcome::then(ticks(1..2))
+                Outcome::then_enqueue(ticks(1..2))
             }
         })
         .register::<Tick, _, _>(|_, _| async { Outcome::done() });
@@ -216,7 +216,7 @@ async fn a_server_that_stands_still_for_five_seconds_costs_no_lease() {
     tokio::time::sleep(secs(5)).await;
     signal(redis.pid(), "CONT");
     eventually("all done", async || {
-        let Ok(stats) = store.stats(&[QUEUE, OTHER]).await else { return false };
+        let Ok(stats) = store.queue_stats(&[QUEUE, OTHER]).await else { return false };
         stats.iter().all(|queue| queue.due + queue.scheduled + queue.leased == 0)
     })
     .await;
@@ -236,9 +236,9 @@ async fn a_full_redis_refuses_new_jobs_by_name_and_lets_the_work_go_on() {
                 async move {
                     let work = async || match letter.0 {
                         0 => Outcome::Dead("its own".to_owned()),
-                        n => Outcome::then(vec![NewJob::now(&Tick(n))]),
+                        n => Outcome::then_enqueue(vec![NewJob::now(&Tick(n))]),
                     };
-                    limited(&store, &[Limit::slots("acme", 3)], work).await
+                    run_limited(&store, &[Limit::slots("acme", 3)], work).await
                 }
             }
         })
@@ -257,16 +257,16 @@ async fn a_full_redis_refuses_new_jobs_by_name_and_lets_the_work_go_on() {
     }
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4), (QUEUE, 4)]));
     eventually("all came to its end", async || {
-        let stats = store.stats(&[OTHER, QUEUE]).await.unwrap();
+        let stats = store.queue_stats(&[OTHER, QUEUE]).await.unwrap();
         let at_rest = stats.iter().all(|queue| queue.due + queue.leased == 0);
         at_rest && (stats[0].scheduled, stats[0].dead, stats[1].scheduled) == (0, 1, 2)
     })
     .await;
-    assert_eq!(store.workers().await.unwrap().len(), 1, "signs of life go on");
+    assert_eq!(store.list_workers().await.unwrap().len(), 1, "signs of life go on");
     let both = [QUEUE, OTHER];
-    assert_eq!(store.reschedule(&id("tick:50"), &both, secs(800)).await.unwrap(), Rescheduled::Moved);
-    assert_eq!(store.cancel(&id("tick:51"), &both).await.unwrap(), Cancelled::Removed);
-    assert_eq!(store.requeue(&["letter:0"], &both, secs(900)).await.unwrap(), [Requeued::Requeued]);
+    assert_eq!(store.reschedule(&id("tick:50"), &both, secs(800)).await.unwrap(), RescheduleVerdict::Moved);
+    assert_eq!(store.cancel(&id("tick:51"), &both).await.unwrap(), CancelVerdict::Removed);
+    assert_eq!(store.requeue(&["letter:0"], &both, secs(900)).await.unwrap(), [RequeueVerdict::Requeued]);
     let summary = worker.drain().await;
     assert_eq!((summary.refused, summary.released), (0, 0));
 
@@ -283,7 +283,7 @@ async fn two_processes_of_one_name_both_work_and_are_both_listed() {
     };
     let (a, b) = (start(&first), start(&second));
     let names = async || {
-        let workers = store.workers().await.unwrap();
+        let workers = store.list_workers().await.unwrap();
         workers.into_iter().map(|worker| worker.replica).collect::<Vec<_>>()
     };
     eventually("both listed", async || names().await == ["twin a", "twin a"]).await;
@@ -313,7 +313,7 @@ async fn twenty_thousand_jobs_due_at_once_are_done_in_one_go() {
 }
 
 /// Commands that clients send; those within scripts are not counted.
-async fn client_commands(redis: &servers::Redis) -> u64 {
+async fn client_commands(redis: &servers::RedisServer) -> u64 {
     let stats: String = raw(&redis.url(), &["INFO", "commandstats"]).await;
     let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
     let evalsha = stats.lines().filter(|line| line.starts_with("cmdstat_evalsha:"));
@@ -332,7 +332,7 @@ async fn an_idle_fleet_asks_little_of_redis() {
         let store = Store::connect(&redis.url()).await.unwrap();
         workers.push(Worker::start(Runtime::new(store, Registry::new()).queues(QUEUES.map(|queue| (queue, 8)))));
     }
-    eventually("all run", async || store.workers().await.unwrap().len() == 8).await;
+    eventually("all run", async || store.list_workers().await.unwrap().len() == 8).await;
     let before = client_commands(&redis).await;
     let begun = Instant::now();
     tokio::time::sleep(secs(4)).await;

@@ -2,13 +2,13 @@
 
 use workers::{
     NewJob,
-    store::{End, Enqueued, Held, JobState, Renewed, Settled},
+    store::{EnqueueVerdict, HeldLease, JobState, LeaseEnd, LeaseVerdict, SettleVerdict},
 };
 
 use crate::support::{Bench, LEASE, QUEUE, START_MS, due_now, millis, secs, timer};
 
-fn held(leased: &workers::Leased) -> Held {
-    Held { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() }
+fn held(leased: &workers::LeasedJob) -> HeldLease {
+    HeldLease { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() }
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn one_take_rescues_at_most_a_thousand_and_says_whether_there_may_be_more(
     bench.advance(LEASE);
     for leased in [1_500, 500, 0] {
         assert_eq!(bench.take(0).await.more_expired, leased > 0);
-        assert_eq!(bench.store.stats(&["timers"]).await.unwrap()[0].leased, leased);
+        assert_eq!(bench.store.queue_stats(&["timers"]).await.unwrap()[0].leased, leased);
     }
 }
 
@@ -55,10 +55,10 @@ async fn a_renewed_lease_lasts_longer() {
     bench.enqueue(due_now("t:1")).await;
     let leased = bench.take_one().await;
     bench.advance(secs(6));
-    assert_eq!(bench.store.extend(&[held(&leased)], LEASE).await.unwrap(), [Renewed::Yes]);
+    assert_eq!(bench.store.extend(&[held(&leased)], LEASE).await.unwrap(), [LeaseVerdict::Yes]);
     bench.advance(secs(6));
     assert!(bench.take(10).await.jobs.is_empty());
-    bench.settle(&leased, End::Done).await;
+    bench.settle(&leased, LeaseEnd::Done).await;
     assert!(bench.find("t:1").await.is_none());
 }
 
@@ -72,20 +72,20 @@ async fn a_stale_lease_settling_late_is_refused_and_changes_nothing() {
     assert_eq!(fresh.delivery.id, stale.delivery.id);
     let before = bench.snapshot().await;
     let ends = [
-        End::Done,
-        End::Snooze { delay: secs(1) },
-        End::Retry { delay: secs(1) },
-        End::Spent { error: "x".to_owned() },
-        End::Dead { error: "x".to_owned() },
+        LeaseEnd::Done,
+        LeaseEnd::Snooze { delay: secs(1) },
+        LeaseEnd::Retry { delay: secs(1) },
+        LeaseEnd::Spent { error: "x".to_owned() },
+        LeaseEnd::Dead { error: "x".to_owned() },
     ];
     for end in ends {
-        assert_eq!(bench.settle_then(&stale, end, vec![due_now("t:follow")]).await, Settled::Refused);
+        assert_eq!(bench.settle_then(&stale, end, vec![due_now("t:follow")]).await, SettleVerdict::Refused);
     }
-    assert_eq!(bench.store.extend(&[held(&stale)], LEASE).await.unwrap(), [Renewed::Lost]);
-    assert_eq!(bench.store.release(&[held(&stale)]).await.unwrap(), [Renewed::Lost]);
+    assert_eq!(bench.store.extend(&[held(&stale)], LEASE).await.unwrap(), [LeaseVerdict::Lost]);
+    assert_eq!(bench.store.release(&[held(&stale)]).await.unwrap(), [LeaseVerdict::Lost]);
     assert_eq!(bench.snapshot().await, before);
-    assert_ne!(bench.settle(&fresh, End::Done).await, Settled::Refused);
-    assert_eq!(bench.settle(&fresh, End::Done).await, Settled::Refused, "a lease ends once");
+    assert_ne!(bench.settle(&fresh, LeaseEnd::Done).await, SettleVerdict::Refused);
+    assert_eq!(bench.settle(&fresh, LeaseEnd::Done).await, SettleVerdict::Refused, "a lease ends once");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_release_burns_no_try_and_restores_the_due() {
     bench.enqueue(timer("t:1", secs(1))).await;
     bench.advance(secs(3));
     let leased = bench.take_one().await;
-    assert_eq!(bench.store.release(&[held(&leased)]).await.unwrap(), [Renewed::Yes]);
+    assert_eq!(bench.store.release(&[held(&leased)]).await.unwrap(), [LeaseVerdict::Yes]);
     let again = bench.take_one().await.delivery;
     assert_eq!((again.due_ms, again.failed, again.lost), (START_MS + 1_000, 0, 0));
 }
@@ -104,7 +104,7 @@ async fn a_rescue_and_a_release_take_the_earlier_due_wanted_meanwhile() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let leased = bench.take_one().await;
-    assert_eq!(bench.enqueue(timer("t:1", secs(5))).await, Enqueued::Again);
+    assert_eq!(bench.enqueue(timer("t:1", secs(5))).await, EnqueueVerdict::Again);
     bench.store.release(&[held(&leased)]).await.unwrap();
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS, "the original due is the earlier one");
 }
@@ -124,7 +124,7 @@ async fn f15_ten_thousand_expired_leases_are_due_again_after_eleven_calls() {
         calls += 1;
     }
     assert_eq!(calls, 11);
-    let stats = &bench.store.stats(&[QUEUE]).await.unwrap()[0];
+    let stats = &bench.store.queue_stats(&[QUEUE]).await.unwrap()[0];
     assert_eq!((stats.due, stats.leased, stats.oldest_due_ms), (10_000, 0, Some(8_000)));
 }
 
@@ -139,10 +139,10 @@ async fn f17_leases_given_by_a_clock_an_hour_ahead_end_after_one_lease() {
     assert_eq!(bench.take(5).await.ids().len(), 0, "their workers may live");
     let alive = &leased[0];
     bench.advance(LEASE - millis(1));
-    assert_eq!(bench.store.extend(&[held(alive)], LEASE).await.unwrap(), [Renewed::Yes]);
+    assert_eq!(bench.store.extend(&[held(alive)], LEASE).await.unwrap(), [LeaseVerdict::Yes]);
     bench.advance(millis(1));
     assert_eq!(bench.take(5).await.ids(), ["t:1", "t:2"], "due at once, not when that clock would have said so");
-    assert_eq!(bench.settle(alive, End::Done).await, Settled::Settled { dead_follow_ups: Vec::new() });
+    assert_eq!(bench.settle(alive, LeaseEnd::Done).await, SettleVerdict::Settled { dead_follow_ups: Vec::new() });
 }
 
 #[tokio::test]

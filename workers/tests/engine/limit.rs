@@ -10,8 +10,8 @@ use std::{
 
 use tokio::sync::Notify;
 use workers::{
-    Limit, NewJob, Outcome, Registry, Runtime, Store, limited,
-    store::{Acquired, Permit},
+    Limit, NewJob, Outcome, Registry, Runtime, Store, run_limited,
+    store::{AcquireVerdict, Permit},
 };
 
 use crate::{
@@ -21,8 +21,8 @@ use crate::{
 
 async fn acquire(bench: &Bench, limits: &[Limit]) -> Result<Permit, Duration> {
     match bench.store.acquire(limits).await.unwrap() {
-        Acquired::Permit(permit) => Ok(permit),
-        Acquired::Busy { retry_after } => Err(retry_after),
+        AcquireVerdict::Permit(permit) => Ok(permit),
+        AcquireVerdict::Busy { retry_after } => Err(retry_after),
     }
 }
 
@@ -33,7 +33,7 @@ async fn slots_are_given_once_and_come_free_when_given_back() {
     let first = acquire(&bench, &limits).await.unwrap();
     let _second = acquire(&bench, &limits).await.unwrap();
     assert_eq!(acquire(&bench, &limits).await.unwrap_err(), millis(500));
-    bench.store.give_back(first).await.unwrap();
+    bench.store.give_back_slots(first).await.unwrap();
     assert!(acquire(&bench, &limits).await.is_ok());
 }
 
@@ -70,9 +70,9 @@ async fn a_dead_holders_slot_comes_free_when_its_lease_ends() {
     bench.advance(millis(100));
     let fresh = acquire(&bench, &limits).await.unwrap();
     // The dead one was but slow: its end does not free the slot of another.
-    bench.store.give_back(dead).await.unwrap();
+    bench.store.give_back_slots(dead).await.unwrap();
     assert!(acquire(&bench, &limits).await.is_err());
-    bench.store.give_back(fresh).await.unwrap();
+    bench.store.give_back_slots(fresh).await.unwrap();
     assert_eq!(bench.snapshot().await.lines().count(), 1, "the epoch");
 }
 
@@ -83,11 +83,11 @@ async fn a_slot_that_is_kept_lasts_and_one_lost_while_working_counts_again() {
     let permit = acquire(&bench, &limits).await.unwrap();
     for _ in 0..3 {
         bench.advance(LEASE - millis(1));
-        bench.store.keep(&permit).await.unwrap();
+        bench.store.keep_slots(&permit).await.unwrap();
         assert!(acquire(&bench, &limits).await.is_err());
     }
     bench.redis::<()>(&["DEL", "{dq:0}:slots:acme"]).await;
-    bench.store.keep(&permit).await.unwrap();
+    bench.store.keep_slots(&permit).await.unwrap();
     assert!(acquire(&bench, &limits).await.is_err());
 }
 
@@ -95,7 +95,7 @@ async fn a_slot_that_is_kept_lasts_and_one_lost_while_working_counts_again() {
 async fn a_rate_lets_so_many_pass_per_time_and_a_burst_after_a_pause() {
     let bench = Bench::new().await;
     let limits = [Limit::rate("acme", 10, secs(1)).with_burst(3)];
-    let pass = async || acquire(&bench, &limits).await.map(|permit| assert!(permit.is_spent()));
+    let pass = async || acquire(&bench, &limits).await.map(|permit| assert!(permit.holds_nothing()));
     for _ in 0..2 {
         assert_eq!([pass().await, pass().await, pass().await], [Ok(()); 3]);
         assert_eq!(pass().await, Err(millis(100)));
@@ -134,8 +134,8 @@ async fn limits_expire_by_themselves() {
 async fn a_job_over_its_limit_is_snoozed_and_work_gives_its_slots_back() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
-    let inner = async || limited(&bench.store, &limits, || async { panic!("must not run") }).await;
-    let outer = limited(&bench.store, &limits, || async {
+    let inner = async || run_limited(&bench.store, &limits, || async { panic!("must not run") }).await;
+    let outer = run_limited(&bench.store, &limits, || async {
         let Outcome::Snooze { delay } = inner().await else { panic!("not snoozed") };
         assert!((millis(500)..=millis(650)).contains(&delay), "{delay:?}");
         Outcome::Dead("its own".to_owned())
@@ -148,7 +148,7 @@ async fn a_job_over_its_limit_is_snoozed_and_work_gives_its_slots_back() {
 async fn aborted_work_gives_its_slots_back() {
     let bench = Bench::new().await;
     let limits = [Limit::slots("acme", 1)];
-    let work = limited(&bench.store, &limits, std::future::pending);
+    let work = run_limited(&bench.store, &limits, std::future::pending);
     assert!(tokio::time::timeout(millis(100), work).await.is_err());
     eventually("given back", async || acquire(&bench, &limits).await.is_ok()).await;
 }
@@ -156,14 +156,14 @@ async fn aborted_work_gives_its_slots_back() {
 #[tokio::test]
 async fn without_redis_a_limited_job_is_snoozed_and_not_run() {
     let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
-    let outcome = limited(&store, &[Limit::slots("acme", 1)], || async { panic!("must not run") }).await;
+    let outcome = run_limited(&store, &[Limit::slots("acme", 1)], || async { panic!("must not run") }).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");
 }
 
 /// Two processes, more permits than slots, and work longer than a slot lasts.
 #[tokio::test]
 async fn a_limit_holds_over_two_processes_and_for_as_long_as_the_work_takes() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let (running, most, done) = <(Arc<AtomicUsize>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
     let long = Arc::new(Notify::new());
     let mut processes = Vec::new();
@@ -184,7 +184,7 @@ async fn a_limit_holds_over_two_processes_and_for_as_long_as_the_work_takes() {
                     done.fetch_add(1, Ordering::SeqCst);
                     Outcome::done()
                 };
-                limited(&store, &[Limit::slots("acme", 2)], work).await
+                run_limited(&store, &[Limit::slots("acme", 2)], work).await
             }
         });
         rebuild(&store).await;

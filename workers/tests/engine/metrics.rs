@@ -73,7 +73,7 @@ async fn metrics_keep_their_names_and_cost_no_look_up_per_job() {
     let counted = Counted::default();
     // This test has one thread, so that all of the worker counts here.
     let _guard = metrics::set_default_local_recorder(&counted);
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let registry = Registry::new()
@@ -92,13 +92,13 @@ async fn metrics_keep_their_names_and_cost_no_look_up_per_job() {
     store.enqueue(&[due_now("novelty:1")]).await.unwrap();
 
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 16), (OTHER, 4)]));
-    eventually("it runs", async || !store.workers().await.unwrap().is_empty()).await;
-    eventually("the novelty waits", async || store.stats(&[QUEUE]).await.unwrap()[0].scheduled == 1).await;
+    eventually("it runs", async || !store.list_workers().await.unwrap().is_empty()).await;
+    eventually("the novelty waits", async || store.queue_stats(&[QUEUE]).await.unwrap()[0].scheduled == 1).await;
     let before = counted.look_ups.load(Ordering::SeqCst);
     let jobs: Vec<NewJob> = (0..1_000).map(|n| NewJob::now(&Tick(n))).collect();
     store.enqueue(&jobs).await.unwrap();
     eventually("all ended", async || {
-        let stats = &store.stats(&[QUEUE]).await.unwrap()[0];
+        let stats = &store.queue_stats(&[QUEUE]).await.unwrap()[0];
         (stats.due + stats.leased, stats.scheduled, stats.dead) == (0, 1, 1)
     })
     .await;

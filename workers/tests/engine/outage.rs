@@ -33,7 +33,7 @@ async fn an_unreachable_redis_is_named_with_a_cure_and_without_the_password() {
 
 #[tokio::test]
 async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
-    let mut redis = servers::Redis::start().await.unwrap();
+    let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));
@@ -44,7 +44,7 @@ async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
     redis.restart().await.unwrap();
     enqueue_ticks(&store, 500..600).await;
     eventually("all performed", async || {
-        let Ok(stats) = store.stats(&[QUEUE]).await else { return false };
+        let Ok(stats) = store.queue_stats(&[QUEUE]).await else { return false };
         stats[0].due + stats[0].leased == 0 && count.load(Ordering::SeqCst) >= 600
     })
     .await;
@@ -54,10 +54,10 @@ async fn a_worker_survives_a_crash_of_redis_and_loses_nothing() {
 /// A firewall or a proxy forgets the connection, and nothing says so.
 #[tokio::test]
 async fn f08_a_connection_that_is_swallowed_is_replaced() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let direct = Store::connect(&redis.url()).await.unwrap();
     rebuild(&direct).await;
-    let proxy = servers::Proxy::start(redis.port()).await.unwrap();
+    let proxy = servers::TcpProxy::start(redis.port()).await.unwrap();
     let store = Store::connect(&format!("redis://127.0.0.1:{}/", proxy.port())).await.unwrap();
     let count = Arc::new(AtomicUsize::new(0));
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 16)]));
@@ -73,7 +73,7 @@ async fn f08_a_connection_that_is_swallowed_is_replaced() {
 /// The take that was under way is answered after all, so nothing but the replacement can subscribe again.
 #[tokio::test]
 async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));
@@ -91,7 +91,7 @@ async fn f08_a_replaced_connection_is_subscribed_to_wakes() {
 
 #[tokio::test]
 async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
-    let mut redis = servers::Redis::start().await.unwrap();
+    let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     enqueue_ticks(&store, 0..3).await;
@@ -107,7 +107,7 @@ async fn a_worker_started_while_redis_is_down_begins_when_it_is_up() {
 
 #[tokio::test]
 async fn after_an_outage_an_idle_worker_is_woken_as_before() {
-    let mut redis = servers::Redis::start().await.unwrap();
+    let mut redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let started = Arc::new(Notify::new());
@@ -136,7 +136,7 @@ async fn after_an_outage_an_idle_worker_is_woken_as_before() {
 
 #[tokio::test]
 async fn after_a_flush_nothing_runs_until_the_epoch_is_rebuilt() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));
@@ -159,7 +159,7 @@ async fn after_a_flush_nothing_runs_until_the_epoch_is_rebuilt() {
 /// leases.
 #[tokio::test]
 async fn a_server_blocked_for_five_seconds_costs_no_delivery() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let count = Arc::new(AtomicUsize::new(0));

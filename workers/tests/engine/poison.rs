@@ -1,6 +1,6 @@
 //! Jobs whose deliveries get lost, perhaps because they kill their worker.
 
-use workers::store::{End, JobState, TakeMode};
+use workers::store::{JobState, LeaseEnd, TakeMode};
 
 use crate::support::{Bench, LEASE, OTHER, QUEUE, due_now, timer};
 
@@ -78,7 +78,7 @@ async fn alone_without_a_suspect_is_as_normal() {
 #[tokio::test]
 async fn a_suspect_that_settles_is_none_any_more() {
     let bench = Bench::new().await;
-    for (id, end) in [("t:1", End::Retry { delay: LEASE }), ("t:2", End::Snooze { delay: LEASE })] {
+    for (id, end) in [("t:1", LeaseEnd::Retry { delay: LEASE }), ("t:2", LeaseEnd::Snooze { delay: LEASE })] {
         bench.enqueue(due_now(id)).await;
         lose(&bench, 3).await;
         let leased = bench.take_of(&[(QUEUE, 10)], TakeMode::Alone).await.jobs.remove(0);
@@ -86,7 +86,7 @@ async fn a_suspect_that_settles_is_none_any_more() {
         bench.advance(LEASE);
         let leased = bench.take_one().await;
         assert_eq!(leased.delivery.lost, 0);
-        bench.settle(&leased, End::Done).await;
+        bench.settle(&leased, LeaseEnd::Done).await;
     }
 }
 

@@ -87,7 +87,7 @@ async fn a_worker_process() {
         .register::<Letter, _, _>(move |_, _| async move {
             // Long enough to be stopped in, and shorter than a lease.
             tokio::time::sleep(secs(6)).await;
-            Outcome::then(vec![NewJob { queue: QUEUE, ..due_now(FOLLOW_UP) }])
+            Outcome::then_enqueue(vec![NewJob { queue: QUEUE, ..due_now(FOLLOW_UP) }])
         });
     let stop = CancellationToken::new();
     let asked = stop.clone();

@@ -12,10 +12,13 @@ fn delivery(text: &str, payload: Option<serde_json::Value>) -> Delivery {
 #[tokio::test]
 async fn a_handler_gets_its_job_typed() {
     let registry = Registry::new().register::<Letter, _, _>(|letter, delivery: Delivery| async move {
-        Outcome::then(vec![NewJob::after(&Tick(letter.0 + letter.1.len() as u64), secs(delivery.due_ms / START_MS))])
+        Outcome::then_enqueue(vec![NewJob::after(
+            &Tick(letter.0 + letter.1.len() as u64),
+            secs(delivery.due_ms / START_MS),
+        )])
     });
     let outcome = registry.perform(delivery("letter:1", Some(json!("four")))).await;
-    assert_eq!(outcome, Outcome::then(vec![NewJob::after(&Tick(5), secs(1))]));
+    assert_eq!(outcome, Outcome::then_enqueue(vec![NewJob::after(&Tick(5), secs(1))]));
 }
 
 #[tokio::test]
@@ -50,8 +53,8 @@ async fn a_life_of_jobs_can_be_stepped_through() {
         .register::<Tick, _, _>(|tick, delivery: Delivery| async move {
             match (tick.0, delivery.failed) {
                 (0, 0) => Outcome::Retry("not yet".to_owned()),
-                (n, _) if n < 2 => Outcome::then(vec![NewJob::after(&Tick(n + 1), secs(15))]),
-                _ => Outcome::then(vec![NewJob::now(&Letter(1, "end".to_owned()))]),
+                (n, _) if n < 2 => Outcome::then_enqueue(vec![NewJob::after(&Tick(n + 1), secs(15))]),
+                _ => Outcome::then_enqueue(vec![NewJob::now(&Letter(1, "end".to_owned()))]),
             }
         })
         .register::<Letter, _, _>(|_, _| async { Outcome::Dead("returned to sender".to_owned()) });
@@ -68,5 +71,5 @@ async fn a_life_of_jobs_can_be_stepped_through() {
     }
     assert_eq!(performed, ["tick:0", "tick:0", "tick:1", "tick:2", "letter:1"]);
     assert_eq!(bench.find(Letter(1, String::new()).id().as_str()).await.unwrap().state, JobState::Dead);
-    assert_eq!(bench.enqueue(timer("tick:9", secs(1))).await, workers::store::Enqueued::Inserted);
+    assert_eq!(bench.enqueue(timer("tick:9", secs(1))).await, workers::store::EnqueueVerdict::Inserted);
 }

@@ -13,7 +13,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use workers::{
     Delivery, Gate, NewJob, Outcome, Registry, RunSummary, Runtime, RuntimeError, Store,
-    store::{JobState, TakeMode, TakeRequest, Token},
+    store::{JobState, LeaseToken, TakeMode, TakeRequest},
 };
 
 use crate::support::{Letter, OTHER, QUEUE, Tick, due_now, eventually, id, millis, rebuild, secs};
@@ -35,8 +35,8 @@ impl Worker {
     }
 }
 
-async fn redis_and_store() -> (servers::Redis, Store) {
-    let redis = servers::Redis::start().await.unwrap();
+async fn redis_and_store() -> (servers::RedisServer, Store) {
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     (redis, store)
@@ -65,7 +65,7 @@ async fn every_job_is_performed_once_and_nothing_is_left() {
     let summary = worker.drain().await;
     assert_eq!(summary, RunSummary { settled: 5_000, refused: 0, released: 0 });
     assert_eq!(count.load(Ordering::SeqCst), 5_000);
-    let stats = store.stats(&[QUEUE]).await.unwrap();
+    let stats = store.queue_stats(&[QUEUE]).await.unwrap();
     assert_eq!((stats[0].due, stats[0].leased, stats[0].dead), (0, 0, 0));
 }
 
@@ -112,7 +112,7 @@ async fn a_delayed_job_starts_on_time() {
     late.sort_unstable();
     assert!(late[2] < 200, "ms late: {late:?}");
     worker.drain().await;
-    assert_eq!(store.lateness().await.unwrap().count, 5, "the drain reports what was seen");
+    assert_eq!(store.read_lateness().await.unwrap().count, 5, "the drain reports what was seen");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_panic_and_a_timeout_cost_a_try_each_and_the_worker_lives_on() {
     let dead = dead.lock().unwrap().clone();
     assert_eq!(dead["tick:1"], "failed 2 tries; last: panicked: cannot count to one");
     assert_eq!(dead["tick:2"], "failed 2 tries; last: timed out after 200ms");
-    assert_eq!(store.stats(&[QUEUE]).await.unwrap()[0].due, 0);
+    assert_eq!(store.queue_stats(&[QUEUE]).await.unwrap()[0].due, 0);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn what_cannot_be_read_dies_and_an_unknown_kind_waits() {
     crate::support::raw::<()>(&redis.url(), &["HSET", "{dq:0}:jobs", "letter:1", "{"]).await;
     let worker = Worker::start(Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4), (OTHER, 4)]));
     eventually("all settled", async || {
-        let stats = store.stats(&[QUEUE, OTHER]).await.unwrap();
+        let stats = store.queue_stats(&[QUEUE, OTHER]).await.unwrap();
         stats.iter().map(|queue| queue.dead).sum::<u64>() == 2 && stats[0].scheduled == 1
     })
     .await;
@@ -214,20 +214,20 @@ async fn a_drain_hands_unfinished_jobs_back_at_once_and_burns_no_try() {
     let begun = Instant::now();
     assert_eq!(worker.drain().await, RunSummary { settled: 0, refused: 0, released: 3 });
     assert!(begun.elapsed() < secs(2), "{:?}", begun.elapsed());
-    let jobs = store.list(OTHER, JobState::Due, 0, 10).await.unwrap();
+    let jobs = store.list_jobs(OTHER, JobState::Due, 0, 10).await.unwrap();
     assert_eq!(jobs.iter().map(|job| (job.failed, job.lost)).collect::<Vec<_>>(), [(0, 0); 3]);
-    assert!(store.workers().await.unwrap().is_empty());
+    assert!(store.list_workers().await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_closed_gate_lets_nothing_be_taken() {
     let (_redis, store) = redis_and_store().await;
     let count = Arc::new(AtomicUsize::new(0));
-    let gate = Gate::closed();
+    let gate = Gate::new_closed();
     store.enqueue(&ticks(0..3)).await.unwrap();
     let runtime = Runtime::new(store.clone(), counting(&count)).queues([(QUEUE, 4)]).gate(gate.clone());
     let worker = Worker::start(runtime);
-    eventually("it runs", async || !store.workers().await.unwrap().is_empty()).await;
+    eventually("it runs", async || !store.list_workers().await.unwrap().is_empty()).await;
     tokio::time::sleep(millis(200)).await;
     assert_eq!(count.load(Ordering::SeqCst), 0);
     gate.set_open(true);
@@ -249,7 +249,7 @@ async fn a_running_job_keeps_its_lease_beyond_the_first() {
     });
     store.enqueue(&[NewJob::now(&Letter(1, "slow".to_owned()))]).await.unwrap();
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(OTHER, 4)]));
-    eventually("done", async || store.find(&id("letter:1"), &[OTHER]).await.unwrap().is_none()).await;
+    eventually("done", async || store.find_job(&id("letter:1"), &[OTHER]).await.unwrap().is_none()).await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(worker.drain().await, RunSummary { settled: 1, refused: 0, released: 0 });
 }
@@ -278,7 +278,7 @@ async fn a_suspect_runs_alone_and_the_rest_after_it() {
         }
     });
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 4)]));
-    eventually("all done", async || store.stats(&[QUEUE]).await.unwrap()[0].due == 0).await;
+    eventually("all done", async || store.queue_stats(&[QUEUE]).await.unwrap()[0].due == 0).await;
     assert_eq!(worker.drain().await.settled, 21);
     assert_eq!(beside.load(Ordering::SeqCst), 0, "nothing ran beside the suspect");
 }
@@ -288,7 +288,7 @@ async fn a_dead_workers_jobs_are_run_by_another_within_ten_seconds() {
     let (_redis, store) = redis_and_store().await;
     store.enqueue(&ticks(0..5)).await.unwrap();
     // A process that took the jobs and died.
-    let token = Token::new("dead", 1);
+    let token = LeaseToken::new("dead", 1);
     let queues = [(QUEUE, 5)];
     let request = TakeRequest { queues: &queues, token: &token, lease: secs(8), mode: TakeMode::Normal };
     store.take(&request).await.unwrap();
@@ -310,7 +310,7 @@ async fn a_result_whose_lease_is_lost_is_refused_and_counted() {
         async move {
             started.notify_one();
             go_on.notified().await;
-            Outcome::then(vec![due_now("tick:1")])
+            Outcome::then_enqueue(vec![due_now("tick:1")])
         }
     });
     store.enqueue(&[NewJob::now(&Letter(1, "x".to_owned()))]).await.unwrap();
@@ -319,8 +319,8 @@ async fn a_result_whose_lease_is_lost_is_refused_and_counted() {
     crate::support::raw::<()>(&redis.url(), &["HSET", "{dq:0}:leases", "letter:1", "other:1 1 -"]).await;
     go_on.notify_one();
     assert_eq!(worker.drain().await, RunSummary { settled: 0, refused: 1, released: 0 });
-    assert_eq!(store.find(&id("letter:1"), &[OTHER]).await.unwrap().unwrap().state, JobState::Leased);
-    assert!(store.find(&id("tick:1"), &[QUEUE]).await.unwrap().is_none());
+    assert_eq!(store.find_job(&id("letter:1"), &[OTHER]).await.unwrap().unwrap().state, JobState::Leased);
+    assert!(store.find_job(&id("tick:1"), &[QUEUE]).await.unwrap().is_none());
 }
 
 /// More permits than one take may lease: the take that follows comes at once, not after an idle poll.
@@ -355,14 +355,14 @@ async fn chains_of_follow_ups_run_to_their_end() {
         if tick.0 % 10 == 9 {
             Outcome::done()
         } else {
-            Outcome::then(vec![NewJob::after(&Tick(tick.0 + 1), Duration::from_millis(3))])
+            Outcome::then_enqueue(vec![NewJob::after(&Tick(tick.0 + 1), Duration::from_millis(3))])
         }
     });
     let starts: Vec<NewJob> = (0..100).map(|n| NewJob::now(&Tick(n * 10))).collect();
     store.enqueue(&starts).await.unwrap();
     let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 16)]));
     eventually("all at rest", async || {
-        let stats = store.stats(&[QUEUE]).await.unwrap();
+        let stats = store.queue_stats(&[QUEUE]).await.unwrap();
         stats[0].due + stats[0].scheduled + stats[0].leased == 0
     })
     .await;

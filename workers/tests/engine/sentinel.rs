@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use servers::Sentinels;
+use servers::SentinelGroup;
 use workers::{NewJob, RedisConfig, Runtime, Store, StoreError};
 
 use crate::{
@@ -17,21 +17,22 @@ use crate::{
 };
 
 struct Fleet {
-    primary: servers::Redis,
-    replica: servers::Redis,
-    sentinels: Sentinels,
+    primary: servers::RedisServer,
+    replica: servers::RedisServer,
+    sentinels: SentinelGroup,
 }
 
 impl Fleet {
     async fn start() -> Self {
-        let (primary, replica) = (servers::Redis::start().await.unwrap(), servers::Redis::start().await.unwrap());
+        let (primary, replica) =
+            (servers::RedisServer::start().await.unwrap(), servers::RedisServer::start().await.unwrap());
         raw::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
         raw::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
         eventually("replicating", async || {
             raw::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
         })
         .await;
-        let sentinels = Sentinels::start(&primary).await.unwrap();
+        let sentinels = SentinelGroup::start(&primary).await.unwrap();
         Self { primary, replica, sentinels }
     }
 }
@@ -91,7 +92,7 @@ async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
     let fleet = Fleet::start().await;
     let store = Store::connect(&fleet.sentinels.url()).await.unwrap();
     rebuild(&store).await;
-    let sentinel = fleet.sentinels.one();
+    let sentinel = fleet.sentinels.sentinel_url();
     raw::<()>(&sentinel, &["SENTINEL", "FAILOVER", "main"]).await;
     eventually("switched", async || {
         raw::<Vec<String>>(&sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]).await[1]
@@ -107,7 +108,7 @@ async fn after_a_planned_switch_of_roles_writes_go_to_the_new_primary() {
 
 #[tokio::test]
 async fn a_replica_is_named_as_what_it_is() {
-    let fleet = (servers::Redis::start().await.unwrap(), servers::Redis::start().await.unwrap());
+    let fleet = (servers::RedisServer::start().await.unwrap(), servers::RedisServer::start().await.unwrap());
     raw::<()>(&fleet.1.url(), &["REPLICAOF", "127.0.0.1", &fleet.0.port().to_string()]).await;
     let store = Store::connect(&fleet.1.url()).await.unwrap();
     let error = store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap_err();

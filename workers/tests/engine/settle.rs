@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use workers::{
-    NewJob, Outcome, RetryPolicy, Settle,
-    store::{End, JobState, Settled, TakeMode},
+    NewJob, Outcome, RetryPolicy, SettleRequest,
+    store::{JobState, LeaseEnd, SettleVerdict, TakeMode},
 };
 
 use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
@@ -13,8 +13,8 @@ async fn a_job_done_leaves_nothing_behind() {
     let bench = Bench::new().await;
     bench.enqueue(NewJob::now(&Letter(1, "hello".to_owned()))).await;
     let take = async || bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
-    bench.settle(&take().await, End::Retry { delay: secs(0) }).await;
-    bench.settle(&take().await, End::Done).await;
+    bench.settle(&take().await, LeaseEnd::Retry { delay: secs(0) }).await;
+    bench.settle(&take().await, LeaseEnd::Done).await;
     let keys: Vec<String> = bench.redis(&["KEYS", "*"]).await;
     assert_eq!(keys, ["{dq:0}:epoch"]);
 }
@@ -24,8 +24,8 @@ async fn follow_ups_are_inserted_in_the_step_that_settles() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let then = vec![timer("t:2", secs(2)), NewJob::after(&Letter(3, "hi".to_owned()), secs(3))];
-    let verdict = bench.settle_then(&bench.take_one().await, End::Done, then).await;
-    assert_eq!(verdict, Settled::Settled { dead_follow_ups: Vec::new() });
+    let verdict = bench.settle_then(&bench.take_one().await, LeaseEnd::Done, then).await;
+    assert_eq!(verdict, SettleVerdict::Settled { dead_follow_ups: Vec::new() });
     assert!(bench.find("t:1").await.is_none());
     assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
     let letter = bench.find("letter:3").await.unwrap();
@@ -38,8 +38,8 @@ async fn a_job_may_follow_itself_and_another_of_its_batch() {
     bench.store.enqueue(&[due_now("t:1"), due_now("t:2")]).await.unwrap();
     let jobs = bench.take(10).await.jobs;
     let then = [vec![timer("t:1", secs(1)), timer("t:2", secs(2))], Vec::new()];
-    let settle = |(leased, then)| Settle::new(leased, Outcome::then(then), &RetryPolicy::DEFAULT, 0.5);
-    let settles: Vec<Settle> = jobs.iter().zip(then).map(settle).collect();
+    let settle = |(leased, then)| SettleRequest::new(leased, Outcome::then_enqueue(then), &RetryPolicy::DEFAULT, 0.5);
+    let settles: Vec<SettleRequest> = jobs.iter().zip(then).map(settle).collect();
     bench.store.settle(&settles).await.unwrap();
     assert_eq!(bench.find("t:1").await.unwrap().at_ms, START_MS + 1_000);
     assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 2_000);
@@ -52,11 +52,11 @@ async fn one_refused_settle_does_not_touch_its_batch_mates() {
     let stale = bench.take(1).await.jobs.remove(0);
     bench.advance(LEASE);
     let fresh = bench.take(10).await.jobs;
-    let done = |leased: &workers::Leased| {
-        Settle::new(leased, Outcome::then(vec![timer("t:9", secs(1))]), &RetryPolicy::DEFAULT, 0.5)
+    let done = |leased: &workers::LeasedJob| {
+        SettleRequest::new(leased, Outcome::then_enqueue(vec![timer("t:9", secs(1))]), &RetryPolicy::DEFAULT, 0.5)
     };
     let verdicts = bench.store.settle(&[done(&stale), done(&fresh[1])]).await.unwrap();
-    assert_eq!(verdicts, [Settled::Refused, Settled::Settled { dead_follow_ups: Vec::new() }]);
+    assert_eq!(verdicts, [SettleVerdict::Refused, SettleVerdict::Settled { dead_follow_ups: Vec::new() }]);
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Leased);
     assert!(bench.find("t:2").await.is_none());
 }
@@ -65,10 +65,11 @@ async fn one_refused_settle_does_not_touch_its_batch_mates() {
 async fn a_follow_up_that_lies_dead_is_reported() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:dead")).await;
-    bench.settle(&bench.take_one().await, End::Dead { error: "broken".to_owned() }).await;
+    bench.settle(&bench.take_one().await, LeaseEnd::Dead { error: "broken".to_owned() }).await;
     bench.enqueue(due_now("t:1")).await;
-    let verdict = bench.settle_then(&bench.take_one().await, End::Done, vec![due_now("t:dead"), due_now("t:2")]).await;
-    assert_eq!(verdict, Settled::Settled { dead_follow_ups: vec![id("t:dead")] });
+    let verdict =
+        bench.settle_then(&bench.take_one().await, LeaseEnd::Done, vec![due_now("t:dead"), due_now("t:2")]).await;
+    assert_eq!(verdict, SettleVerdict::Settled { dead_follow_ups: vec![id("t:dead")] });
     assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Due);
 }
 
@@ -76,12 +77,12 @@ async fn a_follow_up_that_lies_dead_is_reported() {
 async fn a_snooze_spends_no_try_and_forgets_lost_deliveries() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
-    bench.settle(&bench.take_one().await, End::Retry { delay: secs(0) }).await;
+    bench.settle(&bench.take_one().await, LeaseEnd::Retry { delay: secs(0) }).await;
     bench.take_one().await;
     bench.advance(LEASE);
     let leased = bench.take_one().await;
     assert_eq!((leased.delivery.failed, leased.delivery.lost), (1, 1));
-    bench.settle(&leased, End::Snooze { delay: secs(2) }).await;
+    bench.settle(&leased, LeaseEnd::Snooze { delay: secs(2) }).await;
     bench.advance(secs(2));
     let leased = bench.take_one().await;
     assert_eq!((leased.delivery.failed, leased.delivery.lost), (1, 0));
@@ -95,12 +96,12 @@ async fn a_retry_is_counted_and_the_last_one_is_death() {
     for (failed, delay) in [(0, 1), (1, 2)] {
         let leased = bench.take_one().await;
         assert_eq!(leased.delivery.failed, failed);
-        let settle = Settle::new(&leased, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
-        assert_eq!(settle.end, End::Retry { delay: secs(delay) });
+        let settle = SettleRequest::new(&leased, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
+        assert_eq!(settle.end, LeaseEnd::Retry { delay: secs(delay) });
         bench.store.settle(&[settle]).await.unwrap();
         bench.advance(secs(delay));
     }
-    let settle = Settle::new(&bench.take_one().await, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
+    let settle = SettleRequest::new(&bench.take_one().await, Outcome::Retry("no luck".to_owned()), &policy, 0.5);
     bench.store.settle(&[settle]).await.unwrap();
     let record = bench.find("t:1").await.unwrap().dead.unwrap();
     assert_eq!((record.failed, record.error.as_str()), (3, "failed 3 tries; last: no luck"));
@@ -113,7 +114,7 @@ async fn a_dead_job_keeps_its_payload_error_and_history() {
     bench.enqueue(NewJob::now(&Letter(1, text.to_owned()))).await;
     let leased = bench.take_of(&[(OTHER, 1)], TakeMode::Normal).await.jobs.remove(0);
     bench.advance(secs(1));
-    bench.settle(&leased, End::Dead { error: "line 1\n\"line\" 2 ü".to_owned() }).await;
+    bench.settle(&leased, LeaseEnd::Dead { error: "line 1\n\"line\" 2 ü".to_owned() }).await;
     let record = bench.find("letter:1").await.unwrap().dead.unwrap();
     assert_eq!(record.queue, OTHER);
     assert_eq!(record.error, "line 1\n\"line\" 2 ü");
@@ -128,7 +129,7 @@ async fn a_very_long_error_is_shortened() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     let outcome = Outcome::Dead("ü".repeat(5_000));
-    let settle = Settle::new(&bench.take_one().await, outcome, &RetryPolicy::DEFAULT, 0.5);
+    let settle = SettleRequest::new(&bench.take_one().await, outcome, &RetryPolicy::DEFAULT, 0.5);
     bench.store.settle(&[settle]).await.unwrap();
     let error = bench.find("t:1").await.unwrap().dead.unwrap().error;
     assert_eq!(error, format!("{}…", "ü".repeat(1_000)));
@@ -140,7 +141,10 @@ async fn a_settle_after_a_flush_is_refused_and_brings_nothing_back() {
     bench.enqueue(due_now("t:1")).await;
     let leased = bench.take_one().await;
     bench.redis::<()>(&["FLUSHALL"]).await;
-    assert_eq!(bench.settle_then(&leased, End::Retry { delay: secs(1) }, vec![due_now("t:2")]).await, Settled::Refused);
+    assert_eq!(
+        bench.settle_then(&leased, LeaseEnd::Retry { delay: secs(1) }, vec![due_now("t:2")]).await,
+        SettleVerdict::Refused
+    );
     assert_eq!(bench.snapshot().await, "");
-    assert_eq!(bench.store.stats(&[QUEUE]).await.unwrap()[0].due, 0);
+    assert_eq!(bench.store.queue_stats(&[QUEUE]).await.unwrap()[0].due, 0);
 }

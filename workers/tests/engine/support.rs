@@ -10,10 +10,10 @@ use std::{
 
 use redis::FromRedisValue;
 use serde_json::Value;
-use servers::Redis;
+use servers::RedisServer;
 use workers::{
-    Clock, DecodeError, Job, JobId, Leased, NewJob, RetryPolicy, Settle, Store, Token,
-    store::{DeadJob, End, JobDetail, TakeMode, TakeRequest, Taken},
+    DecodeError, Job, JobId, LeaseToken, LeasedJob, NewJob, RetryPolicy, ScriptClock, SettleRequest, Store,
+    store::{DeadJob, JobDetail, LeaseEnd, TakeAnswer, TakeMode, TakeRequest},
 };
 
 pub(crate) const QUEUE: &str = "timers";
@@ -23,7 +23,7 @@ pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
 /// A store on its own Redis.
 pub(crate) struct Bench {
-    pub(crate) redis: Redis,
+    pub(crate) redis: RedisServer,
     pub(crate) store: Store,
     clock: Arc<AtomicU64>,
     takes: AtomicU64,
@@ -31,8 +31,8 @@ pub(crate) struct Bench {
 
 /// What a take answered, in short.
 pub(crate) struct Took {
-    pub(crate) jobs: Vec<Leased>,
-    pub(crate) unreadable: Vec<Settle>,
+    pub(crate) jobs: Vec<LeasedJob>,
+    pub(crate) unreadable: Vec<SettleRequest>,
     pub(crate) next_due_ms: Option<u64>,
     pub(crate) dead: Vec<DeadJob>,
     pub(crate) suspects: bool,
@@ -48,9 +48,9 @@ impl Took {
 impl Bench {
     /// With an epoch, and time standing still at [`START_MS`].
     pub(crate) async fn new() -> Self {
-        let redis = Redis::start().await.unwrap();
+        let redis = RedisServer::start().await.unwrap();
         let clock = Arc::new(AtomicU64::new(START_MS));
-        let store = Store::connect(&redis.url()).await.unwrap().with_clock(Clock::Fixed(clock.clone()));
+        let store = Store::connect(&redis.url()).await.unwrap().with_clock(ScriptClock::Fixed(clock.clone()));
         let bench = Self { redis, store, clock, takes: AtomicU64::new(0) };
         rebuild(&bench.store).await;
         bench
@@ -69,7 +69,7 @@ impl Bench {
         self.clock.fetch_sub(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    pub(crate) async fn enqueue(&self, job: NewJob) -> workers::store::Enqueued {
+    pub(crate) async fn enqueue(&self, job: NewJob) -> workers::store::EnqueueVerdict {
         self.store.enqueue(&[job]).await.unwrap()[0]
     }
 
@@ -78,29 +78,34 @@ impl Bench {
     }
 
     pub(crate) async fn take_of(&self, queues: &[(&'static str, usize)], mode: TakeMode) -> Took {
-        let token = Token::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
+        let token = LeaseToken::new("test", self.takes.fetch_add(1, Ordering::SeqCst));
         let request = TakeRequest { queues, token: &token, lease: LEASE, mode };
         match self.store.take(&request).await.unwrap() {
-            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, more_expired, .. } => {
+            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, more_expired, .. } => {
                 Took { jobs, unreadable, next_due_ms, dead, suspects, more_expired }
             }
-            Taken::NoEpoch => panic!("no epoch"),
+            TakeAnswer::NoEpoch => panic!("no epoch"),
         }
     }
 
     /// Takes the one job that is due.
-    pub(crate) async fn take_one(&self) -> Leased {
+    pub(crate) async fn take_one(&self) -> LeasedJob {
         let mut jobs = self.take(10).await.jobs;
         assert_eq!(jobs.len(), 1, "{jobs:?}");
         jobs.remove(0)
     }
 
-    pub(crate) async fn settle(&self, leased: &Leased, end: End) -> workers::store::Settled {
+    pub(crate) async fn settle(&self, leased: &LeasedJob, end: LeaseEnd) -> workers::store::SettleVerdict {
         self.settle_then(leased, end, Vec::new()).await
     }
 
-    pub(crate) async fn settle_then(&self, leased: &Leased, end: End, then: Vec<NewJob>) -> workers::store::Settled {
-        let settle = Settle {
+    pub(crate) async fn settle_then(
+        &self,
+        leased: &LeasedJob,
+        end: LeaseEnd,
+        then: Vec<NewJob>,
+    ) -> workers::store::SettleVerdict {
+        let settle = SettleRequest {
             queue: leased.delivery.queue,
             id: leased.delivery.id.clone(),
             token: leased.token.clone(),
@@ -111,7 +116,7 @@ impl Bench {
     }
 
     pub(crate) async fn find(&self, text: &str) -> Option<JobDetail> {
-        self.store.find(&id(text), &[QUEUE, OTHER]).await.unwrap()
+        self.store.find_job(&id(text), &[QUEUE, OTHER]).await.unwrap()
     }
 
     /// A plain Redis command, for looking behind the store's back.

@@ -7,8 +7,11 @@ use std::sync::{
 
 use tokio::sync::Notify;
 use workers::{
-    NewJob, Outcome, Registry, Runtime, Store, Token,
-    store::{Cancelled, End, Enqueued, JobState, Repaired, Rescheduled, TakeMode, TakeRequest, Taken},
+    LeaseToken, NewJob, Outcome, Registry, Runtime, Store,
+    store::{
+        CancelVerdict, EnqueueVerdict, JobState, LeaseEnd, RepairVerdict, RescheduleVerdict, TakeAnswer, TakeMode,
+        TakeRequest,
+    },
 };
 
 use crate::{
@@ -20,9 +23,9 @@ use crate::{
 
 /// A take of process `boot`: how many jobs it leased, whether suspects are due, and whether it has the turn.
 async fn ask(bench: &Bench, boot: &str, mode: TakeMode) -> (usize, bool, bool) {
-    let token = Token::new(boot, 1);
+    let token = LeaseToken::new(boot, 1);
     let request = TakeRequest { queues: &[(QUEUE, 5)], token: &token, lease: LEASE, mode };
-    let Taken::Jobs { jobs, suspects, has_turn, .. } = bench.store.take(&request).await.unwrap() else {
+    let TakeAnswer::Jobs { jobs, suspects, has_turn, .. } = bench.store.take(&request).await.unwrap() else {
         panic!("no epoch")
     };
     (jobs.len(), suspects, has_turn)
@@ -78,7 +81,7 @@ async fn f16_a_thousand_suspects_hide_no_normal_job() {
     }
     bench.enqueue(due_now("t:1")).await;
     assert_eq!(bench.take(5).await.ids(), ["t:1"]);
-    let stats = &bench.store.stats(&[QUEUE]).await.unwrap()[0];
+    let stats = &bench.store.queue_stats(&[QUEUE]).await.unwrap()[0];
     assert_eq!((stats.due, stats.suspects, stats.leased), (1_000, 1_000, 1));
 }
 
@@ -108,26 +111,26 @@ async fn the_next_due_looks_beyond_suspects() {
 async fn a_suspect_is_seen_and_decided_on_like_any_waiting_job() {
     let bench = Bench::new().await;
     suspect(&bench, "t:1").await;
-    let stats = &bench.store.stats(&[QUEUE]).await.unwrap()[0];
+    let stats = &bench.store.queue_stats(&[QUEUE]).await.unwrap()[0];
     assert_eq!((stats.due, stats.scheduled, stats.suspects, stats.oldest_due_ms), (1, 0, 1, Some(0)));
-    let listed = bench.store.list(QUEUE, JobState::Suspect, 0, 10).await.unwrap();
+    let listed = bench.store.list_jobs(QUEUE, JobState::Suspect, 0, 10).await.unwrap();
     assert_eq!((listed[0].id.as_str(), listed[0].at_ms, listed[0].lost), ("t:1", START_MS, 2));
     let job = bench.find("t:1").await.unwrap();
     assert_eq!((job.state, job.at_ms, job.lost), (JobState::Suspect, START_MS, 2));
 
-    assert_eq!(bench.enqueue(timer("t:1", secs(1))).await, Enqueued::Kept);
-    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Fine]);
+    assert_eq!(bench.enqueue(timer("t:1", secs(1))).await, EnqueueVerdict::Kept);
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Fine]);
     let moved = bench.store.reschedule(&id("t:1"), &[QUEUE, OTHER], secs(70)).await.unwrap();
-    assert_eq!(moved, Rescheduled::Moved);
-    assert_eq!(bench.store.stats(&[QUEUE]).await.unwrap()[0].scheduled, 1);
-    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [Repaired::Moved]);
+    assert_eq!(moved, RescheduleVerdict::Moved);
+    assert_eq!(bench.store.queue_stats(&[QUEUE]).await.unwrap()[0].scheduled, 1);
+    assert_eq!(bench.store.repair(&[due_now("t:1")]).await.unwrap(), [RepairVerdict::Moved]);
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Suspect);
-    assert_eq!(bench.store.cancel(&id("t:1"), &[QUEUE, OTHER]).await.unwrap(), Cancelled::Removed);
+    assert_eq!(bench.store.cancel(&id("t:1"), &[QUEUE, OTHER]).await.unwrap(), CancelVerdict::Removed);
     assert_eq!(bench.find("t:1").await, None);
 
     suspect(&bench, "t:2").await;
     let leased = bench.take_of(&[(QUEUE, 5)], TakeMode::Alone).await.jobs.remove(0);
-    bench.settle(&leased, End::Dead { error: "it is broken".to_owned() }).await;
+    bench.settle(&leased, LeaseEnd::Dead { error: "it is broken".to_owned() }).await;
     assert_eq!(bench.find("t:2").await.unwrap().state, JobState::Dead);
 }
 
@@ -175,8 +178,8 @@ fn fleet(store: &Store, processes: usize, seen: &Arc<Seen>) -> Vec<Worker> {
     (0..processes).map(|_| process()).collect()
 }
 
-async fn with_suspects() -> (servers::Redis, Store) {
-    let redis = servers::Redis::start().await.unwrap();
+async fn with_suspects() -> (servers::RedisServer, Store) {
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let letter = |n| NewJob::now(&Letter(n, "x".to_owned()));
@@ -231,7 +234,7 @@ async fn f16_a_fleet_of_one_process_makes_progress_on_both() {
 /// Handlers that run for long in both processes: one of them goes on taking.
 #[tokio::test]
 async fn a_suspect_does_not_stall_a_busy_fleet() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let (long, ticks, letters) =

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
 use workers::{
-    NewJob, Settle, Store, Token,
-    store::{End, JobState, Settled, TakeMode, TakeRequest, Taken},
+    LeaseToken, NewJob, SettleRequest, Store,
+    store::{JobState, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use crate::support::{Bench, LEASE, Letter, OTHER, QUEUE, START_MS, due_now, millis, rebuild, secs, timer};
@@ -25,7 +25,7 @@ async fn a_job_is_leased_when_due_and_not_a_millisecond_before() {
 /// By Redis' own clock, with this machine's clock as the judge: the same machine, so they agree.
 #[tokio::test]
 async fn no_job_is_ever_early() {
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
     let mut random = StdRng::seed_from_u64(7);
@@ -39,9 +39,9 @@ async fn no_job_is_ever_early() {
     let mut sequence = 0;
     while !wanted.is_empty() {
         sequence += 1;
-        let token = Token::new("test", sequence);
+        let token = LeaseToken::new("test", sequence);
         let request = TakeRequest { queues: &[(QUEUE, 10)], token: &token, lease: LEASE, mode: TakeMode::Normal };
-        let Taken::Jobs { jobs, .. } = store.take(&request).await.unwrap() else { panic!("no epoch") };
+        let TakeAnswer::Jobs { jobs, .. } = store.take(&request).await.unwrap() else { panic!("no epoch") };
         for leased in jobs {
             let earliest = wanted.remove(&leased.delivery.id).unwrap();
             assert!(std::time::Instant::now() >= earliest, "{leased:?}");
@@ -90,9 +90,9 @@ async fn without_an_epoch_nothing_is_leased() {
     let bench = Bench::new().await;
     bench.enqueue(due_now("t:1")).await;
     bench.redis::<()>(&["DEL", "{dq:0}:epoch"]).await;
-    let token = Token::new("test", 1);
+    let token = LeaseToken::new("test", 1);
     let request = TakeRequest { queues: &[(QUEUE, 9)], token: &token, lease: LEASE, mode: TakeMode::Normal };
-    assert!(matches!(bench.store.take(&request).await.unwrap(), Taken::NoEpoch));
+    assert!(matches!(bench.store.take(&request).await.unwrap(), TakeAnswer::NoEpoch));
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Due);
 }
 
@@ -102,12 +102,12 @@ async fn a_paused_queue_is_passed_over_but_still_rescued() {
     bench.enqueue(due_now("t:1")).await;
     bench.take_one().await;
     bench.enqueue(due_now("t:2")).await;
-    assert!(bench.store.pause(QUEUE).await.unwrap());
+    assert!(bench.store.pause_queue(QUEUE).await.unwrap());
     bench.advance(LEASE);
     let took = bench.take(10).await;
     assert_eq!((took.ids().len(), took.next_due_ms), (0, None));
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Due);
-    assert!(bench.store.resume(QUEUE).await.unwrap());
+    assert!(bench.store.resume_queue(QUEUE).await.unwrap());
     assert_eq!(bench.take(10).await.ids(), ["t:1", "t:2"]);
 }
 
@@ -134,12 +134,12 @@ async fn ten_thousand_jobs_due_at_once_drain_in_batches() {
             break;
         }
         assert!(took.jobs.len() <= 1_000);
-        let done = |leased: &workers::Leased| {
-            Settle::new(leased, workers::Outcome::done(), &workers::RetryPolicy::DEFAULT, 0.5)
+        let done = |leased: &workers::LeasedJob| {
+            SettleRequest::new(leased, workers::Outcome::done(), &workers::RetryPolicy::DEFAULT, 0.5)
         };
-        let settles: Vec<Settle> = took.jobs.iter().map(done).collect();
+        let settles: Vec<SettleRequest> = took.jobs.iter().map(done).collect();
         for verdict in bench.store.settle(&settles).await.unwrap() {
-            assert_eq!(verdict, Settled::Settled { dead_follow_ups: Vec::new() });
+            assert_eq!(verdict, SettleVerdict::Settled { dead_follow_ups: Vec::new() });
         }
         seen.extend(took.jobs.into_iter().map(|leased| leased.delivery.id));
     }
@@ -166,8 +166,8 @@ async fn an_envelope_that_cannot_be_read_is_dead_and_a_newer_one_waits() {
     }
     let took = bench.take(10).await;
     assert!(took.jobs.is_empty());
-    assert!(matches!(took.unreadable[0].end, End::Dead { .. }), "{:?}", took.unreadable);
-    assert_eq!(took.unreadable[1].end, End::Snooze { delay: secs(60) });
+    assert!(matches!(took.unreadable[0].end, LeaseEnd::Dead { .. }), "{:?}", took.unreadable);
+    assert_eq!(took.unreadable[1].end, LeaseEnd::Snooze { delay: secs(60) });
     bench.store.settle(&took.unreadable).await.unwrap();
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Dead);
     assert_eq!(bench.find("t:2").await.unwrap().at_ms, START_MS + 60_000);

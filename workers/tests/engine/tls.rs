@@ -1,19 +1,19 @@
 //! Redis behind TLS, with an authority of one's own.
 
-use workers::{NewJob, RedisConfig, Store, StoreError, store::Enqueued};
+use workers::{NewJob, RedisConfig, Store, StoreError, store::EnqueueVerdict};
 
 use crate::support::Tick;
 
 #[tokio::test]
 async fn a_store_speaks_tls_and_trusts_only_the_authority_it_was_given() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let redis = servers::Redis::start().await.unwrap();
+    let redis = servers::RedisServer::start().await.unwrap();
     let tls = redis.serve_tls().await.unwrap();
     let authority = std::fs::read(tls.root_certificate()).unwrap();
     let trusting = RedisConfig { root_certificate: Some(authority), ..RedisConfig::new(tls.url()) };
     trusting.check().unwrap();
     let store = Store::with_config(trusting).unwrap();
-    assert_eq!(store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap(), [Enqueued::Inserted]);
+    assert_eq!(store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap(), [EnqueueVerdict::Inserted]);
 
     let error = Store::connect(&tls.url()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable { .. }) && error.to_string().contains("ertificate"), "{error}");

@@ -9,11 +9,11 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{
-    answer::{Answer, NearbyArea, Told},
-    decide::{self, Asker, Gate, Refused, Standing, Terms, Verdict},
-    limits::Limits,
-    rules::Rules,
-    waiting::{self, Seen},
+    answer::{AdmissionAnswer, AreaDetails, NearbyArea},
+    decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
+    limits::AreaLimits,
+    rules::AdmissionRules,
+    waiting::{self, AreaStanding},
 };
 use crate::app::App;
 
@@ -27,71 +27,76 @@ const NEARBY_LOOKED_AT: usize = 8;
 
 /// What was last seen of each area and service type. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Standings(Arc<Mutex<Known>>);
+pub struct StandingsCache(Arc<Mutex<Known>>);
 
 /// By area and service type.
-type Known = HashMap<(String, String), Look>;
+type Known = HashMap<(String, String), CachedStanding>;
 
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct CachedStanding {
     seen_at: Instant,
     /// A request asks again since then.
     asked_at: Instant,
-    seen: Seen,
+    seen: AreaStanding,
 }
 
 /// Whether an order from here would be taken.
-pub async fn advise(app: &App, (lat, lng): (f64, f64), service_type: &str, asker: Asker<'_>) -> Answer {
+pub async fn preview_admission(
+    app: &App,
+    (lat, lng): (f64, f64),
+    service_type: &str,
+    asker: AdmissionCaller<'_>,
+) -> AdmissionAnswer {
     let rules = app.rules.get();
-    let Some(area) = rules.geofence.locate(lat, lng).map(|area| area.id.clone()) else {
-        return if rules.refuses_outside(asker) { Answer::NoArea } else { Answer::Anywhere };
+    let Some(area) = rules.geofence.find_area(lat, lng).map(|area| area.id.clone()) else {
+        return if rules.refuses_outside(asker) { AdmissionAnswer::NoArea } else { AdmissionAnswer::Anywhere };
     };
-    let Some(seen) = seen(app, &area, service_type).await else { return Answer::Unavailable };
-    let now = app.rules.now();
-    let (limits, rule) = terms(&rules, &area, service_type, asker, now);
-    let verdict = decide::verdict(rule.gate, &limits, seen.by(&limits), now);
-    let told = told(app, &rules, &area, service_type, asker, &limits, &seen);
+    let Some(seen) = read_standing(app, &area, service_type).await else { return AdmissionAnswer::Unavailable };
+    let now = app.rules.database_now();
+    let (limits, rule) = resolve_rule(&rules, &area, service_type, asker, now);
+    let verdict = decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now);
+    let told = describe_area(app, &rules, &area, service_type, asker, &limits, &seen);
     match verdict {
-        Verdict::Bypassed => Answer::Bypassed(told),
-        Verdict::Refused(why) if !rule.shadow => {
-            let nearby = nearby(app, &rules, (lat, lng), &area, service_type).await;
-            Answer::Refused(why, Told { nearby, ..told })
+        AdmissionVerdict::Bypassed => AdmissionAnswer::Bypassed(told),
+        AdmissionVerdict::Refused(why) if !rule.shadow => {
+            let nearby = find_nearby_areas(app, &rules, (lat, lng), &area, service_type).await;
+            AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
         }
-        Verdict::Taken | Verdict::Refused(_) => Answer::Available(told),
+        AdmissionVerdict::Taken | AdmissionVerdict::Refused(_) => AdmissionAnswer::Available(told),
     }
 }
 
 /// The limits of an area, and what holds there for this asker.
-pub(super) fn terms(
-    rules: &Rules,
+pub(super) fn resolve_rule(
+    rules: &AdmissionRules,
     area: &str,
     service_type: &str,
-    asker: Asker<'_>,
+    asker: AdmissionCaller<'_>,
     now: DateTime<Utc>,
-) -> (Limits, decide::Rule) {
-    let limits = rules.limits(area, service_type).clone();
-    let terms = Terms { area, limits: &limits, forced: rules.forced(area), flag: &rules.flag };
-    let rule = decide::rule(terms, asker, now);
+) -> (AreaLimits, decide::AdmissionRule) {
+    let limits = rules.limits_for(area, service_type).clone();
+    let terms = AreaTerms { area, limits: &limits, forced: rules.override_for(area), flag: &rules.flag };
+    let rule = decide::rule_for_caller(terms, asker, now);
     (limits, rule)
 }
 
 /// What an answer tells of the area.
-pub(super) fn told(
+pub(super) fn describe_area(
     app: &App,
-    rules: &Rules,
+    rules: &AdmissionRules,
     area: &str,
     service_type: &str,
-    asker: Asker<'_>,
-    limits: &Limits,
-    seen: &Seen,
-) -> Told {
-    let policy = app.config.policy(service_type);
-    let durations = rules.durations(area, service_type);
+    asker: AdmissionCaller<'_>,
+    limits: &AreaLimits,
+    seen: &AreaStanding,
+) -> AreaDetails {
+    let policy = app.config.policy_for_type(service_type);
+    let durations = rules.durations_for(area, service_type);
     let lifetime = durations.lifetime.unwrap_or(policy.lifetime);
     // No driver was assigned lately: one attempt is what an order can expect.
     let estimated = seen.average_wait_s.unwrap_or(durations.attempt.unwrap_or(policy.attempt).as_secs_f64());
     let oldest = seen.oldest_expiry_ms.and_then(DateTime::from_timestamp_millis);
-    Told {
+    AreaDetails {
         area_id: area.to_owned(),
         waiting: seen.standing.waiting,
         threshold: limits.max_waiting,
@@ -101,13 +106,16 @@ pub(super) fn told(
         estimated_wait_sec: estimated.round() as u64,
         retry_after_sec: limits.busy_retry.as_secs(),
         oldest_waiting_since: oldest.map(|expiry| expiry - lifetime),
-        reason: rules.forced(area).filter(|forced| forced.holds(app.rules.now())).map(|forced| forced.reason.clone()),
+        reason: rules
+            .override_for(area)
+            .filter(|forced| forced.is_in_force(app.rules.database_now()))
+            .map(|forced| forced.reason.clone()),
         nearby: Vec::new(),
     }
 }
 
 /// How an area stands, as of the last tenth of a second; `None`: unknown.
-pub(super) async fn seen(app: &App, area: &str, service_type: &str) -> Option<Seen> {
+pub(super) async fn read_standing(app: &App, area: &str, service_type: &str) -> Option<AreaStanding> {
     let key = (area.to_owned(), service_type.to_owned());
     {
         let mut known = app.standings.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,37 +131,41 @@ pub(super) async fn seen(app: &App, area: &str, service_type: &str) -> Option<Se
     let seen = match waiting::read_counts(app, area, service_type).await {
         Some(seen) => seen,
         None => {
-            let waiting = waiting::counted(&app.db, area, service_type).await.ok()?;
-            Seen { standing: Standing { waiting, busy_since: None }, ..Seen::default() }
+            let waiting = waiting::count_waiting(&app.db, area, service_type).await.ok()?;
+            AreaStanding { standing: AreaLoad { waiting, busy_since: None }, ..AreaStanding::default() }
         }
     };
     app.standings
         .0
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .insert(key, Look { seen_at: Instant::now(), asked_at: Instant::now(), seen });
+        .insert(key, CachedStanding { seen_at: Instant::now(), asked_at: Instant::now(), seen });
     Some(seen)
 }
 
 /// The nearest areas that would take an order of anybody. Source: the requirement's second open question.
-pub(super) async fn nearby(
+pub(super) async fn find_nearby_areas(
     app: &App,
-    rules: &Rules,
+    rules: &AdmissionRules,
     (lat, lng): (f64, f64),
     full: &str,
     service_type: &str,
 ) -> Vec<NearbyArea> {
     let mut found = Vec::new();
-    for (area, distance_m) in rules.geofence.nearest(lat, lng).into_iter().take(NEARBY_LOOKED_AT) {
+    for (area, distance_m) in rules.geofence.nearest_areas(lat, lng).into_iter().take(NEARBY_LOOKED_AT) {
         if area.id == full || found.len() == NEARBY {
             continue;
         }
-        let (limits, rule) = terms(rules, &area.id, service_type, Asker::default(), app.rules.now());
+        let (limits, rule) =
+            resolve_rule(rules, &area.id, service_type, AdmissionCaller::default(), app.rules.database_now());
         let has_room = match rule.gate {
-            Gate::Closed(_) => false,
-            Gate::Open => true,
-            Gate::Counted { .. } => match seen(app, &area.id, service_type).await {
-                Some(seen) => decide::verdict(rule.gate, &limits, seen.by(&limits), app.rules.now()) == Verdict::Taken,
+            AdmissionGate::Closed(_) => false,
+            AdmissionGate::Open => true,
+            AdmissionGate::Counted { .. } => match read_standing(app, &area.id, service_type).await {
+                Some(seen) => {
+                    decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), app.rules.database_now())
+                        == AdmissionVerdict::Taken
+                }
                 None => false,
             },
         };
@@ -167,11 +179,12 @@ pub(super) async fn nearby(
 /// Is the area full right now? For orders that search on, and may take their time.
 pub async fn is_full(app: &App, area: &str, service_type: &str) -> bool {
     let rules = app.rules.get();
-    let (limits, rule) = terms(&rules, area, service_type, Asker::default(), app.rules.now());
-    let Gate::Counted { .. } = rule.gate else { return false };
-    match seen(app, area, service_type).await {
+    let (limits, rule) = resolve_rule(&rules, area, service_type, AdmissionCaller::default(), app.rules.database_now());
+    let AdmissionGate::Counted { .. } = rule.gate else { return false };
+    match read_standing(app, area, service_type).await {
         Some(seen) => {
-            decide::verdict(rule.gate, &limits, seen.by(&limits), app.rules.now()) == Verdict::Refused(Refused::Full)
+            decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), app.rules.database_now())
+                == AdmissionVerdict::Refused(AdmissionRefusal::Full)
         }
         None => false,
     }

@@ -13,17 +13,17 @@ use metrics::counter;
 use redis::cmd;
 
 use super::{
-    answer::{Answer, Told},
+    answer::{AdmissionAnswer, AreaDetails},
     check,
-    decide::{Asker, Gate, Refused, Rule},
-    limits::Loyalty,
-    waiting::{self, Entry, Seen},
+    decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
+    limits::LoyaltyLevel,
+    waiting::{self, AreaStanding, PlaceOutcome},
 };
 use crate::{app::App, orders::area_label, redis_keys};
 
 /// A place that was taken, or none that was needed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct WaitingPlace {
     /// The area the order belongs to.
     pub area: Option<String>,
     /// While fewer wait, as Postgres counts; `None`: it need not.
@@ -34,82 +34,82 @@ pub struct Place {
 
 /// A place in Redis for an order that is not in Postgres yet. Dropping it gives the place back.
 #[derive(Debug)]
-pub struct Held(Option<(App, String, String, OrderId)>);
+pub struct HeldPlace(Option<(App, String, String, OrderId)>);
 
-impl Held {
+impl HeldPlace {
     /// The order may be in Postgres now.
-    pub fn keep(mut self) {
+    pub fn keep_place(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         if let Some((app, area, service_type, order)) = self.0.take() {
-            tokio::spawn(async move { waiting::remove(&app, &area, &service_type, &order, None).await });
+            tokio::spawn(async move { waiting::remove_order(&app, &area, &service_type, &order, None).await });
         }
     }
 }
 
-impl Place {
+impl WaitingPlace {
     /// The place as long as its order is on its way to Postgres.
-    pub fn held(&self, app: &App, seeker: Seeker<'_>) -> Held {
+    pub fn hold_for(&self, app: &App, seeker: PlaceSeeker<'_>) -> HeldPlace {
         let held = |area: &String| (app.clone(), area.clone(), seeker.service_type.to_owned(), seeker.order.clone());
-        Held(self.area.as_ref().map(held))
+        HeldPlace(self.area.as_ref().map(held))
     }
 }
 
 /// Who asks for a place, and where.
 #[derive(Debug, Clone, Copy)]
-pub struct Seeker<'a> {
+pub struct PlaceSeeker<'a> {
     pub order: &'a OrderId,
     pub service_type: &'a str,
     /// Latitude and longitude.
     pub pickup: (f64, f64),
     /// As the producer names it.
     pub area: Option<&'a str>,
-    pub asker: Asker<'a>,
+    pub asker: AdmissionCaller<'a>,
 }
 
 /// Takes a place in the order's area, or says why there is none.
-pub async fn take(app: &App, seeker: Seeker<'_>) -> Result<Place, Answer> {
+pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = app.rules.get();
     let (lat, lng) = seeker.pickup;
     // Where it is counts more than what the producer calls it.
-    let located = rules.geofence.locate(lat, lng).map(|area| area.id.as_str());
+    let located = rules.geofence.find_area(lat, lng).map(|area| area.id.as_str());
     let Some(area) = located.or_else(|| seeker.area.filter(|name| rules.geofence.get(name).is_some())) else {
         // Without areas, or while they decide nothing here, an area is a word of the producer's.
         if rules.refuses_outside(seeker.asker) {
-            return Err(Answer::NoArea);
+            return Err(AdmissionAnswer::NoArea);
         }
-        return Ok(Place { area: seeker.area.map(str::to_owned), limit: None, lifetime: None });
+        return Ok(WaitingPlace { area: seeker.area.map(str::to_owned), limit: None, lifetime: None });
     };
-    let now = app.rules.now();
-    let (limits, rule) = check::terms(&rules, area, seeker.service_type, seeker.asker, now);
-    let lifetime = rules.durations(area, seeker.service_type).lifetime;
-    let refuse = async |why: Refused, seen: Seen| {
-        let told = check::told(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-        let nearby = check::nearby(app, &rules, seeker.pickup, area, seeker.service_type).await;
-        Answer::Refused(why, Told { nearby, ..told })
+    let now = app.rules.database_now();
+    let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
+    let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
+    let refuse = async |why: AdmissionRefusal, seen: AreaStanding| {
+        let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+        let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
+        AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
     };
-    if let (Gate::Closed(why), false) = (rule.gate, rule.shadow) {
+    if let (AdmissionGate::Closed(why), false) = (rule.gate, rule.shadow) {
         count_decision(app, area, &seeker, "rejected").await;
-        let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
+        let seen = check::read_standing(app, area, seeker.service_type).await.unwrap_or_default();
         return Err(refuse(why, seen).await);
     }
-    let waits = lifetime.unwrap_or_else(|| app.config.policy(seeker.service_type).lifetime);
+    let waits = lifetime.unwrap_or_else(|| app.config.policy_for_type(seeker.service_type).lifetime);
     let at = (area, seeker.service_type);
-    let entry = waiting::take(app, seeker.order, at, waits, (rule.gate, rule.shadow), &limits).await;
+    let entry = waiting::enter_waiting_set(app, seeker.order, at, waits, (rule.gate, rule.shadow), &limits).await;
     let limit = match entry {
-        Some((Entry::Full, standing)) if !rule.shadow => {
+        Some((PlaceOutcome::Full, standing)) if !rule.shadow => {
             count_decision(app, area, &seeker, "rejected").await;
-            return Err(refuse(Refused::Full, Seen { standing, ..Seen::default() }).await);
+            return Err(refuse(AdmissionRefusal::Full, AreaStanding { standing, ..AreaStanding::default() }).await);
         }
-        Some((Entry::Full, _)) => {
+        Some((PlaceOutcome::Full, _)) => {
             count_decision(app, area, &seeker, "would_reject").await;
             None
         }
-        Some((Entry::Taken { bypassed }, _)) => {
+        Some((PlaceOutcome::Taken { bypassed }, _)) => {
             if bypassed {
                 count_decision(app, area, &seeker, "bypassed").await;
             }
@@ -117,46 +117,46 @@ pub async fn take(app: &App, seeker: Seeker<'_>) -> Result<Place, Answer> {
         }
         // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
         None => {
-            let seen = check::seen(app, area, seeker.service_type).await.unwrap_or_default();
+            let seen = check::read_standing(app, area, seeker.service_type).await.unwrap_or_default();
             if room_for(rule).is_some_and(|limit| seen.standing.waiting >= limit) && !rule.shadow {
                 count_decision(app, area, &seeker, "rejected").await;
-                return Err(refuse(Refused::Full, seen).await);
+                return Err(refuse(AdmissionRefusal::Full, seen).await);
             }
             room_for(rule)
         }
     };
-    if rule.shadow && matches!(rule.gate, Gate::Closed(_)) {
+    if rule.shadow && matches!(rule.gate, AdmissionGate::Closed(_)) {
         count_decision(app, area, &seeker, "would_reject").await;
     }
-    Ok(Place { area: Some(area.to_owned()), limit: limit.filter(|_| !rule.shadow), lifetime })
+    Ok(WaitingPlace { area: Some(area.to_owned()), limit: limit.filter(|_| !rule.shadow), lifetime })
 }
 
 /// Postgres has counted as many as may wait: the place is given back.
-pub async fn refused_by_postgres(app: &App, seeker: Seeker<'_>, area: &str) -> Answer {
-    waiting::remove(app, area, seeker.service_type, seeker.order, None).await;
+pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &str) -> AdmissionAnswer {
+    waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
     count_decision(app, area, &seeker, "rejected").await;
     let rules = app.rules.get();
-    let (limits, _) = check::terms(&rules, area, seeker.service_type, seeker.asker, app.rules.now());
-    let waiting = waiting::counted(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
-    let mut seen = Seen::default();
+    let (limits, _) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, app.rules.database_now());
+    let waiting = waiting::count_waiting(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
+    let mut seen = AreaStanding::default();
     seen.standing.waiting = waiting;
-    let told = check::told(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
-    Answer::Refused(Refused::Full, told)
+    let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
+    AdmissionAnswer::Refused(AdmissionRefusal::Full, told)
 }
 
 /// While fewer wait, as Postgres counts, this one is taken: a loyal customer has the loyal one's room.
-fn room_for(rule: Rule) -> Option<i64> {
+fn room_for(rule: AdmissionRule) -> Option<i64> {
     match rule.gate {
-        Gate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
-        Gate::Open | Gate::Closed(_) => None,
+        AdmissionGate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
+        AdmissionGate::Open | AdmissionGate::Closed(_) => None,
     }
 }
 
 /// For metrics, and for the areas' snapshots.
-async fn count_decision(app: &App, area: &str, seeker: &Seeker<'_>, what: &'static str) {
-    let labels = [("area_id", area_label::of(Some(area))), ("service_type", seeker.service_type.to_owned())];
+async fn count_decision(app: &App, area: &str, seeker: &PlaceSeeker<'_>, what: &'static str) {
+    let labels = [("area_id", area_label::label_of(Some(area))), ("service_type", seeker.service_type.to_owned())];
     counter!("dispatcher_threshold_reached_total", &labels).increment(1);
-    let loyalty = seeker.asker.loyalty.map_or("none", Loyalty::as_str);
+    let loyalty = seeker.asker.loyalty.map_or("none", LoyaltyLevel::as_str);
     let [area_id, service] = labels;
     match what {
         "rejected" => {
@@ -174,5 +174,5 @@ async fn count_decision(app: &App, area: &str, seeker: &Seeker<'_>, what: &'stat
     }
     let mut count = cmd("HINCRBY");
     count.arg(redis_keys::WAITING_COUNTS).arg(format!("{area}:{}:{what}", seeker.service_type)).arg(1);
-    let _ = app.hint::<i64>("count refusal", &count).await;
+    let _ = app.query_optional::<i64>("count refusal", &count).await;
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     app::App,
     orders::{
-        census::{self, Census},
+        census::{self, OrderCensus},
         store,
     },
     redis_keys,
@@ -15,7 +15,7 @@ use crate::{
 
 /// One area and service type, now.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Status {
+pub struct AreaStatus {
     pub area_id: String,
     pub service_type: String,
     pub waiting: i64,
@@ -28,19 +28,19 @@ pub struct Status {
 }
 
 /// Every area with limits of its own, with orders that wait, or that a person has decided for, as Postgres counts.
-pub async fn status(app: &App) -> Result<Vec<Status>, sqlx::Error> {
-    Ok(status_of(app, &census::take(&app.db).await?, Vec::new()))
+pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
+    Ok(status_of(app, &census::take_census(&app.db).await?, Vec::new()))
 }
 
-/// As [`status`], by this count, and of these, too.
-pub fn status_of(app: &App, census: &Census, also: Vec<(String, String)>) -> Vec<Status> {
+/// As [`area_statuses`], by this count, and of these, too.
+pub fn status_of(app: &App, census: &OrderCensus, also: Vec<(String, String)>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
     let rules = app.rules.get();
-    let now = app.rules.now();
+    let now = app.rules.database_now();
     let mut keys: Vec<(String, String)> =
-        rules.configured().map(|(area, service)| (area.to_owned(), service.to_owned())).collect();
+        rules.configured_areas().map(|(area, service)| (area.to_owned(), service.to_owned())).collect();
     keys.extend(counted.keys().cloned());
-    for forced in rules.overridden() {
+    for forced in rules.active_overrides() {
         keys.extend(app.config.service_types.keys().map(|service| (forced.area_id.clone(), service.clone())));
     }
     keys.extend(also);
@@ -49,10 +49,10 @@ pub fn status_of(app: &App, census: &Census, also: Vec<(String, String)>) -> Vec
     let status = |key: (String, String)| {
         let seen = counted.get(&key);
         let (area_id, service_type) = key;
-        let limits = rules.limits(&area_id, &service_type);
+        let limits = rules.limits_for(&area_id, &service_type);
         let waiting = seen.map_or(0, |c| c.orders);
-        let forced = rules.forced(&area_id).filter(|forced| forced.holds(now));
-        Status {
+        let forced = rules.override_for(&area_id).filter(|forced| forced.is_in_force(now));
+        AreaStatus {
             waiting,
             threshold: limits.max_waiting,
             utilization: utilisation_ratio(waiting, limits.max_waiting),
@@ -76,7 +76,7 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
 }
 
 /// Keeps how every area stands, with what was refused since the last time.
-pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
+pub async fn save_snapshot(app: &App) -> anyhow::Result<usize> {
     // Put aside, so that what is counted meanwhile is in the next one; and until it is kept, so that none is lost. If the
     // process dies in between, a minute may be kept twice.
     let (counts, aside) = (redis_keys::WAITING_COUNTS, redis_keys::WAITING_COUNTS_TAKEN);
@@ -85,17 +85,17 @@ pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
          return redis.call('HGETALL', KEYS[2])";
     let mut take = cmd("EVAL");
     take.arg(script).arg(2).arg(counts).arg(aside);
-    let counts: std::collections::HashMap<String, i64> = app.store.command("take counts", &take).await?;
+    let counts: std::collections::HashMap<String, i64> = app.store.run_command("take counts", &take).await?;
     let key = |field: &String| {
         let mut parts = field.split(':');
         Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
     };
-    let census = census::take(&app.db).await?;
+    let census = census::take_census(&app.db).await?;
     let rows = status_of(app, &census, counts.keys().filter_map(key).collect());
-    let of = |row: &Status, what: &str| {
+    let of = |row: &AreaStatus, what: &str| {
         counts.get(&format!("{}:{}:{what}", row.area_id, row.service_type)).copied().unwrap_or_default()
     };
-    let column = |pick: &dyn Fn(&Status) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
+    let column = |pick: &dyn Fn(&AreaStatus) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
     sqlx::query(
         "-- snapshot areas
          INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
@@ -112,13 +112,13 @@ pub async fn snapshot(app: &App) -> anyhow::Result<usize> {
     .bind(column(&|r| of(r, "bypassed")))
     .execute(&app.db)
     .await?;
-    app.store.command::<()>("forget counts", cmd("DEL").arg(aside)).await?;
+    app.store.run_command::<()>("forget counts", cmd("DEL").arg(aside)).await?;
     Ok(rows.len())
 }
 
 /// An area over a stretch of time.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct Stretch {
+pub struct AreaHour {
     pub hour: DateTime<Utc>,
     pub area_id: String,
     pub service_type: String,
@@ -130,9 +130,9 @@ pub struct Stretch {
 }
 
 /// The last `hours`, hour by hour, newest first.
-pub async fn stretches(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<Stretch>, sqlx::Error> {
+pub async fn list_area_hours(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<AreaHour>, sqlx::Error> {
     // Bound, so that the planner knows how little of the table it is.
-    let since = store::now(&app.db).await? - TimeDelta::hours(i64::from(hours));
+    let since = store::database_now(&app.db).await? - TimeDelta::hours(i64::from(hours));
     sqlx::query_as(
         "-- report of areas
          SELECT date_trunc('hour', at) AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,

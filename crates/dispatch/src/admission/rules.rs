@@ -19,8 +19,8 @@ use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    decide::Asker,
-    limits::{Durations, Flag, Limits, LimitsTable, Loyalty, Override},
+    decide::AdmissionCaller,
+    limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
     table::LimitsRow,
 };
 use crate::db::Pool;
@@ -34,12 +34,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 
 /// What is configured, as it was at one moment.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub struct AdmissionRules {
     pub geofence: Arc<Geofence>,
-    pub flag: Flag,
-    overrides: HashMap<String, Override>,
+    pub flag: AdmissionFlag,
+    overrides: HashMap<String, AreaOverride>,
     limits: LimitsTable,
-    defaults: Option<Limits>,
+    defaults: Option<AreaLimits>,
     /// Areas in Postgres that cannot be read, and so are left out.
     pub unreadable: Vec<String>,
     revision: i64,
@@ -47,38 +47,39 @@ pub struct Rules {
     areas_revision: i64,
 }
 
-impl Rules {
+impl AdmissionRules {
     /// What holds in this area for this service type.
-    pub fn limits(&self, area: &str, service_type: &str) -> &Limits {
-        static FALLBACK: std::sync::LazyLock<Limits> = std::sync::LazyLock::new(|| AdmissionConfig::default().limits());
+    pub fn limits_for(&self, area: &str, service_type: &str) -> &AreaLimits {
+        static FALLBACK: std::sync::LazyLock<AreaLimits> =
+            std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
         let own = self.limits.get(&(area.to_owned(), service_type.to_owned())).map(|(limits, _)| limits);
         own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
     }
 
     /// What the area says of dispatch.
-    pub fn durations(&self, area: &str, service_type: &str) -> Durations {
+    pub fn durations_for(&self, area: &str, service_type: &str) -> AreaDurations {
         let own = self.limits.get(&(area.to_owned(), service_type.to_owned()));
         own.map(|(_, durations)| durations.clone()).unwrap_or_default()
     }
 
     /// The areas and service types with limits of their own.
-    pub fn configured(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn configured_areas(&self) -> impl Iterator<Item = (&str, &str)> {
         self.limits.keys().map(|(area, service_type)| (area.as_str(), service_type.as_str()))
     }
 
     /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
-    pub fn refuses_outside(&self, asker: Asker<'_>) -> bool {
+    pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
         let flag = &self.flag;
         let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
-        everywhere && flag.holds("", asker.channel, asker.user)
+        everywhere && flag.applies_to("", asker.channel, asker.user)
     }
 
     /// The areas a person has decided for.
-    pub fn overridden(&self) -> impl Iterator<Item = &Override> {
+    pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
         self.overrides.values()
     }
 
-    pub fn forced(&self, area: &str) -> Option<&Override> {
+    pub fn override_for(&self, area: &str) -> Option<&AreaOverride> {
         self.overrides.get(area)
     }
 }
@@ -86,23 +87,23 @@ impl Rules {
 /// The rules of this process. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct RulesHandle {
-    rules: Arc<RwLock<Arc<Rules>>>,
+    rules: Arc<RwLock<Arc<AdmissionRules>>>,
     /// How far Postgres' clock is ahead of ours, in milliseconds.
     ahead_ms: Arc<AtomicI64>,
 }
 
 impl RulesHandle {
-    pub fn get(&self) -> Arc<Rules> {
+    pub fn get(&self) -> Arc<AdmissionRules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The time by Postgres' clock, as far as is known: this machine's may be wrong.
-    pub fn now(&self) -> DateTime<Utc> {
+    pub fn database_now(&self) -> DateTime<Utc> {
         Utc::now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Reads everything again if it has changed. Returns whether it had.
-    pub async fn refresh(&self, db: &Pool, config: &AdmissionConfig) -> anyhow::Result<bool> {
+    pub async fn reload_if_changed(&self, db: &Pool, config: &AdmissionConfig) -> anyhow::Result<bool> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision
              SELECT number, dispatchq_now() FROM admission_revision",
@@ -113,18 +114,18 @@ impl RulesHandle {
         if self.get().revision == revision {
             return Ok(false);
         }
-        let rules = load(db, config, &self.get()).await?;
+        let rules = load_rules(db, config, &self.get()).await?;
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
         Ok(true)
     }
 }
 
 /// Keeps the rules of this process up to date until told to stop.
-pub async fn keep(app: App, stop: CancellationToken) {
-    let turns = app.loops.register("rules");
+pub async fn keep_rules_fresh(app: App, stop: CancellationToken) {
+    let turns = app.loops.register_loop("rules");
     let mut failing = false;
     while !stop.is_cancelled() {
-        let refreshed = turns.turn(app.rules.refresh(&app.db, &app.config.admission)).await;
+        let refreshed = turns.run_turn(app.rules.reload_if_changed(&app.db, &app.config.admission)).await;
         let refreshed = refreshed.unwrap_or_else(|| Err(anyhow::anyhow!("Postgres did not answer")));
         let fails = refreshed.is_err();
         match refreshed {
@@ -145,7 +146,7 @@ pub async fn keep(app: App, stop: CancellationToken) {
 }
 
 #[derive(sqlx::FromRow)]
-struct AreaRow {
+struct GeofenceRow {
     id: String,
     name: String,
     priority: i32,
@@ -154,7 +155,7 @@ struct AreaRow {
 }
 
 /// All of it, as of one moment; areas that have not changed since `known` are not read again.
-async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Result<Rules> {
+async fn load_rules(db: &Pool, config: &AdmissionConfig, known: &AdmissionRules) -> anyhow::Result<AdmissionRules> {
     let mut tx = db.begin().await?;
     sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
     let (revision, areas_revision): (i64, i64) = sqlx::query_as(
@@ -163,7 +164,7 @@ async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Res
     )
     .fetch_one(&mut *tx)
     .await?;
-    let rows: Option<Vec<AreaRow>> = if areas_revision == known.areas_revision {
+    let rows: Option<Vec<GeofenceRow>> = if areas_revision == known.areas_revision {
         None
     } else {
         let rows = sqlx::query_as(
@@ -178,7 +179,7 @@ async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Res
     )
     .fetch_all(&mut *tx)
     .await?;
-    let overrides: Vec<Override> = sqlx::query_as(
+    let overrides: Vec<AreaOverride> = sqlx::query_as(
         "-- overrides of areas
          SELECT area_id, status, reason, expires_at, actor FROM area_overrides",
     )
@@ -195,13 +196,13 @@ async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Res
         Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows)).await?,
         None => (known.geofence.clone(), known.unreadable.clone()),
     };
-    let defaults = config.limits();
-    Ok(Rules {
+    let defaults = config.default_limits();
+    Ok(AdmissionRules {
         geofence,
         unreadable,
         flag,
         overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
-        limits: limits.into_iter().map(|row| row.resolve(&defaults)).collect(),
+        limits: limits.into_iter().map(|row| row.into_table_entry(&defaults)).collect(),
         defaults: Some(defaults),
         revision,
         areas_revision,
@@ -209,7 +210,7 @@ async fn load(db: &Pool, config: &AdmissionConfig, known: &Rules) -> anyhow::Res
 }
 
 /// One that cannot be read does not take the others along: it is left out, and named.
-fn draw_areas(rows: Vec<AreaRow>) -> (Arc<Geofence>, Vec<String>) {
+fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
     let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
     for row in rows {
         let id = row.id.clone();
@@ -228,21 +229,21 @@ fn draw_areas(rows: Vec<AreaRow>) -> (Arc<Geofence>, Vec<String>) {
     (Arc::new(Geofence::new(areas)), unreadable)
 }
 
-fn read_area(row: AreaRow) -> anyhow::Result<Area> {
+fn read_area(row: GeofenceRow) -> anyhow::Result<Area> {
     let polygons = row
         .geometry
-        .map(|Json(json)| import::polygons(&serde_json::from_value::<geojson::Geometry>(json)?))
+        .map(|Json(json)| import::to_polygons(&serde_json::from_value::<geojson::Geometry>(json)?))
         .transpose()?;
     Ok(Area { id: row.id, name: row.name, priority: row.priority, polygons, geohashes: row.geohashes })
 }
 
 impl LimitsRow {
-    fn resolve(self, defaults: &Limits) -> ((String, String), (Limits, Durations)) {
+    fn into_table_entry(self, defaults: &AreaLimits) -> ((String, String), (AreaLimits, AreaDurations)) {
         let secs = |value: Option<i64>| value.and_then(|secs| u64::try_from(secs).ok()).map(Duration::from_secs);
         let levels = self
             .bypass_loyalty_levels
-            .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<Loyalty>>());
-        let limits = Limits {
+            .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<LoyaltyLevel>>());
+        let limits = AreaLimits {
             max_waiting: self.max_waiting_orders.unwrap_or(defaults.max_waiting),
             cooldown: secs(self.cooldown_period_sec).unwrap_or(defaults.cooldown),
             low_water_percentage: self.low_water_percentage.map_or(defaults.low_water_percentage, i64::from),
@@ -252,7 +253,7 @@ impl LimitsRow {
             max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
             enabled: self.enabled,
         };
-        let durations = Durations {
+        let durations = AreaDurations {
             attempt: secs(self.dispatch_timeout_sec),
             lifetime: secs(self.order_lifetime_sec),
             retry: secs(self.retry_interval_sec),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
-use super::limits::{Flag, Forced, Loyalty};
+use super::limits::{AdmissionFlag, ForcedStatus, LoyaltyLevel};
 use crate::db::{Connection, Pool};
 use crate::{areas::import::ImportedArea, people::actor::Actor};
 
@@ -25,7 +25,7 @@ pub enum TableError {
 
 /// Who changes something, and why.
 #[derive(Debug, Clone, Copy)]
-pub struct Author<'a> {
+pub struct ChangeAuthor<'a> {
     pub actor: &'a Actor,
     pub reason: Option<&'a str>,
 }
@@ -75,7 +75,7 @@ pub struct LimitsChange {
 }
 
 impl LimitsChange {
-    fn problem(&self) -> Option<String> {
+    fn find_problem(&self) -> Option<String> {
         if self.waiting_timeout_sec.is_some() && self.order_lifetime_sec.is_some() {
             return Some("waiting_timeout_sec and order_lifetime_sec are the same thing; give one".to_owned());
         }
@@ -95,11 +95,11 @@ impl LimitsChange {
             }
         }
         let levels = self.bypass_loyalty_levels.iter().flatten();
-        let unknown = levels.into_iter().find(|level| level.parse::<Loyalty>().is_err());
+        let unknown = levels.into_iter().find(|level| level.parse::<LoyaltyLevel>().is_err());
         unknown.map(|level| format!("bypass_loyalty_levels: '{level}' is none of EXPLORER, TRAVELER, VOYAGER, ELITE"))
     }
 
-    fn apply(&self, row: &mut LimitsRow) {
+    fn apply_to(&self, row: &mut LimitsRow) {
         let set = |field: &mut Option<i64>, value: Option<i64>| {
             if value.is_some() {
                 *field = value;
@@ -134,7 +134,7 @@ pub struct AreaRow {
     pub updated_at: DateTime<Utc>,
 }
 
-pub async fn areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
+pub async fn list_areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list areas
          SELECT id, name, priority, geohashes, geometry IS NOT NULL AS has_polygons, version, updated_at
@@ -144,7 +144,7 @@ pub async fn areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     .await
 }
 
-pub async fn limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
+pub async fn list_limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list limits
          SELECT * FROM area_limits WHERE $1::text IS NULL OR area_id = $1 ORDER BY area_id, service_type",
@@ -166,16 +166,16 @@ pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
 
 /// Adds areas, or brings those that exist up to date; with `replace` others are removed. `expected`: the version of all
 /// areas that the author has seen. Returns how many were written and removed.
-pub async fn import(
+pub async fn import_areas(
     db: &Pool,
     areas: &[ImportedArea],
     replace: bool,
     expected: Option<i64>,
-    author: Author<'_>,
+    author: ChangeAuthor<'_>,
 ) -> Result<(u64, u64), TableError> {
     let mut tx = db.begin().await?;
-    let version = one_at_a_time(&mut tx).await?;
-    must_be(expected, version)?;
+    let version = lock_admission(&mut tx).await?;
+    require_version(expected, version)?;
     for ImportedArea { area, geometry } in areas {
         let before: Option<Json<Value>> = sqlx::query_scalar(
             "-- area before
@@ -218,7 +218,7 @@ pub async fn import(
         .fetch_all(&mut *tx)
         .await?;
         for other in others {
-            removed += u64::from(remove_one(&mut tx, &other, author).await?);
+            removed += u64::from(delete_area(&mut tx, &other, author).await?);
         }
     }
     tx.commit().await?;
@@ -226,18 +226,23 @@ pub async fn import(
 }
 
 /// Removes an area. `expected`: the area's version that the author has seen.
-pub async fn remove(db: &Pool, area: &str, expected: Option<i64>, author: Author<'_>) -> Result<(), TableError> {
+pub async fn remove_area(
+    db: &Pool,
+    area: &str,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<(), TableError> {
     let mut tx = db.begin().await?;
-    one_at_a_time(&mut tx).await?;
-    must_be(expected, lock_area(&mut tx, area).await?)?;
-    if !remove_one(&mut tx, area, author).await? {
+    lock_admission(&mut tx).await?;
+    require_version(expected, lock_area(&mut tx, area).await?)?;
+    if !delete_area(&mut tx, area, author).await? {
         return Err(TableError::NoSuchArea);
     }
     Ok(tx.commit().await?)
 }
 
 /// With its limits and its override, all of which the audit keeps. Was there such an area?
-async fn remove_one(tx: &mut Connection, area: &str, author: Author<'_>) -> Result<bool, sqlx::Error> {
+async fn delete_area(tx: &mut Connection, area: &str, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- area to remove
          SELECT to_jsonb(a) || jsonb_build_object(
@@ -266,13 +271,13 @@ pub async fn set_limits(
     area: &str,
     change: &LimitsChange,
     expected: Option<i64>,
-    author: Author<'_>,
+    author: ChangeAuthor<'_>,
 ) -> Result<LimitsRow, TableError> {
-    if let Some(problem) = change.problem() {
+    if let Some(problem) = change.find_problem() {
         return Err(TableError::Invalid(problem));
     }
     let mut tx = db.begin().await?;
-    one_at_a_time(&mut tx).await?;
+    lock_admission(&mut tx).await?;
     lock_area(&mut tx, area).await?;
     let before: Option<LimitsRow> = sqlx::query_as(
         "-- limits before
@@ -283,14 +288,14 @@ pub async fn set_limits(
     .fetch_optional(&mut *tx)
     .await?;
     let version = before.as_ref().map_or(0, |row| row.version);
-    must_be(expected, version)?;
+    require_version(expected, version)?;
     let mut row = before.clone().unwrap_or_else(|| LimitsRow {
         area_id: area.to_owned(),
         service_type: change.service_type.clone(),
         enabled: true,
         ..LimitsRow::default()
     });
-    change.apply(&mut row);
+    change.apply_to(&mut row);
     row.version = version + 1;
     sqlx::query(
         "-- set limits
@@ -346,14 +351,14 @@ pub async fn override_version(db: impl PgExecutor<'_>, area: &str) -> Result<i64
 pub async fn set_override(
     db: &Pool,
     area: &str,
-    forced: Option<(Forced, Option<DateTime<Utc>>)>,
+    forced: Option<(ForcedStatus, Option<DateTime<Utc>>)>,
     expected: Option<i64>,
-    author: Author<'_>,
+    author: ChangeAuthor<'_>,
 ) -> Result<i64, TableError> {
     let mut tx = db.begin().await?;
-    one_at_a_time(&mut tx).await?;
+    lock_admission(&mut tx).await?;
     lock_area(&mut tx, area).await?;
-    must_be(expected, override_version(&mut *tx, area).await?)?;
+    require_version(expected, override_version(&mut *tx, area).await?)?;
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- end override
          DELETE FROM area_overrides o WHERE area_id = $1 RETURNING to_jsonb(o)",
@@ -384,7 +389,12 @@ pub async fn set_override(
 }
 
 /// Sets the flag as a whole. `expected`: the version the author has seen.
-pub async fn set_flag(db: &Pool, flag: &Flag, expected: Option<i64>, author: Author<'_>) -> Result<Flag, TableError> {
+pub async fn set_flag(
+    db: &Pool,
+    flag: &AdmissionFlag,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<AdmissionFlag, TableError> {
     if !(0..=100).contains(&flag.percentage) {
         return Err(TableError::Invalid("percentage must be 0 to 100".to_owned()));
     }
@@ -394,9 +404,9 @@ pub async fn set_flag(db: &Pool, flag: &Flag, expected: Option<i64>, author: Aut
         return Err(TableError::Invalid(text.to_owned()));
     }
     let mut tx = db.begin().await?;
-    one_at_a_time(&mut tx).await?;
+    lock_admission(&mut tx).await?;
     let before = read_flag(&mut tx).await?;
-    must_be(expected, before.version)?;
+    require_version(expected, before.version)?;
     let unknown: Option<String> = sqlx::query_scalar(
         "-- unknown area
          SELECT name FROM unnest($1::text[]) AS name WHERE name NOT IN (SELECT id FROM areas) LIMIT 1",
@@ -407,7 +417,7 @@ pub async fn set_flag(db: &Pool, flag: &Flag, expected: Option<i64>, author: Aut
     if let Some(unknown) = unknown {
         return Err(TableError::Invalid(format!("enabled_areas: no area '{unknown}'; see: dispatchq area list")));
     }
-    let after = Flag { version: before.version + 1, ..flag.clone() };
+    let after = AdmissionFlag { version: before.version + 1, ..flag.clone() };
     sqlx::query(
         "-- set admission flag
          UPDATE admission_flag SET enabled = $1, enabled_areas = $2, enabled_channels = $3, percentage = $4,
@@ -426,11 +436,11 @@ pub async fn set_flag(db: &Pool, flag: &Flag, expected: Option<i64>, author: Aut
     Ok(after)
 }
 
-pub async fn flag(db: &Pool) -> Result<Flag, sqlx::Error> {
+pub async fn load_flag(db: &Pool) -> Result<AdmissionFlag, sqlx::Error> {
     read_flag(&mut db.acquire().await?).await
 }
 
-async fn read_flag(db: &mut Connection) -> Result<Flag, sqlx::Error> {
+async fn read_flag(db: &mut Connection) -> Result<AdmissionFlag, sqlx::Error> {
     sqlx::query_as(
         "-- read admission flag
          SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
@@ -454,7 +464,7 @@ pub struct AuditEntry {
 
 /// A page of changes, newest first, from before the entry `before` on. Geometries may be large: in their place stands their
 /// SHA-256 (`geometry_sha256`), which says whether two are the same.
-pub async fn changes(
+pub async fn list_changes(
     db: &Pool,
     area: Option<&str>,
     before: Option<i64>,
@@ -482,7 +492,7 @@ pub async fn changes(
 }
 
 /// Lets a change pass whose author has seen this version, or insists on none.
-fn must_be(expected: Option<i64>, version: i64) -> Result<(), TableError> {
+fn require_version(expected: Option<i64>, version: i64) -> Result<(), TableError> {
     match expected {
         Some(expected) if expected != version => Err(TableError::Changed(version)),
         _ => Ok(()),
@@ -491,7 +501,7 @@ fn must_be(expected: Option<i64>, version: i64) -> Result<(), TableError> {
 
 /// Changes come one after the other, and take this lock first: so no two wait for each other. Returns the version of all
 /// areas.
-async fn one_at_a_time(tx: &mut Connection) -> Result<i64, sqlx::Error> {
+async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- lock admission
          SELECT areas FROM admission_revision FOR UPDATE",
@@ -515,7 +525,7 @@ async fn lock_area(tx: &mut Connection, area: &str) -> Result<i64, TableError> {
 /// Writes a line of the audit, and returns its number.
 async fn record_change(
     tx: &mut Connection,
-    author: Author<'_>,
+    author: ChangeAuthor<'_>,
     what: &str,
     area: Option<&str>,
     before: Option<Value>,

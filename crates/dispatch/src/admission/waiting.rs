@@ -15,11 +15,11 @@ use metrics::gauge;
 use redis::cmd;
 
 use super::{
-    decide::{Gate, Standing},
-    limits::Limits,
+    decide::{AdmissionGate, AreaLoad},
+    limits::AreaLimits,
 };
 use crate::db::Pool;
-use crate::{app::App, loops::progress, orders::Order, redis_keys};
+use crate::{app::App, loops::report_progress, orders::Order, redis_keys};
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -32,8 +32,8 @@ const WEIGHT: f64 = 0.1;
 
 /// How an area stands, and what else an answer tells.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Seen {
-    pub standing: Standing,
+pub struct AreaStanding {
+    pub standing: AreaLoad,
     /// The threshold it was full by.
     pub busy_threshold: Option<i64>,
     /// Milliseconds since the epoch: when the lifetime of the order that waits longest ends.
@@ -42,17 +42,17 @@ pub struct Seen {
     pub average_wait_s: Option<f64>,
 }
 
-impl Seen {
+impl AreaStanding {
     /// How it stands by these limits: that it was full by others says nothing.
-    pub fn by(&self, limits: &Limits) -> Standing {
+    pub fn standing_under(&self, limits: &AreaLimits) -> AreaLoad {
         let same = self.busy_threshold == Some(limits.max_waiting);
-        Standing { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
+        AreaLoad { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
     }
 }
 
 /// What the gatekeeper says to an order.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Entry {
+pub enum PlaceOutcome {
     /// It has a place, and had one before if it came twice.
     Taken {
         bypassed: bool,
@@ -121,19 +121,19 @@ const LEAVE: &str = "
     return 1";
 
 /// How the area stands, as Redis knows it; `None`: it does not.
-pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<Seen> {
+pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<AreaStanding> {
     let mut look = cmd("EVAL");
     look.arg(LOOK)
         .arg(4)
         .arg(redis_keys::WAITING_COMPLETE)
-        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
     look.arg(redis_keys::waiting_average(area, service_type));
     let (count, busy, oldest, average) =
-        app.hint::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
+        app.query_optional::<Option<(i64, String, f64, String)>>("look at area", &look).await.ok()??;
     let (since, threshold) = busy.split_once(':').unwrap_or_default();
-    Some(Seen {
-        standing: Standing { waiting: count, busy_since: since.parse().ok().and_then(time_of_ms) },
+    Some(AreaStanding {
+        standing: AreaLoad { waiting: count, busy_since: since.parse().ok().and_then(time_of_ms) },
         busy_threshold: threshold.parse().ok(),
         #[expect(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
         oldest_expiry_ms: (oldest > 0.0).then_some(oldest as i64),
@@ -142,33 +142,33 @@ pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<Se
 }
 
 /// Takes a place for an order, if the gate lets it in; `None`: Redis does not know. With `anyway` it is counted in any case.
-pub async fn take(
+pub async fn enter_waiting_set(
     app: &App,
     order: &OrderId,
     (area, service_type): (&str, &str),
     lifetime: Duration,
-    (gate, anyway): (Gate, bool),
-    limits: &Limits,
-) -> Option<(Entry, Standing)> {
+    (gate, anyway): (AdmissionGate, bool),
+    limits: &AreaLimits,
+) -> Option<(PlaceOutcome, AreaLoad)> {
     let (threshold, most) = match gate {
-        Gate::Counted { threshold, with_bypass } => (threshold, with_bypass.unwrap_or(-1)),
-        Gate::Open | Gate::Closed(_) => (-1, -1),
+        AdmissionGate::Counted { threshold, with_bypass } => (threshold, with_bypass.unwrap_or(-1)),
+        AdmissionGate::Open | AdmissionGate::Closed(_) => (-1, -1),
     };
     let mut take = cmd("EVAL");
     take.arg(TAKE)
         .arg(3)
         .arg(redis_keys::WAITING_COMPLETE)
-        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_busy(area, service_type));
     take.arg(order.as_str()).arg(as_millis(lifetime)).arg(threshold).arg(most);
     take.arg(as_millis(limits.cooldown)).arg(limits.low_water());
     take.arg(u8::from(anyway));
-    let (answer, count, since) = app.hint::<Option<(i64, i64, i64)>>("take place", &take).await.ok()??;
+    let (answer, count, since) = app.query_optional::<Option<(i64, i64, i64)>>("take place", &take).await.ok()??;
     let entry = match answer {
-        0 => Entry::Full,
-        answer => Entry::Taken { bypassed: answer == 2 },
+        0 => PlaceOutcome::Full,
+        answer => PlaceOutcome::Taken { bypassed: answer == 2 },
     };
-    Some((entry, Standing { waiting: count, busy_since: time_of_ms(since) }))
+    Some((entry, AreaLoad { waiting: count, busy_since: time_of_ms(since) }))
 }
 
 fn as_millis(duration: Duration) -> u64 {
@@ -188,31 +188,31 @@ pub async fn update_after_change(app: &App, was_waiting: bool, order: &Order, no
     }
     if waits {
         let mut add = cmd("ZADD");
-        add.arg(redis_keys::waiting(area, &order.service_type))
+        add.arg(redis_keys::waiting_orders(area, &order.service_type))
             .arg(order.lifetime_deadline.timestamp_millis())
             .arg(order.id.as_str());
-        let _ = app.hint::<i64>("wait again", &add).await;
+        let _ = app.query_optional::<i64>("wait again", &add).await;
         return;
     }
     let found_driver = order.driver_id.is_some();
     let waited = found_driver.then(|| (now - order.created_at).as_seconds_f64().max(0.0).to_string());
-    remove(app, area, &order.service_type, &order.id, waited).await;
+    remove_order(app, area, &order.service_type, &order.id, waited).await;
 }
 
 /// The order is not there, or waits no longer.
-pub async fn remove(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
+pub async fn remove_order(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
     let mut leave = cmd("EVAL");
     leave
         .arg(LEAVE)
         .arg(2)
-        .arg(redis_keys::waiting(area, service_type))
+        .arg(redis_keys::waiting_orders(area, service_type))
         .arg(redis_keys::waiting_average(area, service_type));
     leave.arg(order.as_str()).arg(waited_s.unwrap_or_default()).arg(WEIGHT);
-    let _ = app.hint::<i64>("give place back", &leave).await;
+    let _ = app.query_optional::<i64>("give place back", &leave).await;
 }
 
 /// As Postgres counts.
-pub async fn counted(db: &Pool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
+pub async fn count_waiting(db: &Pool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count waiting
          SELECT dispatchq_waiting($1, $2)",
@@ -225,13 +225,13 @@ pub async fn counted(db: &Pool, area: &str, service_type: &str) -> Result<i64, s
 
 /// What a comparison with Postgres found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Drift {
+pub struct WaitingDrift {
     pub missing: u64,
     pub left_over: u64,
 }
 
 #[derive(sqlx::FromRow)]
-struct Waiter {
+struct WaitingOrder {
     area_id: String,
     service_type: String,
     id: String,
@@ -241,15 +241,15 @@ struct Waiter {
 /// Compares all sets with Postgres and mends them, then vouches for them. An order that has just taken a place may not be in
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
-pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift> {
+pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> anyhow::Result<WaitingDrift> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for key in find_sets(app).await? {
-        let there = app.store.command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
+        let there = app.store.run_command("members", cmd("ZRANGE").arg(&key).arg(0).arg(-1)).await?;
         members.insert(key, there);
-        progress();
+        report_progress();
     }
-    let waiters: Vec<Waiter> = sqlx::query_as(
+    let waiters: Vec<WaitingOrder> = sqlx::query_as(
         "-- who waits
          SELECT area_id, service_type, id, lifetime_deadline FROM orders
          WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING') AND area_id IS NOT NULL
@@ -260,11 +260,11 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
     let mut by_set: BTreeMap<String, BTreeMap<String, i64>> =
         members.keys().map(|key| (key.clone(), BTreeMap::new())).collect();
     for w in waiters {
-        let waiting = by_set.entry(redis_keys::waiting(&w.area_id, &w.service_type)).or_default();
+        let waiting = by_set.entry(redis_keys::waiting_orders(&w.area_id, &w.service_type)).or_default();
         waiting.insert(w.id, w.lifetime_deadline.timestamp_millis());
     }
-    let mut drift = Drift::default();
-    let mut left_over_now = Suspects::default();
+    let mut drift = WaitingDrift::default();
+    let mut left_over_now = SuspectMembers::default();
     for (key, wanted) in by_set {
         let there = members.remove(&key).unwrap_or_default();
         let missing: Vec<_> = wanted.iter().filter(|(id, _)| !there.contains(*id)).collect();
@@ -274,8 +274,8 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
             for (id, expiry) in some {
                 add.arg(**expiry).arg(id.as_str());
             }
-            drift.missing += app.store.command::<u64>("mend set", &add).await?;
-            progress();
+            drift.missing += app.store.run_command::<u64>("mend set", &add).await?;
+            report_progress();
         }
         for id in there.into_iter().filter(|id| !wanted.contains_key(id)) {
             let first_seen =
@@ -283,12 +283,12 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
             if first_seen.elapsed() < YOUNG {
                 left_over_now.0.insert((key.clone(), id), first_seen);
             } else {
-                drift.left_over += app.store.command::<u64>("mend set", cmd("ZREM").arg(&key).arg(&id)).await?;
+                drift.left_over += app.store.run_command::<u64>("mend set", cmd("ZREM").arg(&key).arg(&id)).await?;
             }
         }
     }
     *suspects = left_over_now;
-    app.store.command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete")).await?;
+    app.store.run_command::<()>("vouch for sets", cmd("SET").arg(redis_keys::WAITING_COMPLETE).arg("complete")).await?;
     gauge!("dispatchq_waiting_drift")
         .set(f64::from(u32::try_from(drift.missing + drift.left_over).unwrap_or(u32::MAX)));
     Ok(drift)
@@ -296,11 +296,11 @@ pub async fn repair(app: &App, suspects: &mut Suspects) -> anyhow::Result<Drift>
 
 /// Members that Postgres does not know, and since when they have been seen so.
 #[derive(Debug, Default)]
-pub struct Suspects(BTreeMap<(String, String), std::time::Instant>);
+pub struct SuspectMembers(BTreeMap<(String, String), std::time::Instant>);
 
-impl Suspects {
+impl SuspectMembers {
     /// For tests: as if they had been seen so much earlier.
-    pub fn age(&mut self, by: Duration) {
+    pub fn backdate_suspects(&mut self, by: Duration) {
         for first_seen in self.0.values_mut() {
             *first_seen = first_seen.checked_sub(by).unwrap_or(*first_seen);
         }
@@ -310,23 +310,23 @@ impl Suspects {
 /// Copies limits to `threshold:config:{area}:{service type}`, where others look for them; nothing here reads it.
 pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
     let rules = app.rules.get();
-    for (area, service_type) in rules.configured() {
-        let limits = rules.limits(area, service_type);
-        let lifetime = rules.durations(area, service_type).lifetime;
-        let lifetime = lifetime.unwrap_or_else(|| app.config.policy(service_type).lifetime);
+    for (area, service_type) in rules.configured_areas() {
+        let limits = rules.limits_for(area, service_type);
+        let lifetime = rules.durations_for(area, service_type).lifetime;
+        let lifetime = lifetime.unwrap_or_else(|| app.config.policy_for_type(service_type).lifetime);
         let key = redis_keys::threshold_config(area, service_type);
         let mut copy = cmd("HSET");
         copy.arg(&key).arg("threshold").arg(limits.max_waiting).arg("timeout_seconds").arg(lifetime.as_secs());
-        app.store.command::<i64>("mirror limits", &copy).await?;
-        progress();
-        app.store.command::<i64>("mirror limits", cmd("EXPIRE").arg(&key).arg(COPIES_KEPT_S)).await?;
+        app.store.run_command::<i64>("mirror limits", &copy).await?;
+        report_progress();
+        app.store.run_command::<i64>("mirror limits", cmd("EXPIRE").arg(&key).arg(COPIES_KEPT_S)).await?;
     }
     Ok(())
 }
 
 /// Are the sets vouched for?
 pub async fn is_complete(app: &App) -> anyhow::Result<bool> {
-    Ok(app.store.command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
+    Ok(app.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
 /// The sets there are.
@@ -336,7 +336,7 @@ async fn find_sets(app: &App) -> anyhow::Result<Vec<String>> {
     loop {
         let mut scan = cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(redis_keys::WAITING_SETS).arg("COUNT").arg(1000).arg("TYPE").arg("zset");
-        let (next, found): (u64, Vec<String>) = app.store.command("find sets", &scan).await?;
+        let (next, found): (u64, Vec<String>) = app.store.run_command("find sets", &scan).await?;
         keys.extend(found);
         if next == 0 {
             return Ok(keys);

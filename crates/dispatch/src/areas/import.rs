@@ -73,7 +73,7 @@ fn read_feature(feature: Feature) -> anyhow::Result<ImportedArea> {
     ensure!(polygons.is_some() || !geohashes.is_empty(), "{}: it has neither a geometry nor geohashes", place());
     let geometry = feature.geometry.as_ref().map(serde_json::to_value).transpose()?;
     let name = text("name").unwrap_or(&id).to_owned();
-    if let Some(problem) = plain_text::problem(&name, 200) {
+    if let Some(problem) = plain_text::find_problem(&name, 200) {
         bail!("{}: name {problem}", place());
     }
     Ok(ImportedArea { area: Area { id, name, priority, polygons, geohashes }, geometry })
@@ -107,7 +107,7 @@ fn corners_of(geometry: &Geometry) -> anyhow::Result<usize> {
 
 /// A geometry as polygons whose borders are sound: what is kept is checked once, here.
 fn checked_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
-    let polygons = polygons(geometry)?;
+    let polygons = to_polygons(geometry)?;
     if let Err(problem) = polygons.check_validation() {
         bail!("its polygon is not valid: {problem}");
     }
@@ -116,7 +116,7 @@ fn checked_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
 }
 
 /// A geometry as polygons that can be looked up in; whether their borders are sound is not asked again.
-pub fn polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
+pub fn to_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
     let shape = match &geometry.value {
         GeometryValue::Polygon { .. } | GeometryValue::MultiPolygon { .. } => geo::Geometry::<f64>::try_from(geometry)?,
         other => bail!("its geometry is a {}; Polygon or MultiPolygon is needed", other.type_name()),

@@ -3,7 +3,7 @@
 //! If the database refuses that transaction, or stays away, support is alerted without it: see
 //! [`alarm`](crate::notifications::alarm).
 
-use jobs::{Compensate, OrderId};
+use jobs::{CompensateOrder, OrderId};
 use workers::{Job, Outcome};
 
 use super::decide;
@@ -14,36 +14,36 @@ use crate::{
     worker::step,
 };
 
-pub async fn perform(app: App, job: Compensate) -> Outcome {
-    match write(&app, &job.order).await {
+pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
+    match write_compensation(&app, &job.order).await {
         Ok(Outcome::Done { then }) if then.is_empty() => alert_if_missing(&app, &job).await,
         Ok(outcome) => outcome,
         Err(error) => {
-            alarm::raise(&app, &job.order, &error).await;
+            alarm::raise_alarm(&app, &job.order, &error).await;
             step::database_failed(&error)
         }
     }
 }
 
 /// Decides and writes, if the order still asks for it.
-pub async fn write(app: &App, order: &OrderId) -> Result<Outcome, sqlx::Error> {
-    let job = Compensate { order: order.clone() };
-    step::try_decide_sync(app, order, &job.id(), decide::compensate).await
+pub async fn write_compensation(app: &App, order: &OrderId) -> Result<Outcome, sqlx::Error> {
+    let job = CompensateOrder { order: order.clone() };
+    step::try_decide_sync(app, order, &job.id(), decide::compensate_order).await
 }
 
 /// An order that vanished while money may be at stake is an alert.
-async fn alert_if_missing(app: &App, job: &Compensate) -> Outcome {
+async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
     let alert = async {
-        if store::load(&app.db, &job.order).await?.is_some() {
+        if store::load_order(&app.db, &job.order).await?.is_some() {
             return Ok(Vec::new());
         }
         let mut tx = app.db.begin().await?;
-        let now = store::now(&mut *tx).await?;
+        let now = store::database_now(&mut *tx).await?;
         let message = messages::order_missing(&job.order, now);
-        let written = outbox::insert(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
+        let written = outbox::insert_messages(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
-        let timers = timers::of_messages(&job.order, &written.messages, &written.alerts, now);
+        let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
-    alert.await.map_or_else(|e: sqlx::Error| step::database_failed(&e), Outcome::then)
+    alert.await.map_or_else(|e: sqlx::Error| step::database_failed(&e), Outcome::then_enqueue)
 }

@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::Config;
 
 #[derive(Debug, Clone, Copy)]
-enum Bounds {
+enum ValueBounds {
     Number(f64, f64),
     Time(Duration, Duration),
 }
 
-use Bounds::{Number, Time};
+use ValueBounds::{Number, Time};
 
 const NONE: Duration = Duration::ZERO;
 const MS: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// By path; `*` is any name. What a service type sets for itself has the bounds of `dispatch`.
-const ALL: &[(&str, Bounds)] = &[
+const ALL: &[(&str, ValueBounds)] = &[
     ("database.max_connections", Number(2.0, 10_000.0)),
     ("database.statement_timeout", Time(MS, HOUR)),
     ("http.keep_alive", Time(MS, HOUR)),
@@ -81,7 +81,7 @@ const ALL: &[(&str, Bounds)] = &[
 ];
 
 /// Refuses the first number or duration that is out of its bounds.
-pub(super) fn check(config: &Config) -> anyhow::Result<()> {
+pub(super) fn check_bounds(config: &Config) -> anyhow::Result<()> {
     check_tree(&serde_json::to_value(config)?, &mut Vec::new())
 }
 
@@ -100,7 +100,7 @@ fn check_tree<'a>(value: &'a Value, path: &mut Vec<&'a str>) -> anyhow::Result<(
     }
 }
 
-fn bounds_of(path: &[&str]) -> Option<Bounds> {
+fn bounds_of(path: &[&str]) -> Option<ValueBounds> {
     let own: Vec<_> = match path {
         ["service_types", _, rest @ ..] => ["dispatch"].iter().chain(rest).copied().collect(),
         path => path.to_vec(),
@@ -112,7 +112,7 @@ fn bounds_of(path: &[&str]) -> Option<Bounds> {
     ALL.iter().find(|(pattern, _)| fits(pattern)).map(|(_, bounds)| *bounds)
 }
 
-fn check_leaf(path: &str, leaf: &Value, bounds: Bounds) -> anyhow::Result<()> {
+fn check_leaf(path: &str, leaf: &Value, bounds: ValueBounds) -> anyhow::Result<()> {
     match bounds {
         Number(least, most) => {
             // What is no finite number is `null` here.
@@ -137,7 +137,7 @@ mod tests {
     /// The defaults, with a partner and a channel that have numbers.
     fn complete() -> Value {
         let mut tree = serde_json::to_value(Config::defaults()).unwrap();
-        let partner = crate::partner::PartnerConfig::at("https://partner.example.com");
+        let partner = crate::partner::PartnerConfig::with_url("https://partner.example.com");
         tree["partners"]["bbd"] = serde_json::to_value(partner).unwrap();
         tree["channels"]["mail"] = serde_json::json!({ "type": "email", "from": "a@b.c", "to": ["a@b.c"], "host": "h",
                                                       "tls": "starttls", "port": 587 });
@@ -169,7 +169,7 @@ mod tests {
         let leaf = tree.pointer_mut(path).unwrap();
         *leaf = if leaf.is_array() { Value::Array(vec![value.clone()]) } else { value.clone() };
         match serde_json::from_value::<Config>(tree) {
-            Ok(config) => match check(&config) {
+            Ok(config) => match check_bounds(&config) {
                 Ok(()) => panic!("{path} = {value} is accepted"),
                 Err(error) => format!("{error:#}"),
             },
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn s20i_every_number_and_duration_has_bounds_and_the_defaults_keep_them() {
-        check(&serde_json::from_value(complete()).unwrap()).unwrap();
+        check_bounds(&serde_json::from_value(complete()).unwrap()).unwrap();
         for path in numbers_and_durations() {
             let names: Vec<_> = path.trim_start_matches('/').split('/').collect();
             assert!(
@@ -228,7 +228,7 @@ mod tests {
         let mut config = Config::defaults();
         for value in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             config.dispatch.radius_m = value;
-            let error = check(&config).unwrap_err().to_string();
+            let error = check_bounds(&config).unwrap_err().to_string();
             assert!(error.contains("dispatch.radius_m must be 1 to 20100000"), "{error}");
         }
     }

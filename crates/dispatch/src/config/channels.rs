@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::{self, Secret, secret};
 use crate::notifications::{
-    Channel,
+    MessageChannel,
     channel::{
-        email::{Email, Server, TlsMode},
-        slack::Slack,
-        ticket::Ticket,
-        voice::{Voice, is_phone},
-        webhook::Webhook,
+        email::{EmailChannel, SmtpServer, TlsMode},
+        slack::SlackChannel,
+        ticket::TicketChannel,
+        voice::{VoiceChannel, is_phone},
+        webhook::WebhookChannel,
     },
 };
 
@@ -172,31 +172,40 @@ fn web_address(url: &Secret<'_>) -> anyhow::Result<Url> {
 
 impl ChannelConfig {
     /// An unsigned webhook.
-    pub fn webhook(url: impl Into<String>) -> Self {
+    pub fn unsigned_webhook(url: impl Into<String>) -> Self {
         Self::Webhook(WebhookConfig { url: Some(url.into()), ..WebhookConfig::default() })
     }
 
     /// The channel, its secrets read.
-    fn build(&self, name: &str) -> anyhow::Result<Channel> {
+    fn build_channel(&self, name: &str) -> anyhow::Result<MessageChannel> {
         Ok(match self {
-            Self::Log {} => Channel::Log,
+            Self::Log {} => MessageChannel::Log,
             Self::Webhook(c) => {
                 let secret = secret!(c, secret, secret_env, secret_file).read()?;
                 let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
                 ensure!(secret.is_some() || previous.is_none(), "secret_previous goes with a secret");
                 let secrets = secret.into_iter().chain(previous).collect();
-                Channel::Webhook(Webhook::new(web_address(&secret!(c, url, url_env, url_file))?, secrets)?)
+                MessageChannel::Webhook(WebhookChannel::new(
+                    web_address(&secret!(c, url, url_env, url_file))?,
+                    secrets,
+                )?)
             }
-            Self::Slack(c) => Channel::Slack(Slack::new(web_address(&secret!(c, url, url_env, url_file))?)),
+            Self::Slack(c) => {
+                MessageChannel::Slack(SlackChannel::new(web_address(&secret!(c, url, url_env, url_file))?))
+            }
             Self::Email(c) => {
                 ensure!(!c.host.is_empty(), "host is missing");
                 let password = secret!(c, password, password_env, password_file).read()?;
                 ensure!(c.username.is_some() == password.is_some(), "username and password go together");
-                let server =
-                    Server { host: c.host.clone(), port: c.port, tls: c.tls, login: c.username.clone().zip(password) };
-                Channel::Email(Email::new(server, &c.from, &c.to)?)
+                let server = SmtpServer {
+                    host: c.host.clone(),
+                    port: c.port,
+                    tls: c.tls,
+                    login: c.username.clone().zip(password),
+                };
+                MessageChannel::Email(EmailChannel::new(server, &c.from, &c.to)?)
             }
-            Self::Ticket(c) => Channel::Ticket(Ticket::new(
+            Self::Ticket(c) => MessageChannel::Ticket(TicketChannel::new(
                 web_address(&secret!(c, url, url_env, url_file))?,
                 secret!(c, token, token_env, token_file).read()?,
             )),
@@ -214,8 +223,8 @@ impl ChannelConfig {
                 if let Some(previous) = &previous {
                     secret::check_signing_token("token_previous", previous)?;
                 }
-                let voice = Voice::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
-                Channel::Voice(voice.with_previous_token(previous))
+                let voice = VoiceChannel::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
+                MessageChannel::Voice(voice.with_previous_token(previous))
             }
         })
     }
@@ -232,7 +241,7 @@ impl ChannelConfig {
     }
 
     /// Without its secrets: of a URL, whose path is often one, only where it leads.
-    pub(super) fn redact(&mut self) {
+    pub(super) fn redact_secrets(&mut self) {
         let origin = |url: &mut Option<String>| {
             if let Some(url) = url {
                 *url = url
@@ -273,19 +282,21 @@ impl ChannelConfig {
 impl fmt::Debug for ChannelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = self.clone();
-        shown.redact();
+        shown.redact_secrets();
         f.write_str(&serde_json::to_string(&shown).unwrap_or_default())
     }
 }
 
 /// All channels by name. Their names become part of job ids.
-pub(super) fn build(configured: &BTreeMap<String, ChannelConfig>) -> anyhow::Result<BTreeMap<String, Channel>> {
+pub(super) fn build_channels(
+    configured: &BTreeMap<String, ChannelConfig>,
+) -> anyhow::Result<BTreeMap<String, MessageChannel>> {
     let mut channels = BTreeMap::new();
     for (name, config) in configured {
         let fits =
             (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         ensure!(fits, "channels.{name}: names are 1 to 64 letters, digits, '_' or '-'");
-        channels.insert(name.clone(), config.build(name).with_context(|| format!("channels.{name}"))?);
+        channels.insert(name.clone(), config.build_channel(name).with_context(|| format!("channels.{name}"))?);
     }
     Ok(channels)
 }

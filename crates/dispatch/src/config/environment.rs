@@ -27,13 +27,13 @@ const SECTIONS: [&str; 13] = [
 
 /// Variables that begin with our prefix.
 #[derive(Debug, Default)]
-pub(super) struct Environment {
+pub(super) struct EnvironmentVariables {
     pub(super) settings: HashMap<String, String>,
     /// Names of those that are no settings, sorted.
     pub(super) others: Vec<String>,
 }
 
-impl Environment {
+impl EnvironmentVariables {
     pub(super) fn new(variables: impl Iterator<Item = (OsString, OsString)>) -> anyhow::Result<Self> {
         let mut environment = Self::default();
         for (name, value) in variables {

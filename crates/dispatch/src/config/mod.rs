@@ -22,17 +22,17 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    admission::limits::{Limits, Loyalty},
+    admission::limits::{AreaLimits, LoyaltyLevel},
     fleet::{
-        policy::{DispatchPolicy, Exhausted},
-        ranking::Weights,
+        policy::{DispatchPolicy, ExhaustionAction},
+        ranking::RankingWeights,
     },
-    notifications::{Channels, Routes, routes::LOG},
-    partner::{PartnerConfig, Partners},
-    periodic::schedule::{Schedule, Task},
+    notifications::{ChannelRoutes, MessageChannels, routes::LOG},
+    partner::{PartnerConfig, PartnerRegistry},
+    periodic::schedule::{ScheduledTask, TaskSchedule},
 };
 
-use environment::Environment;
+use environment::EnvironmentVariables;
 
 pub use model::duration;
 
@@ -44,19 +44,19 @@ pub const DEFAULTS: &str = include_str!("../../../../config.toml");
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    pub redis: RedisConfig,
+    pub redis: RedisServerConfig,
     pub database: DatabaseConfig,
     pub http: HttpConfig,
     pub worker: WorkerConfig,
     pub dispatch: DispatchConfig,
     pub service_types: BTreeMap<String, DispatchOverrides>,
     pub admission: AdmissionConfig,
-    pub notifications: Routes,
+    pub notifications: ChannelRoutes,
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
     #[serde(default)]
     pub partners: BTreeMap<String, PartnerConfig>,
-    pub schedules: BTreeMap<Task, Schedule>,
+    pub schedules: BTreeMap<ScheduledTask, TaskSchedule>,
     pub retention: RetentionConfig,
     pub log: LogConfig,
     /// Names of variables that begin with `DISPATCHQ_` and are no settings.
@@ -66,7 +66,7 @@ pub struct Config {
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct RedisConfig {
+pub struct RedisServerConfig {
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_env: Option<String>,
@@ -76,9 +76,9 @@ pub struct RedisConfig {
     pub root_certificate: PathBuf,
 }
 
-impl RedisConfig {
+impl RedisServerConfig {
     /// What the queue connects with. Reads the certificate; opens no connection.
-    pub fn of_store(&self) -> anyhow::Result<workers::RedisConfig> {
+    pub fn to_store_config(&self) -> anyhow::Result<workers::RedisConfig> {
         let mut config = workers::RedisConfig::new(&self.url);
         let file = &self.root_certificate;
         if !file.as_os_str().is_empty() {
@@ -169,7 +169,7 @@ pub struct DispatchConfig {
     pub cool_down: Duration,
     pub idle_minute_m: f64,
     pub live_offer_m: f64,
-    pub exhausted: Exhausted,
+    pub exhausted: ExhaustionAction,
     pub pending_keeps_lifetime: bool,
     #[serde(with = "duration")]
     pub pickup_within: Duration,
@@ -202,7 +202,7 @@ pub struct DispatchOverrides {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_offer_m: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub exhausted: Option<Exhausted>,
+    pub exhausted: Option<ExhaustionAction>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_keeps_lifetime: Option<bool>,
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
@@ -228,13 +228,13 @@ pub struct AdmissionConfig {
     #[serde(with = "duration")]
     pub busy_retry: Duration,
     pub bypass_enabled: bool,
-    pub bypass_loyalty_levels: Vec<Loyalty>,
+    pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     pub max_bypass_percentage: i64,
 }
 
 impl AdmissionConfig {
-    pub fn limits(&self) -> Limits {
-        Limits {
+    pub fn default_limits(&self) -> AreaLimits {
+        AreaLimits {
             max_waiting: self.max_waiting_orders,
             cooldown: self.cooldown,
             low_water_percentage: self.low_water_percentage,
@@ -310,14 +310,14 @@ impl Config {
         file: Option<&Path>,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> anyhow::Result<Self> {
-        let Environment { settings, others } = Environment::new(variables)?;
+        let EnvironmentVariables { settings, others } = EnvironmentVariables::new(variables)?;
         let mut sources =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
             if let Err(error) = text.parse::<toml::Table>() {
-                bail!("{} is not valid TOML: {}", path.display(), slip::of_syntax(&text, &error));
+                bail!("{} is not valid TOML: {}", path.display(), slip::describe_syntax_error(&text, &error));
             }
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
@@ -329,26 +329,28 @@ impl Config {
             .source(Some(settings));
         let mut config: Self =
             sources.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
-                anyhow::anyhow!(slip::of_value(&error)).context(format!(
+                anyhow::anyhow!(slip::describe_value_error(&error)).context(format!(
                     "the configuration is not valid; look at {origin} (dispatchq config show lists all settings)"
                 ))
             })?;
         config.other_variables = others;
         let (redis, database) = (&mut config.redis, &mut config.database);
-        secret::replace("url", &mut redis.url, &mut redis.url_env, &mut redis.url_file).context("redis")?;
-        secret::replace("url", &mut database.url, &mut database.url_env, &mut database.url_file).context("database")?;
+        secret::replace_secret("url", &mut redis.url, &mut redis.url_env, &mut redis.url_file).context("redis")?;
+        secret::replace_secret("url", &mut database.url, &mut database.url_env, &mut database.url_file)
+            .context("database")?;
         let (url_env, url_file) = (&mut database.maintenance_url_env, &mut database.maintenance_url_file);
-        secret::replace("maintenance_url", &mut database.maintenance_url, url_env, url_file).context("database")?;
+        secret::replace_secret("maintenance_url", &mut database.maintenance_url, url_env, url_file)
+            .context("database")?;
         let own_channels =
             |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
-        config.check()?;
+        config.check_settings()?;
         Ok(config)
     }
 
-    fn check(&self) -> anyhow::Result<()> {
-        bounds::check(self)?;
-        self.redis.of_store()?;
+    fn check_settings(&self) -> anyhow::Result<()> {
+        bounds::check_bounds(self)?;
+        self.redis.to_store_config()?;
         self.http.trusted_networks()?;
         for name in self.service_types.keys() {
             let fits = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
@@ -356,7 +358,7 @@ impl Config {
                 fits,
                 "service_types.{name}: names are capital letters, digits and '_'; set them in a file, not in the environment"
             );
-            let policy = self.policy(name);
+            let policy = self.policy_for_type(name);
             let at = format!("service_types.{name}");
             ensure!(!policy.retry.is_empty(), "{at}: retry needs at least one duration");
             if let Some(partner) = self.partner_of(name) {
@@ -378,7 +380,8 @@ impl Config {
             ensure!(!route.is_empty(), "notifications.{name} is empty: no one would be told; use [\"log\"] at least");
         }
         let own = self.notifications.driver_by_service_type.iter();
-        let routes = self.notifications.named().map(|(name, channels)| (format!("notifications.{name}"), channels));
+        let routes =
+            self.notifications.named_routes().map(|(name, channels)| (format!("notifications.{name}"), channels));
         let own = own.map(|(name, channels)| (format!("service_types.{name}.driver_channels"), channels));
         for (route, channels) in routes.into_iter().chain(own) {
             for name in channels {
@@ -398,8 +401,8 @@ impl Config {
             self.retention.events >= self.retention.orders,
             "retention.events must not be shorter than retention.orders: no order outlives its history"
         );
-        Partners::new(&self.partners)?;
-        self.channels().map(drop)
+        PartnerRegistry::new(&self.partners)?;
+        self.build_channels().map(drop)
     }
 
     /// Warns of variables that begin as settings do and are none.
@@ -429,7 +432,7 @@ impl Config {
     }
 
     /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
-    pub fn policy(&self, service_type: &str) -> DispatchPolicy {
+    pub fn policy_for_type(&self, service_type: &str) -> DispatchPolicy {
         let base = &self.dispatch;
         let own = self.service_types.get(service_type).cloned().unwrap_or_default();
         DispatchPolicy {
@@ -441,7 +444,7 @@ impl Config {
             ask_at_once: own.ask_at_once.unwrap_or(base.ask_at_once),
             offers_per_driver: own.offers_per_driver.unwrap_or(base.offers_per_driver),
             cool_down: own.cool_down.unwrap_or(base.cool_down),
-            weights: Weights {
+            weights: RankingWeights {
                 idle_minute_m: own.idle_minute_m.unwrap_or(base.idle_minute_m),
                 live_offer_m: own.live_offer_m.unwrap_or(base.live_offer_m),
             },
@@ -453,14 +456,14 @@ impl Config {
     }
 
     /// The channels messages travel by.
-    pub fn channels(&self) -> anyhow::Result<Channels> {
-        let by_name = channels::build(&self.channels)?;
+    pub fn build_channels(&self) -> anyhow::Result<MessageChannels> {
+        let by_name = channels::build_channels(&self.channels)?;
         let notify = self.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
-        Ok(Channels::new(by_name, notify, self.notifications.escalate.after)?)
+        Ok(MessageChannels::new(by_name, notify, self.notifications.escalate.after)?)
     }
 
     /// The configuration without its secrets, for people's eyes.
-    pub fn redacted(&self) -> Self {
+    pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown.redis.url = without_password(&shown.redis.url);
         shown.database.url = without_password(&shown.database.url);
@@ -475,7 +478,7 @@ impl Config {
             }
             partner.url = without_password(&partner.url);
         }
-        shown.channels.values_mut().for_each(ChannelConfig::redact);
+        shown.channels.values_mut().for_each(ChannelConfig::redact_secrets);
         shown
     }
 }
@@ -539,7 +542,7 @@ mod tests {
 
     #[test]
     fn the_shipped_file_is_complete_and_names_the_seeds_durations() {
-        let policy = Config::defaults().policy("RIDE");
+        let policy = Config::defaults().policy_for_type("RIDE");
         assert_eq!((policy.attempt.as_secs(), policy.lifetime.as_secs()), (120, 1800));
         assert_eq!(policy.retry, [Duration::from_secs(15)]);
     }
@@ -555,9 +558,9 @@ mod tests {
     #[test]
     fn a_service_type_overrides_the_defaults() {
         let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
-        assert_eq!(config.policy("TOW").attempt.as_secs(), 300);
-        assert_eq!(config.policy("TOW").lifetime.as_secs(), 1800);
-        assert_eq!(config.policy("RIDE").attempt.as_secs(), 120);
+        assert_eq!(config.policy_for_type("TOW").attempt.as_secs(), 300);
+        assert_eq!(config.policy_for_type("TOW").lifetime.as_secs(), 1800);
+        assert_eq!(config.policy_for_type("RIDE").attempt.as_secs(), 120);
     }
 
     #[test]
@@ -659,18 +662,18 @@ mod tests {
         let env = variables(&[("DISPATCHQ_PARTNERS__BBD__API_KEY", "hunter2")]);
         let config = Config::from_sources(Some(file.path()), env).unwrap();
         assert_eq!(config.partners["bbd"].api_key, "hunter2");
-        assert!(!serde_json::to_string(&config.redacted()).unwrap().contains("hunter2"));
+        assert!(!serde_json::to_string(&config.without_secrets()).unwrap().contains("hunter2"));
     }
 
     #[test]
     fn secrets_are_not_shown() {
         let config = with_file(&format!("[database]\nurl = \"postgres://u:hunter2@h/db\"\n{CHANNELS}")).unwrap();
-        let shown = config.redacted();
+        let shown = config.without_secrets();
         for text in [
             serde_json::to_string(&shown).unwrap(),
             toml::to_string(&shown).unwrap(),
             format!("{:?}", config.channels),
-            format!("{:?}", config.channels().unwrap()),
+            format!("{:?}", config.build_channels().unwrap()),
         ] {
             assert!(!text.contains("hunter2") && !text.contains("SECRET"), "{text}");
         }

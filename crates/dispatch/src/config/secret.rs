@@ -59,7 +59,7 @@ impl Secret<'_> {
 }
 
 /// Puts the secret of `env` or `file`, if one of them is given, in the place of `value`.
-pub(super) fn replace(
+pub(super) fn replace_secret(
     name: &'static str,
     value: &mut String,
     env: &mut Option<String>,

@@ -1,7 +1,7 @@
 //! Errors in a configuration, told by their place. They never show a value or a line: it may hold a secret.
 
 /// Says where a text is no TOML: line, column and what was expected there.
-pub(super) fn of_syntax(text: &str, error: &toml::de::Error) -> String {
+pub(super) fn describe_syntax_error(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
@@ -9,7 +9,7 @@ pub(super) fn of_syntax(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// Says which setting has a value of the wrong kind, without the value.
-pub(super) fn of_value(error: &config::ConfigError) -> String {
+pub(super) fn describe_value_error(error: &config::ConfigError) -> String {
     let text = error.to_string();
     for kind in ["invalid type: ", "invalid value: "] {
         let Some(at) = text.find(kind).map(|at| at + kind.len()) else { continue };

@@ -4,7 +4,7 @@ use sqlx::postgres::PgDatabaseError;
 
 /// The kinds of failures that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum DatabaseFailure {
     /// "Not now": nothing was done, and the same statement may succeed later. Costs a job no try.
     Transient,
     /// The connection was lost: a COMMIT may or may not have happened. As [`Transient`](Self::Transient), but the row must be
@@ -16,36 +16,39 @@ pub enum Failure {
 }
 
 /// Returns what kind of failure an error is.
-pub fn classify(error: &sqlx::Error) -> Failure {
+pub fn classify_error(error: &sqlx::Error) -> DatabaseFailure {
     match error {
         sqlx::Error::Database(e) => {
             let routine = e.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::routine);
-            of_sqlstate(e.code().as_deref().unwrap_or_default(), routine)
+            classify_sqlstate(e.code().as_deref().unwrap_or_default(), routine)
         }
         // The connection broke, perhaps after the statement was sent.
-        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Failure::OutcomeUnknown,
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DatabaseFailure::OutcomeUnknown,
         // There was no connection to send it on.
         sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::BeginFailed => {
-            Failure::Transient
+            DatabaseFailure::Transient
         }
-        _ => Failure::Own,
+        _ => DatabaseFailure::Own,
     }
 }
 
 /// Returns whether the same statement may succeed later without anybody changing it.
 pub fn is_transient(error: &sqlx::Error) -> bool {
-    classify(error) != Failure::Own
+    classify_error(error) != DatabaseFailure::Own
 }
 
 /// Returns whether the session takes no writes: it is on a standby, or on a primary that is about to go.
 pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
     const READ_ONLY_SQL_TRANSACTION: &str = "25006";
-    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
+    error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code)
+        .is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
 }
 
 /// Returns what an SQLSTATE means. `routine` is the function of the server that raised it.
-fn of_sqlstate(code: &str, routine: Option<&str>) -> Failure {
-    use Failure::{OutcomeUnknown, Own, Transient};
+fn classify_sqlstate(code: &str, routine: Option<&str>) -> DatabaseFailure {
+    use DatabaseFailure::{OutcomeUnknown, Own, Transient};
     match code {
         // A prepared statement whose table changed: it is prepared again. Any other 0A000 asks for what Postgres cannot do.
         "0A000" if routine == Some("RevalidateCachedQuery") => Transient,
@@ -71,7 +74,7 @@ fn of_sqlstate(code: &str, routine: Option<&str>) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure::*, *};
+    use super::{DatabaseFailure::*, *};
 
     #[test]
     fn f02_each_sqlstate_is_what_the_table_says() {
@@ -117,9 +120,9 @@ mod tests {
             ("", Own, "no SQLSTATE at all"),
         ];
         for (code, failure, what) in rows {
-            assert_eq!(of_sqlstate(code, None), failure, "{code} {what}");
+            assert_eq!(classify_sqlstate(code, None), failure, "{code} {what}");
         }
-        assert_eq!(of_sqlstate("0A000", Some("RevalidateCachedQuery")), Transient, "a cached plan");
+        assert_eq!(classify_sqlstate("0A000", Some("RevalidateCachedQuery")), Transient, "a cached plan");
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
             (sqlx::Error::RowNotFound, Own),
         ];
         for (error, failure) in rows {
-            assert_eq!(classify(&error), failure, "{error}");
+            assert_eq!(classify_error(&error), failure, "{error}");
         }
     }
 }

@@ -35,7 +35,7 @@ const LOCK: i64 = 0x6470_6869_7374_6461;
 
 /// What a pass did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct HistoryDaysReport {
     pub added: Vec<NaiveDate>,
     pub dropped: Vec<NaiveDate>,
     /// What could not be done without standing in the way of others, and why.
@@ -47,7 +47,7 @@ pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let mut pause = INTERVAL;
         if !config.database.maintenance_url.is_empty() {
-            match keep(&config).await {
+            match keep_days(&config).await {
                 Ok(None) => {}
                 Ok(Some(report)) if report.postponed.is_empty() => {}
                 Ok(Some(report)) => {
@@ -80,14 +80,14 @@ pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
 }
 
 /// Adds the days that are missing and drops those older than `retention.events`. `None`: another process is at it.
-pub async fn keep(config: &Config) -> anyhow::Result<Option<Report>> {
-    tokio::time::timeout(PASS_TIMEOUT, keep_once(config))
+pub async fn keep_days(config: &Config) -> anyhow::Result<Option<HistoryDaysReport>> {
+    tokio::time::timeout(PASS_TIMEOUT, keep_days_once(config))
         .await
         .context("the pass took too long; the next one goes on")?
 }
 
-async fn keep_once(config: &Config) -> anyhow::Result<Option<Report>> {
-    let mut db = connect(config).await?;
+async fn keep_days_once(config: &Config) -> anyhow::Result<Option<HistoryDaysReport>> {
+    let mut db = connect_maintenance(config).await?;
     let mine: bool = sqlx::query_scalar(
         "-- try maintenance lock
          SELECT pg_try_advisory_lock($1)",
@@ -98,7 +98,7 @@ async fn keep_once(config: &Config) -> anyhow::Result<Option<Report>> {
     if !mine {
         return Ok(None);
     }
-    let mut report = Report::default();
+    let mut report = HistoryDaysReport::default();
     let done = async {
         add_missing(&mut db, &mut report).await?;
         drop_old(&mut db, config.retention.events, &mut report).await
@@ -109,7 +109,7 @@ async fn keep_once(config: &Config) -> anyhow::Result<Option<Report>> {
     done.map(|()| Some(report))
 }
 
-async fn connect(config: &Config) -> anyhow::Result<PgConnection> {
+async fn connect_maintenance(config: &Config) -> anyhow::Result<PgConnection> {
     let DatabaseUrl { name, url } = maintenance_url(config);
     let options: PgConnectOptions =
         url.parse().with_context(|| format!("{name} is not a Postgres URL: {}", without_password(url)))?;
@@ -147,7 +147,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
     .bind(LOCK)
     .execute(&mut *db)
     .await?;
-    let mut report = Report::default();
+    let mut report = HistoryDaysReport::default();
     let done = add_missing(db, &mut report).await;
     sqlx::query(
         "-- give maintenance lock back
@@ -164,7 +164,7 @@ pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
 /// Returns how many days in a row have a partition, from today; today itself is not counted.
 pub async fn count_ahead(db: &Pool) -> Result<u64, sqlx::Error> {
     let mut db = db.acquire().await?;
-    let today = now(&mut db).await?.date_naive();
+    let today = database_now(&mut db).await?.date_naive();
     let there = list_days(&mut db).await?;
     let has = |day: &NaiveDate| there.iter().any(|d| d.day == *day);
     let in_a_row = today.iter_days().take_while(has).count() as u64;
@@ -172,13 +172,13 @@ pub async fn count_ahead(db: &Pool) -> Result<u64, sqlx::Error> {
 }
 
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
-struct Day {
+struct HistoryDay {
     day: NaiveDate,
     /// Its DETACH was begun and interrupted: no new statement sees it.
     going: bool,
 }
 
-async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar(
         "-- now
          SELECT dispatchq_now()",
@@ -187,7 +187,7 @@ async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     .await
 }
 
-async fn list_days(db: impl PgExecutor<'_>) -> Result<Vec<Day>, sqlx::Error> {
+async fn list_days(db: impl PgExecutor<'_>) -> Result<Vec<HistoryDay>, sqlx::Error> {
     sqlx::query_as(
         "-- days of the history
          SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day, i.inhdetachpending AS going
@@ -199,8 +199,8 @@ async fn list_days(db: impl PgExecutor<'_>) -> Result<Vec<Day>, sqlx::Error> {
     .await
 }
 
-async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Result<()> {
-    let today = now(&mut *db).await?.date_naive();
+async fn add_missing(db: &mut PgConnection, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+    let today = database_now(&mut *db).await?.date_naive();
     let there = list_days(&mut *db).await?;
     for day in today.iter_days().take(usize::try_from(DAYS_AHEAD)? + 1) {
         if there.iter().any(|d| d.day == day) {
@@ -221,19 +221,19 @@ async fn add_missing(db: &mut PgConnection, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) -> anyhow::Result<()> {
-    let before = now(&mut *db).await? - keep;
+async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+    let before = database_now(&mut *db).await? - keep;
     let there = list_days(&mut *db).await?;
     // Postgres knows one interrupted DETACH at a time: it comes first.
-    for Day { day, .. } in there.iter().filter(|d| d.going) {
-        if !report.is_done(change_day(db, *day, Ddl::FinishDetach).await, || format!("detaching {day}"))? {
+    for HistoryDay { day, .. } in there.iter().filter(|d| d.going) {
+        if !report.is_done(change_day(db, *day, DayDdl::FinishDetach).await, || format!("detaching {day}"))? {
             return Ok(());
         }
     }
     for day in list_marked_days(db).await? {
         drop_detached(db, day, report).await?;
     }
-    for Day { day, .. } in there.iter().filter(|d| !d.going && end_of(d.day) <= before) {
+    for HistoryDay { day, .. } in there.iter().filter(|d| !d.going && end_of_day(d.day) <= before) {
         match keep_events_of_older_orders(db, *day, report).await {
             Ok(true) => {}
             Ok(false) => return Ok(()),
@@ -242,10 +242,10 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) ->
                 return Ok(());
             }
         }
-        if !report.is_done(change_day(db, *day, Ddl::Mark).await, || format!("marking {day}"))? {
+        if !report.is_done(change_day(db, *day, DayDdl::Mark).await, || format!("marking {day}"))? {
             return Ok(());
         }
-        if !report.is_done(change_day(db, *day, Ddl::Detach).await, || format!("detaching {day}"))? {
+        if !report.is_done(change_day(db, *day, DayDdl::Detach).await, || format!("detaching {day}"))? {
             return Ok(());
         }
         drop_detached(db, *day, report).await?;
@@ -253,8 +253,8 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut Report) ->
     Ok(())
 }
 
-async fn drop_detached(db: &mut PgConnection, day: NaiveDate, report: &mut Report) -> anyhow::Result<()> {
-    if report.is_done(change_day(db, day, Ddl::Drop).await, || format!("dropping {day}"))? {
+async fn drop_detached(db: &mut PgConnection, day: NaiveDate, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+    if report.is_done(change_day(db, day, DayDdl::Drop).await, || format!("dropping {day}"))? {
         report.dropped.push(day);
     }
     Ok(())
@@ -279,9 +279,9 @@ async fn list_marked_days(db: &mut PgConnection) -> Result<Vec<NaiveDate>, sqlx:
 async fn keep_events_of_older_orders(
     db: &mut PgConnection,
     day: NaiveDate,
-    report: &mut Report,
+    report: &mut HistoryDaysReport,
 ) -> Result<bool, sqlx::Error> {
-    let (from, to) = (end_of(day) - Days::new(1), end_of(day));
+    let (from, to) = (end_of_day(day) - Days::new(1), end_of_day(day));
     let orders: Vec<String> = sqlx::query_scalar(
         "-- orders older than a day
          SELECT id FROM orders WHERE created_at < $1 ORDER BY created_at LIMIT $2",
@@ -314,32 +314,32 @@ async fn keep_events_of_older_orders(
     Ok(true)
 }
 
-fn end_of(day: NaiveDate) -> DateTime<Utc> {
+fn end_of_day(day: NaiveDate) -> DateTime<Utc> {
     (day + Days::new(1)).and_time(NaiveTime::MIN).and_utc()
 }
 
 /// What changes one day's table. DETACH CONCURRENTLY runs in no function and no transaction, and takes no parameters.
 #[derive(Debug, Clone, Copy)]
-enum Ddl {
+enum DayDdl {
     Mark,
     Detach,
     FinishDetach,
     Drop,
 }
 
-async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: Ddl) -> Result<(), sqlx::Error> {
+async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: DayDdl) -> Result<(), sqlx::Error> {
     // Made of a date alone.
     let table = format!("order_events_{}", day.format("%Y%m%d"));
     let statement = match ddl {
-        Ddl::Mark => format!("COMMENT ON TABLE {table} IS '{MARK}'"),
-        Ddl::Detach => format!("ALTER TABLE order_events DETACH PARTITION {table} CONCURRENTLY"),
-        Ddl::FinishDetach => format!("ALTER TABLE order_events DETACH PARTITION {table} FINALIZE"),
-        Ddl::Drop => format!("DROP TABLE {table}"),
+        DayDdl::Mark => format!("COMMENT ON TABLE {table} IS '{MARK}'"),
+        DayDdl::Detach => format!("ALTER TABLE order_events DETACH PARTITION {table} CONCURRENTLY"),
+        DayDdl::FinishDetach => format!("ALTER TABLE order_events DETACH PARTITION {table} FINALIZE"),
+        DayDdl::Drop => format!("DROP TABLE {table}"),
     };
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(db).await.map(drop)
 }
 
-impl Report {
+impl HistoryDaysReport {
     /// Takes it down when a lock was not to be had in time; other errors stay errors.
     fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> anyhow::Result<bool> {
         let Err(error) = result else { return Ok(true) };

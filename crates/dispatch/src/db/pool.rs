@@ -28,8 +28,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A connection handed back must answer within this time, or it is closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For so long after a write was refused, connections are asked before they go back whether they take writes.
-const READ_ONLY_SUSPECTED: Duration = Duration::from_secs(60);
+/// After a write was refused, connections are asked before they go back whether they take writes, until so many in a row, for
+/// each there may be, said that they do: connections take turns.
+const ASKED_PER_CONNECTION: usize = 4;
 /// While no connection takes writes, so often one is replaced, to find out whether a new one does.
 const READ_ONLY_REPLACED_EVERY: Duration = Duration::from_secs(1);
 /// A request that waits longer for a connection had better been refused.
@@ -44,16 +45,19 @@ pub struct Pool {
     statement_timeout: Duration,
     refusals: WriteRefusals,
     waiting: WaitQueue,
+    most: usize,
 }
 
 /// What is known of a server that refused a write. A connection that began while the server took no writes may refuse them for
 /// as long as it lives, so it is replaced; while none takes writes, replacing all of them would only cost time.
 #[derive(Debug, Clone, Default)]
-struct WriteRefusals(Arc<Mutex<LastSeen>>);
+struct WriteRefusals(Arc<Mutex<Suspicion>>);
 
 #[derive(Debug, Default)]
-struct LastSeen {
-    refused: Option<Instant>,
+struct Suspicion {
+    /// So many answers are yet to be had; 0: no write was refused lately.
+    to_ask: usize,
+    /// When a connection last said that it takes writes.
     accepted: Option<Instant>,
     replaced: Option<Instant>,
 }
@@ -63,25 +67,27 @@ fn is_within(at: Option<Instant>, time: Duration) -> bool {
 }
 
 impl WriteRefusals {
-    fn lock(&self) -> MutexGuard<'_, LastSeen> {
+    fn lock(&self) -> MutexGuard<'_, Suspicion> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self) {
-        self.lock().refused = Some(Instant::now());
+    fn record(&self, connections: usize) {
+        self.lock().to_ask = ASKED_PER_CONNECTION * connections;
     }
 
     fn are_recent(&self) -> bool {
-        is_within(self.lock().refused, READ_ONLY_SUSPECTED)
+        self.lock().to_ask > 0
     }
 
     /// Returns whether a connection is to be kept that takes writes, or takes none.
-    fn keeps(&self, takes_writes: bool) -> bool {
+    fn keeps(&self, takes_writes: bool, connections: usize) -> bool {
         let mut seen = self.lock();
         if takes_writes {
+            seen.to_ask = seen.to_ask.saturating_sub(1);
             seen.accepted = Some(Instant::now());
             return true;
         }
+        seen.to_ask = ASKED_PER_CONNECTION * connections;
         if is_within(seen.accepted, READ_ONLY_REPLACED_EVERY) || !is_within(seen.replaced, READ_ONLY_REPLACED_EVERY) {
             seen.replaced = Some(Instant::now());
             return false;
@@ -122,11 +128,13 @@ impl Drop for Waiter<'_> {
 impl Pool {
     /// `statement_timeout` is what the server was told.
     pub fn new(connections: PgPool, statement_timeout: Duration) -> Self {
-        Self { connections, statement_timeout, refusals: WriteRefusals::default(), waiting: WaitQueue::default() }
+        let most = connections.options().get_max_connections() as usize;
+        let (refusals, waiting) = (WriteRefusals::default(), WaitQueue::default());
+        Self { connections, statement_timeout, refusals, waiting, most }
     }
 
     /// A pool of its own to the same server.
-    pub(super) fn sibling(&self, options: PgPoolOptions) -> Self {
+    pub(super) fn sibling_pool(&self, options: PgPoolOptions) -> Self {
         let connections = options.connect_lazy_with((*self.connections.connect_options()).clone());
         Self::new(connections, self.statement_timeout)
     }
@@ -142,20 +150,21 @@ impl Pool {
             rollback_due: false,
             is_spoilt: false,
             refusals: self.refusals.clone(),
+            siblings: self.most,
         })
     }
 
     pub async fn begin(&self) -> Result<Transaction<'static>, Error> {
         let mut connection = self.acquire().await?;
         connection.send_begin().await?;
-        Ok(Transaction { connection: Held::Own(connection), joins: false, is_open: true })
+        Ok(Transaction { connection: TransactionConnection::Own(connection), joins: false, is_open: true })
     }
 
     /// Returns whether one more request had better be refused: others wait long for a connection already, or many wait.
     pub fn is_overloaded(&self) -> bool {
-        let most = WAITING_PER_CONNECTION * self.connections.options().get_max_connections() as usize;
         let waiting = self.waiting.lock();
-        waiting.len() >= most || waiting.first_key_value().is_some_and(|(_, since)| since.elapsed() > LONG_WAIT)
+        waiting.len() >= WAITING_PER_CONNECTION * self.most
+            || waiting.first_key_value().is_some_and(|(_, since)| since.elapsed() > LONG_WAIT)
     }
 
     /// How many connections there are, idle ones too.
@@ -182,6 +191,8 @@ pub struct Connection {
     /// It is closed instead of going back.
     is_spoilt: bool,
     refusals: WriteRefusals,
+    /// How many connections the pool may have.
+    siblings: usize,
 }
 
 impl Connection {
@@ -203,7 +214,7 @@ impl Connection {
         if !joins {
             self.send_begin().await?;
         }
-        Ok(Transaction { connection: Held::Borrowed(self), joins, is_open: true })
+        Ok(Transaction { connection: TransactionConnection::Borrowed(self), joins, is_open: true })
     }
 
     async fn send_begin(&mut self) -> Result<(), Error> {
@@ -211,23 +222,23 @@ impl Connection {
         // From here on: a BEGIN whose answer is not waited for is rolled back, too.
         self.in_transaction = true;
         self.rollback_due = true;
-        self.ask("BEGIN").await?;
+        self.execute_in_time("BEGIN").await?;
         self.rollback_due = false;
         Ok(())
     }
 
     async fn roll_back_if_due(&mut self) -> Result<(), Error> {
-        if self.rollback_due { self.end("ROLLBACK").await } else { Ok(()) }
+        if self.rollback_due { self.end_transaction("ROLLBACK").await } else { Ok(()) }
     }
 
     /// Ends the transaction.
-    async fn end(&mut self, how: &'static str) -> Result<(), Error> {
-        self.ask(how).await?;
+    async fn end_transaction(&mut self, how: &'static str) -> Result<(), Error> {
+        self.execute_in_time(how).await?;
         (self.in_transaction, self.rollback_due) = (false, false);
         Ok(())
     }
 
-    async fn ask(&mut self, statement: &'static str) -> Result<(), Error> {
+    async fn execute_in_time(&mut self, statement: &'static str) -> Result<(), Error> {
         self.answer_in_time(|connection| connection.execute(statement)).await.map(drop)
     }
 
@@ -258,7 +269,7 @@ impl Connection {
             None => ask(connection).await,
         };
         if answer.as_ref().is_err_and(is_read_only) {
-            self.refusals.record();
+            self.refusals.record(self.siblings);
         }
         answer
     }
@@ -277,14 +288,14 @@ impl Drop for Connection {
             held.close_on_drop();
             return;
         }
-        let (in_transaction, refusals) = (self.in_transaction, self.refusals.clone());
+        let (in_transaction, refusals, siblings) = (self.in_transaction, self.refusals.clone(), self.siblings);
         // sqlx sets no limit to this: after a network that swallowed everything, such connections would fill the pool.
         tokio::spawn(async move {
             let is_clean = async {
                 if in_transaction {
                     held.execute("ROLLBACK").await?;
                 }
-                Ok::<_, Error>(!refusals.are_recent() || refusals.keeps(takes_writes(&mut held).await?))
+                Ok::<_, Error>(!refusals.are_recent() || refusals.keeps(takes_writes(&mut held).await?, siblings))
             };
             if matches!(tokio::time::timeout(RELEASE_TIMEOUT, is_clean).await, Ok(Ok(true))) {
                 let _ = tokio::time::timeout(RELEASE_TIMEOUT, held.return_to_pool()).await;
@@ -303,14 +314,14 @@ async fn takes_writes(connection: &mut PgConnection) -> Result<bool, Error> {
 /// A connection in a transaction. Dropped before its commit, it is rolled back.
 #[derive(Debug)]
 pub struct Transaction<'c> {
-    connection: Held<'c>,
+    connection: TransactionConnection<'c>,
     /// It is part of another.
     joins: bool,
     is_open: bool,
 }
 
 #[derive(Debug)]
-enum Held<'c> {
+enum TransactionConnection<'c> {
     Own(Connection),
     Borrowed(&'c mut Connection),
 }
@@ -321,14 +332,14 @@ impl Transaction<'_> {
             return Err(Error::Protocol("a part of this transaction was given up".to_owned()));
         }
         if !self.joins {
-            self.end("COMMIT").await?;
+            self.end_transaction("COMMIT").await?;
         }
         self.is_open = false;
         Ok(())
     }
 
     pub async fn rollback(mut self) -> Result<(), Error> {
-        self.end("ROLLBACK").await?;
+        self.end_transaction("ROLLBACK").await?;
         self.is_open = false;
         Ok(())
     }
@@ -347,8 +358,8 @@ impl Deref for Transaction<'_> {
 
     fn deref(&self) -> &Connection {
         match &self.connection {
-            Held::Own(connection) => connection,
-            Held::Borrowed(connection) => connection,
+            TransactionConnection::Own(connection) => connection,
+            TransactionConnection::Borrowed(connection) => connection,
         }
     }
 }
@@ -356,8 +367,8 @@ impl Deref for Transaction<'_> {
 impl DerefMut for Transaction<'_> {
     fn deref_mut(&mut self) -> &mut Connection {
         match &mut self.connection {
-            Held::Own(connection) => connection,
-            Held::Borrowed(connection) => connection,
+            TransactionConnection::Own(connection) => connection,
+            TransactionConnection::Borrowed(connection) => connection,
         }
     }
 }

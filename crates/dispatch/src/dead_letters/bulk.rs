@@ -3,28 +3,28 @@
 use tokio::task::JoinSet;
 use workers::JobId;
 
-use super::{decide::Answer, requeue_policy::Refused};
+use super::{decide::DecisionOutcome, requeue_policy::RequeueRefusal};
 
 /// Decisions at the same time; well below the connections to Postgres one process has.
 const IN_FLIGHT: usize = 8;
 
 /// What became of them.
 #[derive(Debug, Default)]
-pub struct Summary {
+pub struct BulkSummary {
     pub done: u64,
     /// Not dead, or no longer.
     pub not_dead: Vec<JobId>,
-    pub refused: Vec<(JobId, Refused)>,
+    pub refused: Vec<(JobId, RequeueRefusal)>,
     /// Why not all were decided on. What is done stays done.
     pub failed: Option<anyhow::Error>,
 }
 
 /// Decides on each of these, and calls `after_each`. Ends with the first failure.
-pub async fn each<Fut>(ids: Vec<JobId>, decide: impl Fn(JobId) -> Fut, after_each: impl Fn()) -> Summary
+pub async fn decide_each<Fut>(ids: Vec<JobId>, decide: impl Fn(JobId) -> Fut, after_each: impl Fn()) -> BulkSummary
 where
-    Fut: Future<Output = anyhow::Result<Answer>> + Send + 'static,
+    Fut: Future<Output = anyhow::Result<DecisionOutcome>> + Send + 'static,
 {
-    let mut summary = Summary::default();
+    let mut summary = BulkSummary::default();
     let mut waiting = ids.into_iter();
     let mut running = JoinSet::new();
     loop {
@@ -36,9 +36,9 @@ where
         let Some(joined) = running.join_next().await else { return summary };
         after_each();
         match joined {
-            Ok((_, Ok(Answer::Done))) => summary.done += 1,
-            Ok((id, Ok(Answer::NotDead))) => summary.not_dead.push(id),
-            Ok((id, Ok(Answer::Refused(refused)))) => summary.refused.push((id, refused)),
+            Ok((_, Ok(DecisionOutcome::Done))) => summary.done += 1,
+            Ok((id, Ok(DecisionOutcome::NotDead))) => summary.not_dead.push(id),
+            Ok((id, Ok(DecisionOutcome::Refused(refused)))) => summary.refused.push((id, refused)),
             Ok((id, Err(error))) => summary.failed = Some(error.context(format!("{id} could not be decided on"))),
             Err(error) => summary.failed = Some(error.into()),
         }

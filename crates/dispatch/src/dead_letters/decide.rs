@@ -7,19 +7,19 @@
 
 use std::time::Duration;
 
-use jobs::{Alarm, Escalate, Notify, OrderId, Remind};
+use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
 use workers::{Job, JobId, store::DeadEntry};
 
 use super::{
-    requeue_policy::{self, Refused, Verdict},
-    table::{self, How, Resolution},
+    requeue_policy::{self, RequeuePermission, RequeueRefusal},
+    table::{self, Resolution, ResolutionKind},
 };
 use crate::{
     app::App,
     notifications::{alerts, outbox},
     orders::{
         Decision, Snapshot,
-        store::{self, ChangeError, Changed},
+        store::{self, ChangeError, ChangeOutcome},
         timers,
     },
     people::actor::Actor,
@@ -27,23 +27,23 @@ use crate::{
 
 /// Who decides, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decider {
+pub struct DecisionAuthor {
     pub who: Actor,
     pub why: Option<String>,
 }
 
 /// What became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum DecisionOutcome {
     Done,
     /// It is not dead, or no longer; nothing changed.
     NotDead,
-    Refused(Refused),
+    Refused(RequeueRefusal),
 }
 
 /// What a dead job is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Subject {
+pub(super) enum DeadJobSubject {
     Timer(OrderId),
     Message {
         order: OrderId,
@@ -57,78 +57,85 @@ pub(super) enum Subject {
     Other,
 }
 
-pub(super) fn subject(job: &JobId) -> Subject {
-    if job.kind() == Alarm::KIND {
+pub(super) fn subject_of(job: &JobId) -> DeadJobSubject {
+    if job.kind() == SendAlarm::KIND {
         // It asks its order itself.
-        return Subject::Other;
+        return DeadJobSubject::Other;
     }
-    if job.kind() == Notify::KIND {
-        return Notify::decode(job, None)
-            .map_or(Subject::Other, |Notify { order, outbox_id }| Subject::Message { order, outbox_id });
+    if job.kind() == SendNotification::KIND {
+        return SendNotification::decode(job, None).map_or(
+            DeadJobSubject::Other,
+            |SendNotification { order, outbox_id }| DeadJobSubject::Message { order, outbox_id },
+        );
     }
-    if job.kind() == Escalate::KIND {
-        return Escalate::decode(job, None)
-            .map_or(Subject::Other, |Escalate { order, alert_id }| Subject::Alert { order, alert_id });
+    if job.kind() == EscalateAlert::KIND {
+        return EscalateAlert::decode(job, None).map_or(DeadJobSubject::Other, |EscalateAlert { order, alert_id }| {
+            DeadJobSubject::Alert { order, alert_id }
+        });
     }
-    if job.kind() == Remind::KIND {
-        return Remind::decode(job, None)
-            .map_or(Subject::Other, |Remind { order, alert_id }| Subject::Alert { order, alert_id });
+    if job.kind() == RemindDispatchers::KIND {
+        return RemindDispatchers::decode(job, None).map_or(
+            DeadJobSubject::Other,
+            |RemindDispatchers { order, alert_id }| DeadJobSubject::Alert { order, alert_id },
+        );
     }
-    timers::order_of(job).map_or(Subject::Other, Subject::Timer)
+    timers::order_of(job).map_or(DeadJobSubject::Other, DeadJobSubject::Timer)
 }
 
 /// The job as it lies among the dead.
 pub(super) async fn find_dead(app: &App, job: &JobId) -> anyhow::Result<Option<DeadEntry>> {
-    let found = app.store.find(job, &jobs::queues::ALL).await?;
+    let found = app.store.find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
-/// What [`requeue`] would answer now.
-pub async fn preview(app: &App, job: &JobId) -> anyhow::Result<Answer> {
+/// What [`requeue_job`] would answer now.
+pub async fn preview_requeue(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
     let is_dead = find_dead(app, job).await?.is_some();
-    let (verdict, given_up) = match subject(job) {
-        Subject::Other => (Verdict::Wanted, false),
-        Subject::Timer(order) => match store::load(&app.db, &order).await? {
+    let (verdict, given_up) = match subject_of(job) {
+        DeadJobSubject::Other => (RequeuePermission::Wanted, false),
+        DeadJobSubject::Timer(order) => match store::load_order(&app.db, &order).await? {
             Some(s) => {
-                let verdict = requeue_policy::timer(&s, job);
+                let verdict = requeue_policy::check_timer(&s, job);
                 let held = requeue_policy::hold_cause(&s.order) == Some(job.as_str());
                 (verdict, held)
             }
-            None => (Verdict::Refused(Refused::NoOrder { order }), false),
+            None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
         },
-        Subject::Message { outbox_id, .. } => {
-            let row = outbox::load(&app.db, outbox_id).await?;
-            (requeue_policy::message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
+        DeadJobSubject::Message { outbox_id, .. } => {
+            let row = outbox::load_message(&app.db, outbox_id).await?;
+            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
         }
-        Subject::Alert { alert_id, .. } => {
-            let row = alerts::load(&app.db, alert_id).await?;
-            (requeue_policy::alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
+        DeadJobSubject::Alert { alert_id, .. } => {
+            let row = alerts::load_alert(&app.db, alert_id).await?;
+            (requeue_policy::check_alert(row.as_ref()), row.is_some_and(|row| row.gave_up_at.is_some()))
         }
     };
     Ok(match verdict {
-        _ if !is_dead && !given_up => Answer::NotDead,
-        Verdict::Refused(refused) => Answer::Refused(refused),
-        Verdict::Wanted | Verdict::Held => Answer::Done,
+        _ if !is_dead && !given_up => DecisionOutcome::NotDead,
+        RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
+        RequeuePermission::Wanted | RequeuePermission::Held => DecisionOutcome::Done,
     })
 }
 
-/// What [`discard`] would answer now.
-pub async fn preview_discard(app: &App, job: &JobId) -> anyhow::Result<Answer> {
-    Ok(if find_dead(app, job).await?.is_some() { Answer::Done } else { Answer::NotDead })
+/// What [`discard_job`] would answer now.
+pub async fn preview_discard(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
+    Ok(if find_dead(app, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
 }
 
 /// Gives a dead job another life, if its order or message still waits for it.
-pub async fn requeue(app: &App, job: &JobId, by: &Decider) -> anyhow::Result<Answer> {
+pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
     let dead = find_dead(app, job).await?;
-    match subject(job) {
-        Subject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
-        Subject::Message { order, outbox_id } => requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await,
-        Subject::Alert { order, alert_id } => requeue_alert(app, &order, alert_id, job, dead.as_ref(), by).await,
-        Subject::Other => {
-            let Some(dead) = &dead else { return Ok(Answer::NotDead) };
-            note_down(app, dead, How::Requeued, by).await?;
+    match subject_of(job) {
+        DeadJobSubject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
+        DeadJobSubject::Message { order, outbox_id } => {
+            requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await
+        }
+        DeadJobSubject::Alert { order, alert_id } => requeue_alert(app, &order, alert_id, job, dead.as_ref(), by).await,
+        DeadJobSubject::Other => {
+            let Some(dead) = &dead else { return Ok(DecisionOutcome::NotDead) };
+            record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
             app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
-            Ok(Answer::Done)
+            Ok(DecisionOutcome::Done)
         }
     }
 }
@@ -138,33 +145,35 @@ async fn requeue_timer(
     order: &OrderId,
     job: &JobId,
     dead: Option<&DeadEntry>,
-    by: &Decider,
-) -> anyhow::Result<Answer> {
-    let mut answer = Answer::NotDead;
-    let changed = store::change(app, order, |s: &Snapshot| {
-        answer = match requeue_policy::timer(s, job) {
-            _ if dead.is_none() && requeue_policy::hold_cause(&s.order) != Some(job.as_str()) => Answer::NotDead,
-            Verdict::Refused(refused) => Answer::Refused(refused),
-            Verdict::Wanted | Verdict::Held => {
-                return requeue_policy::requeue(s, job, &by.who, by.why.as_deref()).into();
+    by: &DecisionAuthor,
+) -> anyhow::Result<DecisionOutcome> {
+    let mut answer = DecisionOutcome::NotDead;
+    let changed = store::change_order(app, order, |s: &Snapshot| {
+        answer = match requeue_policy::check_timer(s, job) {
+            _ if dead.is_none() && requeue_policy::hold_cause(&s.order) != Some(job.as_str()) => {
+                DecisionOutcome::NotDead
+            }
+            RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
+            RequeuePermission::Wanted | RequeuePermission::Held => {
+                return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();
             }
         };
         Decision::Unchanged
     })
     .await;
     let after = match changed {
-        Ok(Changed::Yes(after)) => after,
-        Ok(Changed::No(_)) => return Ok(answer),
+        Ok(ChangeOutcome::Yes(after)) => after,
+        Ok(ChangeOutcome::No(_)) => return Ok(answer),
         Err(ChangeError::NotFound) if dead.is_some() => {
-            return Ok(Answer::Refused(Refused::NoOrder { order: order.clone() }));
+            return Ok(DecisionOutcome::Refused(RequeueRefusal::NoOrder { order: order.clone() }));
         }
-        Err(ChangeError::NotFound) => return Ok(Answer::NotDead),
+        Err(ChangeError::NotFound) => return Ok(DecisionOutcome::NotDead),
         Err(error) => return Err(error.into()),
     };
     if let Some(dead) = dead {
-        note_down(app, dead, How::Requeued, by).await?;
+        record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
     }
-    let wanted = timers::derived_jobs(&after);
+    let wanted = timers::derive_jobs(&after);
     if wanted.iter().any(|wanted| wanted.id == *job) {
         app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     } else {
@@ -172,7 +181,7 @@ async fn requeue_timer(
         app.store.discard(&[job], &jobs::queues::ALL).await?;
     }
     app.store.enqueue(&wanted).await?;
-    Ok(Answer::Done)
+    Ok(DecisionOutcome::Done)
 }
 
 async fn requeue_message(
@@ -181,20 +190,20 @@ async fn requeue_message(
     outbox_id: i64,
     job: &JobId,
     dead: Option<&DeadEntry>,
-    by: &Decider,
-) -> anyhow::Result<Answer> {
-    let row = outbox::load(&app.db, outbox_id).await?;
+    by: &DecisionAuthor,
+) -> anyhow::Result<DecisionOutcome> {
+    let row = outbox::load_message(&app.db, outbox_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.state != "dead") {
-        return Ok(Answer::NotDead);
+        return Ok(DecisionOutcome::NotDead);
     }
-    if let Verdict::Refused(refused) = requeue_policy::message(row.as_ref()) {
-        return Ok(Answer::Refused(refused));
+    if let RequeuePermission::Refused(refused) = requeue_policy::check_message(row.as_ref()) {
+        return Ok(DecisionOutcome::Refused(refused));
     }
-    outbox::revive(&app.db, outbox_id, &by.who).await?;
+    outbox::revive_message(&app.db, outbox_id, &by.who).await?;
     run_again(app, order, job, dead, by).await?;
-    let now = store::now(&app.db).await?;
+    let now = store::database_now(&app.db).await?;
     app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
-    Ok(Answer::Done)
+    Ok(DecisionOutcome::Done)
 }
 
 async fn requeue_alert(
@@ -203,19 +212,19 @@ async fn requeue_alert(
     alert_id: i64,
     job: &JobId,
     dead: Option<&DeadEntry>,
-    by: &Decider,
-) -> anyhow::Result<Answer> {
-    let row = alerts::load(&app.db, alert_id).await?;
+    by: &DecisionAuthor,
+) -> anyhow::Result<DecisionOutcome> {
+    let row = alerts::load_alert(&app.db, alert_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
-        return Ok(Answer::NotDead);
+        return Ok(DecisionOutcome::NotDead);
     }
-    if let Verdict::Refused(refused) = requeue_policy::alert(row.as_ref()) {
-        return Ok(Answer::Refused(refused));
+    if let RequeuePermission::Refused(refused) = requeue_policy::check_alert(row.as_ref()) {
+        return Ok(DecisionOutcome::Refused(refused));
     }
-    alerts::resume(&app.db, alert_id).await?;
+    alerts::resume_alert(&app.db, alert_id).await?;
     run_again(app, order, job, dead, by).await?;
     app.store.enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
-    Ok(Answer::Done)
+    Ok(DecisionOutcome::Done)
 }
 
 /// Writes the decision into the order's history, and has the dead job run again.
@@ -224,29 +233,35 @@ async fn run_again(
     order: &OrderId,
     job: &JobId,
     dead: Option<&DeadEntry>,
-    by: &Decider,
+    by: &DecisionAuthor,
 ) -> anyhow::Result<()> {
-    let noted = store::change(app, order, |s| requeue_policy::requeue(s, job, &by.who, by.why.as_deref()).into());
+    let noted =
+        store::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
         // What is about an order that never was has no history to write into.
         Ok(_) | Err(ChangeError::NotFound) => {}
         Err(error) => return Err(error.into()),
     }
     if let Some(dead) = dead {
-        note_down(app, dead, How::Requeued, by).await?;
+        record_resolution(app, dead, ResolutionKind::Requeued, by).await?;
         app.store.requeue(&[job], &jobs::queues::ALL, Duration::ZERO).await?;
     }
     Ok(())
 }
 
 /// Forgets a dead job.
-pub async fn discard(app: &App, job: &JobId, by: &Decider) -> anyhow::Result<Answer> {
-    let Some(dead) = find_dead(app, job).await? else { return Ok(Answer::NotDead) };
-    note_down(app, &dead, How::Discarded, by).await?;
+pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
+    let Some(dead) = find_dead(app, job).await? else { return Ok(DecisionOutcome::NotDead) };
+    record_resolution(app, &dead, ResolutionKind::Discarded, by).await?;
     app.store.discard(&[job], &jobs::queues::ALL).await?;
-    Ok(Answer::Done)
+    Ok(DecisionOutcome::Done)
 }
 
-async fn note_down(app: &App, dead: &DeadEntry, how: How, by: &Decider) -> Result<(), sqlx::Error> {
-    table::resolve(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
+async fn record_resolution(
+    app: &App,
+    dead: &DeadEntry,
+    how: ResolutionKind,
+    by: &DecisionAuthor,
+) -> Result<(), sqlx::Error> {
+    table::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
 }

@@ -6,25 +6,25 @@ use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 
 use super::{
-    decide::{self, Answer, Subject},
+    decide::{self, DeadJobSubject, DecisionOutcome},
     requeue_policy,
-    table::{self, Letter},
+    table::{self, DeadLetterRow},
 };
 use crate::{
     app::App,
-    notifications::outbox::{self, Try},
-    orders::{Order, Status, store, timers::until},
+    notifications::outbox::{self, DeliveryTry},
+    orders::{Order, OrderStatus, store, timers::time_until},
 };
 
 /// One dead letter and what it is about.
 #[derive(Debug, Serialize)]
-pub struct Explained {
+pub struct ExplainedJob {
     #[serde(flatten)]
     pub entry: DeadEntry,
     /// Its deaths before, the latest first, and what was decided on them.
-    pub earlier: Vec<Letter>,
+    pub earlier: Vec<DeadLetterRow>,
     /// Of a message: the latest tries to deliver it.
-    pub tries: Vec<Try>,
+    pub tries: Vec<DeliveryTry>,
     /// The order it is about, in one line.
     pub order: Option<OrderLine>,
     /// Of a message: the message in one line.
@@ -39,39 +39,40 @@ pub struct Explained {
 pub struct OrderLine {
     pub id: OrderId,
     /// `None`: there is no such order.
-    pub status: Option<Status>,
+    pub status: Option<OrderStatus>,
     pub held_reason: Option<String>,
     pub text: String,
 }
 
 /// Explains a job that is dead. `None`: it is not.
-pub async fn explain(app: &App, job: &JobId) -> anyhow::Result<Option<Explained>> {
+pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<ExplainedJob>> {
     let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
-    let deaths = table::deaths(&app.db, job.as_str()).await?;
+    let deaths = table::list_deaths(&app.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
-        Explained { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
-    if let Subject::Timer(order) | Subject::Message { order, .. } | Subject::Alert { order, .. } = decide::subject(job)
+        ExplainedJob { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
+    if let DeadJobSubject::Timer(order) | DeadJobSubject::Message { order, .. } | DeadJobSubject::Alert { order, .. } =
+        decide::subject_of(job)
     {
-        let now = store::now(&app.db).await?;
-        let order_row = store::load(&app.db, &order).await?.map(|s| s.order);
+        let now = store::database_now(&app.db).await?;
+        let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
         explained.order = Some(order_line(order, order_row, now));
     }
-    if let Subject::Message { outbox_id, .. } = decide::subject(job) {
-        explained.message = outbox::load(&app.db, outbox_id).await?.map(|row| {
+    if let DeadJobSubject::Message { outbox_id, .. } = decide::subject_of(job) {
+        explained.message = outbox::load_message(&app.db, outbox_id).await?.map(|row| {
             let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
             format!(
                 "{} over {}: {} after {} tries, expires at {expires}",
                 row.kind, row.channel, row.state, row.attempts
             )
         });
-        explained.tries = outbox::tries(&app.db, outbox_id).await?;
+        explained.tries = outbox::list_tries(&app.db, outbox_id).await?;
     }
-    if let Answer::Refused(refused) = decide::preview(app, job).await? {
+    if let DecisionOutcome::Refused(refused) = decide::preview_requeue(app, job).await? {
         explained.can_requeue = false;
         explained.note = Some(refused.to_string());
     }
@@ -91,7 +92,7 @@ fn order_line(id: OrderId, order: Option<Order>, now: DateTime<Utc>) -> OrderLin
         if order.lifetime_waived {
             text += "; its lifetime does not end it";
         } else if now < order.lifetime_deadline {
-            let left = std::time::Duration::from_secs(until(order.lifetime_deadline, now).as_secs());
+            let left = std::time::Duration::from_secs(time_until(order.lifetime_deadline, now).as_secs());
             text += &format!("; its lifetime ends in {}", humantime::format_duration(left));
         } else {
             text += "; its lifetime is over";

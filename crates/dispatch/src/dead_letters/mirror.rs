@@ -12,10 +12,10 @@ use metrics::counter;
 use serde::Serialize;
 use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
-use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoredDead};
+use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict};
 
 use super::table::{self, Resolution};
-use crate::{app::App, loops::progress, orders::store, recovery::lock};
+use crate::{app::App, loops::report_progress, orders::store, recovery::lock};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Pages of 500 that one turn copies at most.
@@ -30,7 +30,7 @@ const LOCK: i64 = 0x6470_6465_6164_6c74;
 
 /// What a turn did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Turn {
+pub struct MirrorTurn {
     /// Dead letters put back into Redis.
     pub restored: u64,
     /// Dead letters that are none any more: their job lives.
@@ -43,10 +43,10 @@ pub struct Turn {
 
 /// Runs until told to stop.
 pub async fn run(app: App, stop: CancellationToken) {
-    let turns = app.loops.register("mirror of dead letters");
+    let turns = app.loops.register_loop("mirror of dead letters");
     while !stop.is_cancelled() {
-        let pause = match turns.turn(once(&app)).await {
-            Some(Ok(Some(Turn { more: true, .. }))) => Duration::ZERO,
+        let pause = match turns.run_turn(mirror_once(&app)).await {
+            Some(Ok(Some(MirrorTurn { more: true, .. }))) => Duration::ZERO,
             Some(Ok(_)) | None => INTERVAL,
             Some(Err(error)) => {
                 tracing::warn!(error = format!("{error:#}"), "The dead letters could not be copied; tried again soon.");
@@ -61,27 +61,27 @@ pub async fn run(app: App, stop: CancellationToken) {
 }
 
 /// One turn, if no other replica is at it. `None`: another is.
-pub async fn once(app: &App) -> anyhow::Result<Option<Turn>> {
-    lock::exclusively(&app.upkeep, LOCK, mirror_queues(app)).await
+pub async fn mirror_once(app: &App) -> anyhow::Result<Option<MirrorTurn>> {
+    lock::run_under_lock(&app.upkeep, LOCK, mirror_queues(app)).await
 }
 
-async fn mirror_queues(app: &App) -> anyhow::Result<Turn> {
-    let mut turn = Turn::default();
+async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
+    let mut turn = MirrorTurn::default();
     // Redis has lost everything: timers come first, and an epoch with them.
     let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
     let mut pages = PAGES;
     for queue in jobs::queues::ALL {
-        let now = store::now(&app.db).await?;
-        let mut place = match load(app, queue).await? {
+        let now = store::database_now(&app.db).await?;
+        let mut place = match load_place(app, queue).await? {
             Some(place) if place.epoch == epoch.id => place,
             _ => {
                 restore_lost(app, queue, &mut turn).await?;
-                Place { epoch: epoch.id.clone(), cursor: None, begun_at: now }
+                MirrorPlace { epoch: epoch.id.clone(), cursor: None, begun_at: now }
             }
         };
         let at_end = copy_pages(app, queue, &mut place, &mut pages, &mut turn).await?;
         if at_end && now - place.begun_at > PASS {
-            place = Place { cursor: None, begun_at: now, ..place };
+            place = MirrorPlace { cursor: None, begun_at: now, ..place };
         }
         turn.more |= !at_end;
         save_place(app, queue, &place).await?;
@@ -94,23 +94,23 @@ async fn mirror_queues(app: &App) -> anyhow::Result<Turn> {
 }
 
 /// Puts every open dead letter of a queue back where it is missing.
-async fn restore_lost(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result<()> {
-    let mut page = table::open(&app.db, queue, None, RESTORE_PAGE).await?;
+async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::Result<()> {
+    let mut page = table::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
         let verdicts = app.store.restore_dead(queue, &entries).await?;
         let mut living = Vec::new();
         for (entry, verdict) in entries.into_iter().zip(verdicts) {
             match verdict {
-                RestoredDead::Restored => turn.restored += 1,
-                RestoredDead::Lives => living.push(entry.id),
-                RestoredDead::Dead => {}
+                RestoreVerdict::Restored => turn.restored += 1,
+                RestoreVerdict::Lives => living.push(entry.id),
+                RestoreVerdict::Dead => {}
             }
         }
         turn.revived += living.len() as u64;
         table::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
-        page = table::open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
-        progress();
+        page = table::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
+        report_progress();
     }
     Ok(())
 }
@@ -119,18 +119,18 @@ async fn restore_lost(app: &App, queue: &str, turn: &mut Turn) -> anyhow::Result
 async fn copy_pages(
     app: &App,
     queue: &str,
-    place: &mut Place,
+    place: &mut MirrorPlace,
     pages: &mut usize,
-    turn: &mut Turn,
+    turn: &mut MirrorTurn,
 ) -> anyhow::Result<bool> {
     let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
     let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
     while *pages > 0 {
         *pages -= 1;
-        let page = app.store.dead(queue, &settled, cursor.as_ref()).await?;
-        progress();
+        let page = app.store.list_dead(queue, &settled, cursor.as_ref()).await?;
+        report_progress();
         if let Some(last) = page.entries.last() {
-            table::copy(&app.db, queue, &page.entries).await?;
+            table::copy_dead_jobs(&app.db, queue, &page.entries).await?;
             turn.read += page.entries.len() as u64;
             cursor = Some(last.cursor());
             place.cursor = cursor.as_ref().map(ToString::to_string);
@@ -144,13 +144,13 @@ async fn copy_pages(
 
 /// How far the copy of a queue is.
 #[derive(Debug, Clone, PartialEq, FromRow)]
-struct Place {
+struct MirrorPlace {
     epoch: String,
     cursor: Option<String>,
     begun_at: DateTime<Utc>,
 }
 
-async fn load(app: &App, queue: &str) -> Result<Option<Place>, sqlx::Error> {
+async fn load_place(app: &App, queue: &str) -> Result<Option<MirrorPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- place of the mirror
          SELECT epoch, cursor, begun_at FROM dead_letter_mirror WHERE queue = $1",
@@ -160,7 +160,7 @@ async fn load(app: &App, queue: &str) -> Result<Option<Place>, sqlx::Error> {
     .await
 }
 
-async fn save_place(app: &App, queue: &str, place: &Place) -> Result<(), sqlx::Error> {
+async fn save_place(app: &App, queue: &str, place: &MirrorPlace) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- keep place of the mirror
          INSERT INTO dead_letter_mirror AS m (queue, epoch, cursor, begun_at) VALUES ($1, $2, $3, $4)

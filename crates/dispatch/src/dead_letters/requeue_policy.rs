@@ -4,34 +4,34 @@
 //! review first; whatever else is dead would find itself superseded, and is better discarded.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use jobs::{Lifetime, OrderId};
+use jobs::{ExpireOrder, OrderId};
 use serde::Serialize;
 use workers::{Job, JobId};
 
 use crate::{
-    notifications::{alerts::Alert, messages::OFFER, outbox::OutboxRow},
-    orders::{Change, Order, Reason, Snapshot, Status, timers},
+    notifications::{alerts::RaisedAlert, messages::OFFER, outbox::OutboxRow},
+    orders::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
     people::actor::Actor,
 };
 
 /// What may be done with a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RequeuePermission {
     /// It may run again.
     Wanted,
     /// Its order is under review because it died: both may go on.
     Held,
-    Refused(Refused),
+    Refused(RequeueRefusal),
 }
 
 /// Why a dead job is not given another life. The text says what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(tag = "code", rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Refused {
+pub enum RequeueRefusal {
     #[error("{order} is {status}: nothing is left to do for this job; discard it")]
-    OrderClosed { order: OrderId, status: Status },
+    OrderClosed { order: OrderId, status: OrderStatus },
     #[error("{order} is {status} and no longer waits for this job; discard it")]
-    Superseded { order: OrderId, status: Status },
+    Superseded { order: OrderId, status: OrderStatus },
     #[error(
         "{order} is under review for another reason ({reason}); decide on that first: dispatchq order show {order}"
     )]
@@ -77,30 +77,33 @@ pub fn hold_cause(order: &Order) -> Option<&str> {
 /// lifetime's own job ends the order, whichever of its timers is dead beside it.
 fn ends_review(s: &Snapshot, job: &JobId) -> bool {
     hold_cause(&s.order).is_some_and(|cause| {
-        cause == job.as_str() || (job.kind() == Lifetime::KIND && without_hold(&s.order).is_past_lifetime(s.now))
+        cause == job.as_str() || (job.kind() == ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now))
     })
 }
 
 /// May this timer of the order run again?
-pub fn timer(s: &Snapshot, job: &JobId) -> Verdict {
+pub fn check_timer(s: &Snapshot, job: &JobId) -> RequeuePermission {
     let order = || s.order.id.clone();
     let status = s.order.status;
     let verdict = if s.order.held_for_review {
         if !ends_review(s, job) {
             let reason = s.order.held_reason.clone().unwrap_or_default();
-            return Verdict::Refused(Refused::UnderReview { order: order(), reason });
+            return RequeuePermission::Refused(RequeueRefusal::UnderReview { order: order(), reason });
         }
-        Verdict::Held
-    } else if timers::derived(s).iter().any(|t| t.id() == job) {
-        Verdict::Wanted
+        RequeuePermission::Held
+    } else if timers::derive_timers(s).iter().any(|t| t.id() == job) {
+        RequeuePermission::Wanted
     } else if status.is_closed() {
-        return Verdict::Refused(Refused::OrderClosed { order: order(), status });
+        return RequeuePermission::Refused(RequeueRefusal::OrderClosed { order: order(), status });
     } else {
-        return Verdict::Refused(Refused::Superseded { order: order(), status });
+        return RequeuePermission::Refused(RequeueRefusal::Superseded { order: order(), status });
     };
     // The lifetime's own job does what there is to do then: that is what it is for.
-    if job.kind() != Lifetime::KIND && without_hold(&s.order).is_past_lifetime(s.now) {
-        return Verdict::Refused(Refused::LifetimeOver { order: order(), at: s.order.lifetime_deadline });
+    if job.kind() != ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now) {
+        return RequeuePermission::Refused(RequeueRefusal::LifetimeOver {
+            order: order(),
+            at: s.order.lifetime_deadline,
+        });
     }
     verdict
 }
@@ -110,37 +113,37 @@ fn without_hold(order: &Order) -> Order {
 }
 
 /// May this message be sent after all? `None`: there is no such message.
-pub fn message(row: Option<&OutboxRow>) -> Verdict {
-    let Some(row) = row else { return Verdict::Refused(Refused::NoMessage) };
+pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
+    let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
     if !matches!(row.state.as_str(), "pending" | "dead") {
-        Verdict::Refused(Refused::MessageDone { state: row.state.clone() })
+        RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state.clone() })
     } else if row.kind == OFFER && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
-        Verdict::Refused(Refused::OfferGone)
+        RequeuePermission::Refused(RequeueRefusal::OfferGone)
     } else {
-        Verdict::Wanted
+        RequeuePermission::Wanted
     }
 }
 
 /// May this alert be told again after all? `None`: there is no such alert.
-pub fn alert(row: Option<&Alert>) -> Verdict {
+pub fn check_alert(row: Option<&RaisedAlert>) -> RequeuePermission {
     match row {
-        None => Verdict::Refused(Refused::NoAlert),
-        Some(row) if row.acked_at.is_some() => Verdict::Refused(Refused::AlertAcknowledged),
-        Some(row) if row.next_escalation_at.is_none() => Verdict::Refused(Refused::AlertToldOften),
-        Some(_) => Verdict::Wanted,
+        None => RequeuePermission::Refused(RequeueRefusal::NoAlert),
+        Some(row) if row.acked_at.is_some() => RequeuePermission::Refused(RequeueRefusal::AlertAcknowledged),
+        Some(row) if row.next_escalation_at.is_none() => RequeuePermission::Refused(RequeueRefusal::AlertToldOften),
+        Some(_) => RequeuePermission::Wanted,
     }
 }
 
 /// What giving the job another life changes in its order: the history says who did it and why, and an order that was
 /// under review because of it goes on. The attempt that ran when it was held has ended; the search resumes.
-pub fn requeue(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> Change {
+pub fn requeue_change(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> Change {
     let mut change = Change::new(s, actor);
     if ends_review(s, job) {
         change.release_hold();
         resume_search(&mut change);
     }
     let detail = why.map_or_else(|| job.to_string(), |why| format!("{job}: {why}"));
-    change.record_event(Reason::RequeuedByHand, Some(detail));
+    change.record_event(EventReason::RequeuedByHand, Some(detail));
     change
 }
 
@@ -148,14 +151,14 @@ pub fn requeue(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str>) -> C
 fn resume_search(change: &mut Change) {
     let (now, order) = (change.at, &mut change.order);
     match order.status {
-        Status::Dispatching | Status::PendingJobId if order.attempt_deadline.is_none() => {
+        OrderStatus::Dispatching | OrderStatus::PendingJobId if order.attempt_deadline.is_none() => {
             order.next_attempt_at.get_or_insert(now);
         }
-        Status::Assigned => {
+        OrderStatus::Assigned => {
             (order.job_id, order.next_attempt_at) = (None, Some(now));
-            change.transition_to(Status::PendingJobId, Reason::Redispatched, None);
+            change.transition_to(OrderStatus::PendingJobId, EventReason::Redispatched, None);
         }
-        Status::DriverAssigned | Status::PickedUp if order.partner.is_some() => {
+        OrderStatus::DriverAssigned | OrderStatus::PickedUp if order.partner.is_some() => {
             order.next_poll_at.get_or_insert(now);
         }
         _ => {}
@@ -174,42 +177,50 @@ mod tests {
     }
 
     fn held_by(text: &str) -> Snapshot {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         let mut change = Change::new(&s, Actor::RECONCILER);
-        change.hold(&s, hold_reason(&job(text)));
+        change.hold_for_review(&s, hold_reason(&job(text)));
         s.order = change.order;
         s
     }
 
     #[test]
     fn what_an_order_waits_for_may_run_again_and_nothing_else() {
-        let s = fixture::snapshot();
-        assert_eq!(timer(&s, &job("dispatch:ORD-1:1")), Verdict::Wanted);
-        let superseded = Refused::Superseded { order: s.order.id.clone(), status: Status::Dispatching };
-        assert_eq!(timer(&s, &job("timeout:ORD-1:1")), Verdict::Refused(superseded));
+        let s = fixture::created_snapshot();
+        assert_eq!(check_timer(&s, &job("dispatch:ORD-1:1")), RequeuePermission::Wanted);
+        let superseded = RequeueRefusal::Superseded { order: s.order.id.clone(), status: OrderStatus::Dispatching };
+        assert_eq!(check_timer(&s, &job("timeout:ORD-1:1")), RequeuePermission::Refused(superseded));
     }
 
     #[test]
     fn a_closed_order_wants_nothing() {
-        for status in Status::ALL.into_iter().filter(|s| s.is_closed()) {
-            let mut s = fixture::snapshot();
+        for status in OrderStatus::ALL.into_iter().filter(|s| s.is_closed()) {
+            let mut s = fixture::created_snapshot();
             s.order.status = status;
-            let verdict = timer(&s, &job("lifetime:ORD-1"));
-            assert!(matches!(verdict, Verdict::Refused(Refused::OrderClosed { .. })), "{status}: {verdict:?}");
+            let verdict = check_timer(&s, &job("lifetime:ORD-1"));
+            assert!(
+                matches!(verdict, RequeuePermission::Refused(RequeueRefusal::OrderClosed { .. })),
+                "{status}: {verdict:?}"
+            );
         }
     }
 
     #[test]
     fn only_the_job_that_caused_the_review_ends_it() {
         let s = held_by("dispatch:ORD-1:1");
-        assert_eq!(timer(&s, &job("dispatch:ORD-1:1")), Verdict::Held);
-        let Verdict::Refused(refused) = timer(&s, &job("dispatch:ORD-1:11")) else { panic!("not the cause") };
+        assert_eq!(check_timer(&s, &job("dispatch:ORD-1:1")), RequeuePermission::Held);
+        let RequeuePermission::Refused(refused) = check_timer(&s, &job("dispatch:ORD-1:11")) else {
+            panic!("not the cause")
+        };
         assert!(refused.to_string().contains("dispatch:ORD-1:1 is dead"), "{refused}");
 
-        let mut other = fixture::snapshot();
+        let mut other = fixture::created_snapshot();
         other.order.held_for_review = true;
         other.order.held_reason = Some("the payment is odd".to_owned());
-        assert!(matches!(timer(&other, &job("dispatch:ORD-1:1")), Verdict::Refused(Refused::UnderReview { .. })));
+        assert!(matches!(
+            check_timer(&other, &job("dispatch:ORD-1:1")),
+            RequeuePermission::Refused(RequeueRefusal::UnderReview { .. })
+        ));
     }
 
     #[test]
@@ -217,10 +228,10 @@ mod tests {
         for dead in ["dispatch:ORD-1:1", "lifetime:ORD-1"] {
             let s = held_by(dead);
             let after = Snapshot {
-                order: requeue(&s, &job(dead), &Actor::named(ActorRole::Operator, "test"), None).order,
+                order: requeue_change(&s, &job(dead), &Actor::with_fixed_name(ActorRole::Operator, "test"), None).order,
                 ..s
             };
-            let ids: Vec<_> = timers::derived(&after).iter().map(|t| t.id().to_string()).collect();
+            let ids: Vec<_> = timers::derive_timers(&after).iter().map(|t| t.id().to_string()).collect();
             assert_eq!(ids, ["dispatch:ORD-1:1", "lifetime:ORD-1"], "{dead}");
         }
     }
@@ -229,9 +240,12 @@ mod tests {
     fn past_the_lifetime_only_the_lifetimes_own_job_runs_again() {
         for held in [false, true] {
             for (text, lifetimes_own) in [("dispatch:ORD-1:1", false), ("lifetime:ORD-1", true)] {
-                let mut s = if held { held_by(text) } else { fixture::snapshot() };
+                let mut s = if held { held_by(text) } else { fixture::created_snapshot() };
                 s.now = s.order.lifetime_deadline + TimeDelta::milliseconds(1);
-                let refused = matches!(timer(&s, &job(text)), Verdict::Refused(Refused::LifetimeOver { .. }));
+                let refused = matches!(
+                    check_timer(&s, &job(text)),
+                    RequeuePermission::Refused(RequeueRefusal::LifetimeOver { .. })
+                );
                 assert_eq!(refused, !lifetimes_own, "{text}, held: {held}");
             }
         }
@@ -240,11 +254,14 @@ mod tests {
     #[test]
     fn past_the_lifetime_its_own_job_ends_the_order_whatever_else_is_dead() {
         let mut s = held_by("dispatch:ORD-1:1");
-        assert!(matches!(timer(&s, &job("lifetime:ORD-1")), Verdict::Refused(Refused::UnderReview { .. })));
+        assert!(matches!(
+            check_timer(&s, &job("lifetime:ORD-1")),
+            RequeuePermission::Refused(RequeueRefusal::UnderReview { .. })
+        ));
         s.now = s.order.lifetime_deadline;
-        assert_eq!(timer(&s, &job("lifetime:ORD-1")), Verdict::Held);
+        assert_eq!(check_timer(&s, &job("lifetime:ORD-1")), RequeuePermission::Held);
         assert!(
-            !requeue(&s, &job("lifetime:ORD-1"), &Actor::named(ActorRole::Operator, "test"), None)
+            !requeue_change(&s, &job("lifetime:ORD-1"), &Actor::with_fixed_name(ActorRole::Operator, "test"), None)
                 .order
                 .held_for_review
         );
@@ -252,9 +269,13 @@ mod tests {
 
     #[test]
     fn a_requeue_says_who_and_why() {
-        let s = fixture::snapshot();
-        let change =
-            requeue(&s, &job("dispatch:ORD-1:1"), &Actor::named(ActorRole::Operator, "anna"), Some("routing is back"));
+        let s = fixture::created_snapshot();
+        let change = requeue_change(
+            &s,
+            &job("dispatch:ORD-1:1"),
+            &Actor::with_fixed_name(ActorRole::Operator, "anna"),
+            Some("routing is back"),
+        );
         assert_eq!(change.actor.to_string(), "operator:anna");
         assert_eq!(change.events[0].detail.as_deref(), Some("dispatch:ORD-1:1: routing is back"));
     }

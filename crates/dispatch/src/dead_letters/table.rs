@@ -14,7 +14,7 @@ use workers::store::{DeadEntry, DeadRecord};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
-pub enum How {
+pub enum ResolutionKind {
     /// A person gave it another life.
     Requeued,
     /// A person had it forgotten.
@@ -25,7 +25,7 @@ pub enum How {
     Revived,
 }
 
-impl How {
+impl ResolutionKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Requeued => "requeued",
@@ -39,7 +39,7 @@ impl How {
 /// What was decided, by whom and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
-    pub how: How,
+    pub how: ResolutionKind,
     pub by: String,
     pub why: Option<String>,
 }
@@ -47,13 +47,13 @@ pub struct Resolution {
 impl Resolution {
     /// The job lives again because the order that asks for it goes on.
     pub fn revived(why: &str) -> Self {
-        Self { how: How::Revived, by: "dispatchq".to_owned(), why: Some(why.to_owned()) }
+        Self { how: ResolutionKind::Revived, by: "dispatchq".to_owned(), why: Some(why.to_owned()) }
     }
 }
 
 /// One death of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
-pub struct Letter {
+pub struct DeadLetterRow {
     pub job_id: String,
     pub queue: String,
     pub died_at: DateTime<Utc>,
@@ -65,12 +65,12 @@ pub struct Letter {
     pub envelope: Option<String>,
     pub resolved_at: Option<DateTime<Utc>>,
     pub resolved_by: Option<String>,
-    pub resolved_how: Option<How>,
+    pub resolved_how: Option<ResolutionKind>,
     pub resolved_why: Option<String>,
 }
 
-impl From<Letter> for DeadEntry {
-    fn from(letter: Letter) -> Self {
+impl From<DeadLetterRow> for DeadEntry {
+    fn from(letter: DeadLetterRow) -> Self {
         let ms = |at: DateTime<Utc>| at.timestamp_millis().unsigned_abs();
         let payload = letter.envelope.as_ref().map_or(serde_json::Value::Null, |text| text.clone().into());
         let record = DeadRecord {
@@ -89,7 +89,7 @@ impl From<Letter> for DeadEntry {
 
 /// Dead jobs column by column, as statements take them.
 #[derive(Debug, Default)]
-struct Columns {
+struct DeadJobColumns {
     ids: Vec<String>,
     died_at: Vec<DateTime<Utc>>,
     queues: Vec<String>,
@@ -100,8 +100,8 @@ struct Columns {
     envelopes: Vec<Option<String>>,
 }
 
-impl Columns {
-    fn of(queue: &str, entries: &[DeadEntry]) -> Self {
+impl DeadJobColumns {
+    fn from_entries(queue: &str, entries: &[DeadEntry]) -> Self {
         let at = |ms: u64| DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default();
         let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         // Postgres has no NUL in its texts.
@@ -123,8 +123,8 @@ impl Columns {
 
 /// Copies jobs that are dead in Redis now. One that was decided on more than a minute ago and is still dead is open again:
 /// the decision never came to be. An open earlier death of the same job is closed: it lived in between.
-pub async fn copy(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
-    let columns = Columns::of(queue, entries);
+pub async fn copy_dead_jobs(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Result<(), sqlx::Error> {
+    let columns = DeadJobColumns::from_entries(queue, entries);
     sqlx::query(
         "-- copy dead letters
          WITH dead (job_id, died_at, queue, error, failed, lost, due_at, envelope) AS (
@@ -154,8 +154,8 @@ pub async fn copy(db: &Pool, queue: &str, entries: &[DeadEntry]) -> Result<(), s
 }
 
 /// Writes down what was decided on a dead job, copied before or not.
-pub async fn resolve(db: &Pool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
-    let columns = Columns::of(&entry.record.queue, std::slice::from_ref(entry));
+pub async fn resolve_job(db: &Pool, entry: &DeadEntry, resolution: &Resolution) -> Result<(), sqlx::Error> {
+    let columns = DeadJobColumns::from_entries(&entry.record.queue, std::slice::from_ref(entry));
     sqlx::query(
         "-- resolve dead letter
          INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope,
@@ -200,7 +200,12 @@ pub async fn resolve_jobs(db: &Pool, ids: &[String], resolution: &Resolution) ->
 }
 
 /// A page of what is open in a queue, the longest dead first, behind the last of the page before.
-pub async fn open(db: &Pool, queue: &str, after: Option<&Letter>, limit: usize) -> Result<Vec<Letter>, sqlx::Error> {
+pub async fn list_open(
+    db: &Pool,
+    queue: &str,
+    after: Option<&DeadLetterRow>,
+    limit: usize,
+) -> Result<Vec<DeadLetterRow>, sqlx::Error> {
     sqlx::query_as(
         "-- open dead letters
          SELECT * FROM dead_letters
@@ -216,7 +221,7 @@ pub async fn open(db: &Pool, queue: &str, after: Option<&Letter>, limit: usize) 
 }
 
 /// All deaths of a job that are known, the latest first; at most 20.
-pub async fn deaths(db: &Pool, job: &str) -> Result<Vec<Letter>, sqlx::Error> {
+pub async fn list_deaths(db: &Pool, job: &str) -> Result<Vec<DeadLetterRow>, sqlx::Error> {
     sqlx::query_as(
         "-- deaths of a job
          SELECT * FROM dead_letters WHERE job_id = $1 ORDER BY died_at DESC LIMIT 20",

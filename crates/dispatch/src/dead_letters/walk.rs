@@ -11,7 +11,7 @@ use crate::app::App;
 
 /// Which dead letters. By default all.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct DeadSelection {
     pub queue: Option<&'static str>,
     /// Only those whose error contains this text.
     pub error: Option<String>,
@@ -21,7 +21,7 @@ pub struct Selection {
 
 /// A place in the list over all queues: behind this dead letter. As text `queue:died_ms:id`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DeadListPlace {
     queue: &'static str,
     cursor: DeadCursor,
 }
@@ -30,13 +30,13 @@ pub struct Place {
 #[error("'{0}' is no cursor: expected the one that was printed with the page before")]
 pub struct InvalidPlace(String);
 
-impl fmt::Display for Place {
+impl fmt::Display for DeadListPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.queue, self.cursor)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for DeadListPlace {
     type Err = InvalidPlace;
 
     fn from_str(text: &str) -> Result<Self, InvalidPlace> {
@@ -50,16 +50,16 @@ impl FromStr for Place {
 
 /// Queue by queue, in each the longest dead first.
 #[derive(Debug)]
-pub struct Walk {
+pub struct DeadWalk {
     filter: DeadFilter,
     /// The queue being walked is the last.
     queues: Vec<&'static str>,
     cursor: Option<DeadCursor>,
 }
 
-impl Walk {
+impl DeadWalk {
     /// From the beginning, or behind `after`.
-    pub fn new(selection: &Selection, after: Option<Place>) -> Self {
+    pub fn new(selection: &DeadSelection, after: Option<DeadListPlace>) -> Self {
         let all = jobs::queues::ALL.into_iter().filter(|queue| selection.queue.is_none_or(|only| only == *queue));
         let mut queues: Vec<_> = all.skip_while(|queue| after.as_ref().is_some_and(|p| p.queue != *queue)).collect();
         queues.reverse();
@@ -71,9 +71,9 @@ impl Walk {
     }
 
     /// The next dead letters; possibly none of those looked at. `None` at the end.
-    pub async fn next(&mut self, app: &App) -> anyhow::Result<Option<Vec<DeadEntry>>> {
+    pub async fn next_entries(&mut self, app: &App) -> anyhow::Result<Option<Vec<DeadEntry>>> {
         let Some(queue) = self.queues.last() else { return Ok(None) };
-        let page = app.store.dead(queue, &self.filter, self.cursor.as_ref()).await?;
+        let page = app.store.list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
         self.cursor = page.next;
         if self.cursor.is_none() {
             self.queues.pop();
@@ -84,34 +84,39 @@ impl Walk {
 
 /// A page for people.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page {
+pub struct DeadLetterPage {
     pub entries: Vec<DeadEntry>,
     /// Where to go on; `None`: that was all.
-    pub next: Option<Place>,
+    pub next: Option<DeadListPlace>,
 }
 
 /// The first `limit` behind `after`.
-pub async fn page(app: &App, selection: &Selection, after: Option<Place>, limit: usize) -> anyhow::Result<Page> {
-    let mut walk = Walk::new(selection, after);
+pub async fn list_page(
+    app: &App,
+    selection: &DeadSelection,
+    after: Option<DeadListPlace>,
+    limit: usize,
+) -> anyhow::Result<DeadLetterPage> {
+    let mut walk = DeadWalk::new(selection, after);
     let mut entries: Vec<DeadEntry> = Vec::new();
     while entries.len() <= limit {
-        let Some(more) = walk.next(app).await? else { break };
+        let Some(more) = walk.next_entries(app).await? else { break };
         entries.extend(more);
     }
     let more = entries.len() > limit;
     entries.truncate(limit);
     let next = entries.last().filter(|_| more).and_then(|last| {
         let queue = jobs::queues::ALL.into_iter().find(|queue| *queue == last.record.queue)?;
-        Some(Place { queue, cursor: last.cursor() })
+        Some(DeadListPlace { queue, cursor: last.cursor() })
     });
-    Ok(Page { entries, next })
+    Ok(DeadLetterPage { entries, next })
 }
 
 /// The ids of all. What dies later is not among them, so that dealing with them comes to an end.
-pub async fn ids(app: &App, selection: &Selection) -> anyhow::Result<Vec<JobId>> {
-    let mut walk = Walk::new(selection, None);
+pub async fn list_ids(app: &App, selection: &DeadSelection) -> anyhow::Result<Vec<JobId>> {
+    let mut walk = DeadWalk::new(selection, None);
     let mut ids = Vec::new();
-    while let Some(entries) = walk.next(app).await? {
+    while let Some(entries) = walk.next_entries(app).await? {
         ids.extend(entries.into_iter().filter_map(|entry| JobId::parse(entry.id).ok()));
     }
     Ok(ids)
@@ -124,9 +129,9 @@ mod tests {
     #[test]
     fn a_place_survives_being_written_down() {
         let text = "notify-queue:17:notify:ORD-1:3";
-        assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        assert_eq!(text.parse::<DeadListPlace>().unwrap().to_string(), text);
         for bad in ["", "17", "mail-queue:17:a:b", "notify-queue:x:a:b", "notify-queue:17"] {
-            assert!(bad.parse::<Place>().is_err(), "{bad}");
+            assert!(bad.parse::<DeadListPlace>().is_err(), "{bad}");
         }
     }
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
-use super::{Explanation, JobStanding, LatestRanking, NextJob, Surroundings, words};
+use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};
 use crate::orders::view::OrderView;
 use crate::{
     app::App,
@@ -12,41 +12,41 @@ use crate::{
 };
 
 /// `None`: there is no such order.
-pub async fn explain(app: &App, id: &OrderId) -> anyhow::Result<Option<Explanation>> {
-    let Some(snapshot) = store::load(&app.db, id).await? else { return Ok(None) };
-    let timeline = query::timeline(&app.db, id).await?;
+pub async fn explain_order(app: &App, id: &OrderId) -> anyhow::Result<Option<OrderExplanation>> {
+    let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
+    let timeline = query::load_timeline(&app.db, id).await?;
     let ranking = latest_ranking(app, id).await?;
-    let offers = query::offers(&app.db, id).await?;
-    let workers = app.store.workers().await?;
+    let offers = query::list_offers(&app.db, id).await?;
+    let workers = app.store.list_workers().await?;
     let mut next = Vec::new();
-    for timer in timers::derived(&snapshot) {
-        let found = app.store.find(timer.id(), &[timer.job.queue]).await?;
+    for timer in timers::derive_timers(&snapshot) {
+        let found = app.store.find_job(timer.id(), &[timer.job.queue]).await?;
         next.push(NextJob {
             job: timer.id().to_string(),
             queue: timer.job.queue.to_owned(),
-            does: words::does(timer.id().kind()),
+            does: words::describe_job(timer.id().kind()),
             at: timer.due,
             state: found.map_or(JobStanding::Missing, |job| job_standing(job, &workers)),
         });
     }
     next.sort_by_key(|job| job.at);
     let queues: Vec<&str> = jobs::queues::ALL.into_iter().filter(|q| next.iter().any(|job| job.queue == *q)).collect();
-    let stats = app.store.stats(&queues).await?;
+    let stats = app.store.queue_stats(&queues).await?;
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
     let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
     let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
     let partner_open = match snapshot.order.partner.as_deref().and_then(|name| app.partners.get(name)) {
         Some(partner) => {
-            let breaker = partner.breaker(&app.store).await?;
+            let breaker = partner.breaker_state(&app.store).await?;
             breaker.is_open().then(|| (breaker.open_for.as_secs().max(1), breaker.why))
         }
         None => None,
     };
-    let about = Surroundings { snapshot, timeline, next, paused, unserved, partner_open };
-    Ok(Some(Explanation {
+    let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partner_open };
+    Ok(Some(OrderExplanation {
         order: OrderView::from(&about.snapshot),
-        why: words::why(&about),
-        to_do: words::advice(&about),
+        why: words::explain_status(&about),
+        to_do: words::advise_operator(&about),
         next: about.next,
         offers,
         ranking,

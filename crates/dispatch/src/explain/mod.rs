@@ -11,20 +11,20 @@ use serde::Serialize;
 
 use crate::orders::view::OrderView;
 use crate::{
-    fleet::ranking::Ranking,
+    fleet::ranking::DriverRanking,
     orders::{Booking, Offer, Snapshot, query::TimelineEvent},
 };
 
 /// Everything a person who is called at night wants to know of an order.
 #[derive(Debug, Serialize)]
-pub struct Explanation {
+pub struct OrderExplanation {
     pub order: OrderView,
     /// Why it is as it is.
     pub why: String,
     /// What fires next, the earliest first.
     pub next: Vec<NextJob>,
     /// What a person can do, each with its command. Empty: it goes on by itself, or is over.
-    pub to_do: Vec<Advice>,
+    pub to_do: Vec<OperatorAdvice>,
     pub offers: Vec<Offer>,
     /// Who was looked at in the latest search, and why in this order; `None`: none yet, or a partner's order.
     pub ranking: Option<LatestRanking>,
@@ -39,7 +39,7 @@ pub struct LatestRanking {
     pub attempt_no: i32,
     pub at: DateTime<Utc>,
     #[sqlx(json)]
-    pub candidates: Ranking,
+    pub candidates: DriverRanking,
 }
 
 /// A job the order must have, and how it stands.
@@ -75,14 +75,14 @@ pub enum JobStanding {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Advice {
+pub struct OperatorAdvice {
     pub text: String,
     pub command: Option<String>,
 }
 
 /// What surrounds the order: everything [`words`] go by.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct OrderSurroundings {
     pub snapshot: Snapshot,
     pub timeline: Vec<TimelineEvent>,
     pub next: Vec<NextJob>,

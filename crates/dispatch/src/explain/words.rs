@@ -1,38 +1,41 @@
 //! What the state of an order means, in words, and what a person can do about it. Pure.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use jobs::{Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, Poll, Remind, Timeout};
+use jobs::{
+    ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
+    PollPartner, RemindDispatchers, SendNotification,
+};
 use workers::Job;
 
-use super::{Advice, JobStanding, Surroundings};
-use crate::orders::{Booking, BookingState, Order, Snapshot, Status};
+use super::{JobStanding, OperatorAdvice, OrderSurroundings};
+use crate::orders::{Booking, BookingState, Order, OrderStatus, Snapshot};
 
 /// What a job of this kind does.
-pub fn does(kind: &str) -> &'static str {
+pub fn describe_job(kind: &str) -> &'static str {
     match kind {
-        Dispatch::KIND => "starts an attempt: offers or books",
-        Timeout::KIND => "ends the attempt if no driver has the order",
-        Poll::KIND => "asks the partner how the booking stands",
-        Callback::KIND => "acts on a callback of the partner",
-        Lifetime::KIND => "ends the order if it has no driver",
-        Compensate::KIND => "settles what the end means for the payment",
+        DispatchOrder::KIND => "starts an attempt: offers or books",
+        ExpireAttempt::KIND => "ends the attempt if no driver has the order",
+        PollPartner::KIND => "asks the partner how the booking stands",
+        ApplyCallback::KIND => "acts on a callback of the partner",
+        ExpireOrder::KIND => "ends the order if it has no driver",
+        CompensateOrder::KIND => "settles what the end means for the payment",
         CancelBooking::KIND => "cancels a booking at the partner",
-        Notify::KIND => "delivers a message",
-        Escalate::KIND => "escalates an alert that was not acknowledged",
-        Remind::KIND => "reminds the dispatchers",
+        SendNotification::KIND => "delivers a message",
+        EscalateAlert::KIND => "escalates an alert that was not acknowledged",
+        RemindDispatchers::KIND => "reminds the dispatchers",
         _ => "",
     }
 }
 
 /// Why the order is as it is.
-pub fn why(about: &Surroundings) -> String {
+pub fn explain_status(about: &OrderSurroundings) -> String {
     let s = &about.snapshot;
     let o = &s.order;
     if let Some(reason) = &o.held_reason {
         return format!("A person must decide: {reason}.");
     }
     match o.status {
-        Status::Dispatching => match (s.live_offer(), o.next_attempt_at) {
+        OrderStatus::Dispatching => match (s.live_offer(), o.next_attempt_at) {
             (Some(offer), _) => {
                 let drivers: Vec<_> = s.live_offers().map(|o| o.driver_id.as_str()).collect();
                 let (asked, has) = match drivers[..] {
@@ -57,18 +60,20 @@ pub fn why(about: &Surroundings) -> String {
             ),
             (None, None) => format!("Attempt {} has its answer; the next is about to begin.", o.attempt_no),
         },
-        Status::PendingJobId => pending_job_id(s),
-        Status::Assigned => format!(
+        OrderStatus::PendingJobId => pending_job_id(s),
+        OrderStatus::Assigned => format!(
             "{} has it as job {} and looks for a driver until {} (attempt {}).",
             o.partner.as_deref().unwrap_or("The partner"),
             o.job_id.as_deref().unwrap_or("?"),
             o.attempt_deadline.map_or_else(|| "?".to_owned(), clock_time),
             o.attempt_no
         ),
-        Status::Pending => format!("Automatic dispatch gave up after {}: a dispatcher must act.", count_attempts(o)),
-        Status::DriverAssigned => format!("Driver {} is on the way.", driver_name(o)),
-        Status::PickedUp => format!("Driver {} has the passenger aboard.", driver_name(o)),
-        Status::Compensating => {
+        OrderStatus::Pending => {
+            format!("Automatic dispatch gave up after {}: a dispatcher must act.", count_attempts(o))
+        }
+        OrderStatus::DriverAssigned => format!("Driver {} is on the way.", driver_name(o)),
+        OrderStatus::PickedUp => format!("Driver {} has the passenger aboard.", driver_name(o)),
+        OrderStatus::Compensating => {
             "The system ended it, and is about to settle what that means for the payment.".to_owned()
         }
         _ => explain_closed(about),
@@ -102,7 +107,7 @@ fn pending_job_id(s: &Snapshot) -> String {
     }
 }
 
-fn explain_closed(about: &Surroundings) -> String {
+fn explain_closed(about: &OrderSurroundings) -> String {
     let o = &about.snapshot.order;
     let entered = about.timeline.iter().rev().find(|e| e.to_status == o.status && e.from_status != Some(o.status));
     let Some(event) = entered else { return format!("It is {}.", o.status) };
@@ -111,12 +116,12 @@ fn explain_closed(about: &Surroundings) -> String {
 }
 
 /// What a person can do.
-pub fn advice(about: &Surroundings) -> Vec<Advice> {
+pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     let s = &about.snapshot;
     let o = &s.order;
     let id = &o.id;
     let mut advice = Vec::new();
-    let mut say = |text: &str, command: Option<String>| advice.push(Advice { text: text.to_owned(), command });
+    let mut say = |text: &str, command: Option<String>| advice.push(OperatorAdvice { text: text.to_owned(), command });
 
     for job in &about.next {
         match &job.state {
@@ -152,29 +157,29 @@ pub fn advice(about: &Surroundings) -> Vec<Advice> {
     let cancel = || Some(format!("dispatchq order cancel {id}"));
     let ours = o.partner.is_none();
     match o.status {
-        Status::DriverAssigned if ours => {
+        OrderStatus::DriverAssigned if ours => {
             let release = format!("dispatchq order release {id} --reason TEXT");
             say("if the driver does not come, take the order back", Some(release));
         }
-        Status::Pending => {
+        OrderStatus::Pending => {
             say("name a driver", assign());
             say("or search again", redispatch());
             say("or give it up", cancel());
         }
-        Status::Dispatching | Status::PendingJobId | Status::Assigned if o.held_for_review => {
+        OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned if o.held_for_review => {
             say("search again", redispatch());
             say("or give it up", cancel());
         }
-        Status::Compensating if o.held_for_review => {
+        OrderStatus::Compensating if o.held_for_review => {
             say("end it once the payment is clear", cancel());
         }
-        Status::CancelledBySystemAfterPayment => {
+        OrderStatus::CancelledBySystemAfterPayment => {
             say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
         }
-        Status::CancelledByUser | Status::CancelledByDriver if o.payment_status.is_paid() => {
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if o.payment_status.is_paid() => {
             say("pay the money back, and say so", Some(format!("dispatchq order refund start {id}")));
         }
-        Status::RefundPending => {
+        OrderStatus::RefundPending => {
             say("when the money is back", Some(format!("dispatchq order refund done {id}")));
         }
         _ => {}
@@ -209,8 +214,8 @@ mod tests {
         orders::{PendingAlert, PendingCallback, PendingMessage, order::fixture, timers},
     };
 
-    fn about(snapshot: Snapshot) -> Surroundings {
-        Surroundings {
+    fn about(snapshot: Snapshot) -> OrderSurroundings {
+        OrderSurroundings {
             snapshot,
             timeline: Vec::new(),
             next: Vec::new(),
@@ -220,26 +225,26 @@ mod tests {
         }
     }
 
-    fn commands(about: &Surroundings) -> Vec<String> {
-        advice(about).into_iter().filter_map(|a| a.command).collect()
+    fn commands(about: &OrderSurroundings) -> Vec<String> {
+        advise_operator(about).into_iter().filter_map(|a| a.command).collect()
     }
 
     #[test]
     fn an_order_that_goes_on_by_itself_needs_nobody() {
-        let about = about(fixture::offered());
-        assert!(why(&about).starts_with("Attempt 1: driver D1 was asked at"), "{}", why(&about));
+        let about = about(fixture::offered_snapshot());
+        assert!(explain_status(&about).starts_with("Attempt 1: driver D1 was asked at"), "{}", explain_status(&about));
         assert_eq!(commands(&about), Vec::<String>::new());
     }
 
     #[test]
     fn what_stands_in_the_way_is_named_with_its_cure() {
-        let mut about = about(fixture::offered());
+        let mut about = about(fixture::offered_snapshot());
         about.paused = vec![jobs::queues::DISPATCH_TIMEOUT.to_owned()];
         about.unserved = vec![jobs::queues::LIFETIME_CANCEL.to_owned()];
         about.next.push(NextJob {
             job: "timeout:ORD-1:1".to_owned(),
             queue: jobs::queues::DISPATCH_TIMEOUT.to_owned(),
-            does: does(Timeout::KIND),
+            does: describe_job(ExpireAttempt::KIND),
             at: about.snapshot.now,
             state: JobStanding::Dead { error: "panicked".to_owned() },
         });
@@ -252,9 +257,9 @@ mod tests {
 
     #[test]
     fn a_booking_without_job_id_says_how_it_is_asked_for() {
-        let mut s = fixture::at_partner();
-        assert!(why(&about(s.clone())).contains("Attempt 1 is to be booked at bbd"));
-        let mut booking = Booking::intent(1, "bbd".to_owned(), s.now);
+        let mut s = fixture::partner_snapshot();
+        assert!(explain_status(&about(s.clone())).contains("Attempt 1 is to be booked at bbd"));
+        let mut booking = Booking::new_intent(1, "bbd".to_owned(), s.now);
         booking.booking_id = Some("B-1".to_owned());
         booking.set_booked(s.now);
         s.order.attempt_no = 1;
@@ -263,33 +268,34 @@ mod tests {
         s.order.poll_no = 3;
         s.order.next_poll_at = Some(s.now + TimeDelta::seconds(8));
         assert!(
-            why(&about(s.clone())).contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
+            explain_status(&about(s.clone()))
+                .contains("Booked at bbd as B-1; its job id is not known yet, asked for 3 times")
         );
         s.order.next_poll_at = None;
-        assert!(why(&about(s)).contains("the callback must bring it"));
+        assert!(explain_status(&about(s)).contains("the callback must bring it"));
     }
 
     #[test]
     fn a_paid_order_that_ended_asks_for_its_refund() {
-        let mut s = fixture::snapshot();
-        s.order.status = Status::CancelledBySystemAfterPayment;
+        let mut s = fixture::created_snapshot();
+        s.order.status = OrderStatus::CancelledBySystemAfterPayment;
         assert_eq!(commands(&about(s.clone())), ["dispatchq order refund start ORD-1"]);
-        s.order.status = Status::CancelledByUser;
+        s.order.status = OrderStatus::CancelledByUser;
         assert_eq!(commands(&about(s)), Vec::<String>::new());
     }
 
     #[test]
     fn every_job_an_order_may_have_is_explained() {
-        let mut s = fixture::offered();
+        let mut s = fixture::offered_snapshot();
         s.order.next_poll_at = Some(s.now);
-        s.bookings.push(Booking::intent(1, "bbd".to_owned(), s.now));
+        s.bookings.push(Booking::new_intent(1, "bbd".to_owned(), s.now));
         s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
         s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });
         for kind in [messages::DISPATCH_FAILED, messages::MANUAL_REFUND_REQUIRED] {
             s.alerts.push(PendingAlert { id: 1, kind: kind.to_owned(), next_escalation_at: s.now });
         }
-        for timer in timers::derived(&s) {
-            assert_ne!(does(timer.id().kind()), "", "{}", timer.id());
+        for timer in timers::derive_timers(&s) {
+            assert_ne!(describe_job(timer.id().kind()), "", "{}", timer.id());
         }
     }
 }

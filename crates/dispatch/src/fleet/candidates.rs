@@ -9,7 +9,7 @@ use workers::Outcome;
 use super::{
     driver_index,
     policy::DispatchPolicy,
-    ranking::{Candidate, Pickup, Ranking, rank},
+    ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
 };
 use crate::db::Pool;
 use crate::{
@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
-pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(Ranking, DispatchPolicy), Outcome> {
-    let policy = app.policy(&s.order);
+pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+    let policy = app.policy_for_order(&s.order);
     let ranking = rank_drivers(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
     if ranking.ranked.is_empty() {
         return Ok((ranking, app.policy_for_retry(&s.order).await));
@@ -30,11 +30,11 @@ pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(Ranking, 
 
 /// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
-pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<Ranking, sqlx::Error> {
-    let pickup = Pickup { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
-    let near = driver_index::search(app, &s.order.service_type, pickup, policy.looked_at()).await?;
+pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<DriverRanking, sqlx::Error> {
+    let pickup = SearchCircle { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
+    let near = driver_index::search_drivers(app, &s.order.service_type, pickup, policy.candidate_limit()).await?;
     let warm = warm_since(s, policy);
-    let ranked = |candidates| rank(candidates, pickup, policy.weights, s.now);
+    let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
     let ranking = ranked(load_candidates(&app.db, &s.order, policy, warm, &near.ids).await?);
     if near.is_all || ranking.ranked.len() >= usize::from(policy.ask_at_once) {
         return Ok(ranking);
@@ -51,7 +51,7 @@ async fn load_candidates(
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
     ids: &[String],
-) -> Result<Vec<Candidate>, sqlx::Error> {
+) -> Result<Vec<DriverCandidate>, sqlx::Error> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,7 +92,7 @@ async fn load_candidates(
 async fn find_eligible(
     db: &Pool,
     order: &Order,
-    pickup: Pickup,
+    pickup: SearchCircle,
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
 ) -> Result<Vec<String>, sqlx::Error> {

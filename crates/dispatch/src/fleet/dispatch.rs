@@ -4,20 +4,20 @@
 //! as a job. If the process dies before the commit, the job runs again and asks afresh; after it, the repeated job is
 //! superseded and puts the missing timeout back.
 
-use jobs::Dispatch;
+use jobs::DispatchOrder;
 use workers::{Job, Outcome};
 
 use super::{candidates, decide};
 use crate::{app::App, partner::book, worker::step};
 
-pub async fn perform(app: App, job: Dispatch) -> Outcome {
+pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move {
+    step::run_step(app, &job.order, &job.id(), |s| async move {
         match &s.order.partner {
-            Some(partner) => Err(book::perform(app, job, &s, partner).await),
+            Some(partner) => Err(book::perform_booking(app, job, &s, partner).await),
             None => {
                 let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
-                let change = decide::start(&s, ranked, &policy);
+                let change = decide::start_attempt(&s, ranked, &policy);
                 Ok((s, change))
             }
         }

@@ -9,9 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use redis::{Cmd, cmd};
 
-use super::ranking::Pickup;
+use super::ranking::SearchCircle;
 use crate::db::Pool;
-use crate::{app::App, loops::progress, recovery::lock, redis_keys};
+use crate::{app::App, loops::report_progress, recovery::lock, redis_keys};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
@@ -32,7 +32,7 @@ const MAX_LAT: f64 = 85.05;
 
 /// Who is near, nearest first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Near {
+pub struct NearDrivers {
     pub ids: Vec<String>,
     /// Postgres says that no other driver is within the radius.
     pub is_all: bool,
@@ -40,7 +40,7 @@ pub struct Near {
 
 /// A driver's place, for the index.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Place {
+pub struct DriverPlace {
     pub id: String,
     pub service_types: Vec<String>,
     pub lat: f64,
@@ -49,32 +49,37 @@ pub struct Place {
 }
 
 /// Half the height and half the width, in degrees, of the box around everything within the radius.
-pub(super) fn degree_spans(pickup: Pickup) -> (f64, f64) {
+pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
     let lat_span = pickup.radius_m / METRES_PER_DEGREE;
     // Meridians converge; near a pole every longitude is near.
     (lat_span, lat_span / pickup.lat.to_radians().cos().max(0.01))
 }
 
 /// The nearest available drivers of a service type within the radius, `most` at most.
-pub async fn search(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Result<Near, sqlx::Error> {
+pub async fn search_drivers(
+    app: &App,
+    service_type: &str,
+    pickup: SearchCircle,
+    most: usize,
+) -> Result<NearDrivers, sqlx::Error> {
     if let Some(ids) = search_redis(app, service_type, pickup, most).await {
-        return Ok(Near { ids, is_all: false });
+        return Ok(NearDrivers { ids, is_all: false });
     }
     let ids = search_postgres(&app.db, service_type, pickup, most).await?;
-    Ok(Near { is_all: ids.len() < most, ids })
+    Ok(NearDrivers { is_all: ids.len() < most, ids })
 }
 
 /// `None`: Redis does not know.
-async fn search_redis(app: &App, service_type: &str, pickup: Pickup, most: usize) -> Option<Vec<String>> {
+async fn search_redis(app: &App, service_type: &str, pickup: SearchCircle, most: usize) -> Option<Vec<String>> {
     if pickup.lat.abs() > MAX_LAT {
         return None;
     }
     let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
          return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
     let mut search = cmd("EVAL");
-    search.arg(script).arg(2).arg(redis_keys::DRIVERS_TRUSTED).arg(redis_keys::drivers(service_type));
+    search.arg(script).arg(2).arg(redis_keys::DRIVERS_TRUSTED).arg(redis_keys::driver_places(service_type));
     search.arg(pickup.lng).arg(pickup.lat).arg(pickup.radius_m).arg(most);
-    match app.hint("nearby", &search).await {
+    match app.query_optional("nearby", &search).await {
         Ok(ids) => ids,
         Err(error) => {
             tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
@@ -86,7 +91,7 @@ async fn search_redis(app: &App, service_type: &str, pickup: Pickup, most: usize
 async fn search_postgres(
     db: &Pool,
     service_type: &str,
-    pickup: Pickup,
+    pickup: SearchCircle,
     most: usize,
 ) -> Result<Vec<String>, sqlx::Error> {
     let (lat_span, lng_span) = degree_spans(pickup);
@@ -108,10 +113,11 @@ async fn search_postgres(
 }
 
 /// Notes where a driver is now. If Redis cannot be told, the next refresh will.
-pub async fn upsert(app: &App, place: &Place) {
+pub async fn upsert_driver(app: &App, place: &DriverPlace) {
     for service_type in &place.service_types {
-        let told: Result<i64, _> =
-            app.hint("note driver", &add_places(&redis_keys::drivers(service_type), INDEX_SECS, [place])).await;
+        let told: Result<i64, _> = app
+            .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))
+            .await;
         if let Err(error) = told {
             tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
             return;
@@ -120,8 +126,9 @@ pub async fn upsert(app: &App, place: &Place) {
 }
 
 /// Many drivers have changed: the index is not believed until it is rebuilt.
-pub async fn invalidate(app: &App) {
-    if let Err(error) = app.store.command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await {
+pub async fn invalidate_index(app: &App) {
+    if let Err(error) = app.store.run_command::<()>("distrust index", cmd("DEL").arg(redis_keys::DRIVERS_TRUSTED)).await
+    {
         tracing::debug!(%error, "The index of drivers is believed until it is refreshed.");
     }
 }
@@ -136,7 +143,7 @@ const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
      return redis.call('RENAME', KEYS[1], KEYS[2])";
 
 /// A command that adds these drivers, or one that removes the only one.
-fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a Place>) -> Cmd {
+fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a DriverPlace>) -> Cmd {
     let mut places = places.into_iter().peekable();
     if let Some(gone) = places.next_if(|p| !p.available || p.lat.abs() > MAX_LAT) {
         let mut command = cmd("ZREM");
@@ -154,17 +161,17 @@ fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = 
 /// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
 pub async fn rebuild_if_missing(app: &App) -> anyhow::Result<bool> {
-    let left_ms: i64 = app.store.command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
+    let left_ms: i64 = app.store.run_command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
     }
-    Ok(lock::exclusively(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
+    Ok(lock::run_under_lock(&app.upkeep, LOCK, rebuild_index(app)).await?.is_some())
 }
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
 /// again or the next refresh comes: the index is a hint.
 async fn rebuild_index(app: &App) -> anyhow::Result<()> {
-    let places: Vec<Place> = sqlx::query_as(
+    let places: Vec<DriverPlace> = sqlx::query_as(
         "-- places of drivers
          SELECT id, service_types, lat, lng, available FROM drivers WHERE available AND abs(lat) <= $1",
     )
@@ -172,7 +179,7 @@ async fn rebuild_index(app: &App) -> anyhow::Result<()> {
     .fetch_all(&app.db)
     .await?;
     // A service type without drivers has an index, too: an empty one.
-    let mut by_type: BTreeMap<&str, Vec<&Place>> =
+    let mut by_type: BTreeMap<&str, Vec<&DriverPlace>> =
         app.config.service_types.keys().map(|name| (name.as_str(), Vec::new())).collect();
     for place in &places {
         for service_type in &place.service_types {
@@ -184,10 +191,10 @@ async fn rebuild_index(app: &App) -> anyhow::Result<()> {
         let unfinished = redis_keys::drivers_unfinished(service_type);
         for batch in places.chunks(BATCH) {
             let batch = add_places(&unfinished, UNFINISHED_SECS, batch.iter().copied());
-            app.store.command::<()>("build index", &batch).await?;
-            progress();
+            app.store.run_command::<()>("build index", &batch).await?;
+            report_progress();
         }
-        let index = redis_keys::drivers(service_type);
+        let index = redis_keys::driver_places(service_type);
         let mut put = cmd("EVAL");
         if places.is_empty() {
             put = cmd("DEL");
@@ -195,9 +202,9 @@ async fn rebuild_index(app: &App) -> anyhow::Result<()> {
         } else {
             put.arg(PUT).arg(2).arg(&unfinished).arg(&index).arg(INDEX_SECS);
         }
-        app.store.command::<()>("put index", &put).await?;
+        app.store.run_command::<()>("put index", &put).await?;
     }
     let mut vouch = cmd("SET");
     vouch.arg(redis_keys::DRIVERS_TRUSTED).arg("built").arg("PX").arg(u64::try_from(TRUSTED.as_millis())?);
-    Ok(app.store.command("vouch for index", &vouch).await?)
+    Ok(app.store.run_command("vouch for index", &vouch).await?)
 }

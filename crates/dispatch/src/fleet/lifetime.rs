@@ -1,12 +1,12 @@
 //! `lifetime:{order}`: ends an order that found no driver in time. COMPENSATING is written first; what that means for
 //! the payment is the compensate job's work.
 
-use jobs::Lifetime;
+use jobs::ExpireOrder;
 use workers::{Job, Outcome};
 
 use super::decide;
 use crate::{app::App, worker::step};
 
-pub async fn perform(app: App, job: Lifetime) -> Outcome {
-    step::decide_sync(&app, &job.order, &job.id(), decide::lifetime).await
+pub async fn perform_lifetime(app: App, job: ExpireOrder) -> Outcome {
+    step::decide_sync(&app, &job.order, &job.id(), decide::end_lifetime).await
 }

@@ -3,23 +3,23 @@
 //! Who is next is read from the offers table, never from a list inside a payload: a driver who went offline or took
 //! another order meanwhile is not asked.
 
-use jobs::Timeout;
+use jobs::ExpireAttempt;
 use workers::{Job, Outcome};
 
 use super::{candidates, decide};
 use crate::{app::App, partner, worker::step};
 
-pub async fn perform(app: App, job: Timeout) -> Outcome {
+pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move {
+    step::run_step(app, &job.order, &job.id(), |s| async move {
         match &s.order.partner {
             Some(partner) => {
-                let change = partner::timeout::perform(app, job, &s, partner).await?;
+                let change = partner::timeout::decide_partner_timeout(app, job, &s, partner).await?;
                 Ok((s, change))
             }
             None => {
                 let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
-                let change = decide::timeout(&s, ranked, &policy);
+                let change = decide::time_out_attempt(&s, ranked, &policy);
                 Ok((s, change))
             }
         }

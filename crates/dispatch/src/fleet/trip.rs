@@ -1,10 +1,10 @@
 //! `trip:{order}`: the next step of a trip is overdue; support is told.
 
-use jobs::Trip;
+use jobs::ReportStaleTrip;
 use workers::{Job, Outcome};
 
 use crate::{app::App, orders::trip, worker::step};
 
-pub async fn perform(app: App, job: Trip) -> Outcome {
-    step::decide_sync(&app, &job.order, &job.id(), trip::report_stale).await
+pub async fn perform_trip(app: App, job: ReportStaleTrip) -> Outcome {
+    step::decide_sync(&app, &job.order, &job.id(), trip::report_stale_trip).await
 }

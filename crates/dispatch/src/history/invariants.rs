@@ -1,12 +1,12 @@
 //! The invariants of the history, each with its question in SQL: a row is a violation.
 
-use super::Violation;
+use super::InvariantViolation;
 use crate::db::Pool;
-use crate::orders::{Status, state};
+use crate::orders::{OrderStatus, state};
 
 /// Name, meaning, and the query that finds violations as (subject, detail).
 #[derive(Debug, Clone, Copy)]
-pub struct Invariant {
+pub struct HistoryInvariant {
     pub name: &'static str,
     pub meaning: &'static str,
     query: &'static str,
@@ -15,8 +15,8 @@ pub struct Invariant {
 /// Violations shown per invariant; a broken rule tends to be broken often.
 const MOST: usize = 100;
 
-pub const INVARIANTS: [Invariant; 16] = [
-    Invariant {
+pub const INVARIANTS: [HistoryInvariant; 16] = [
+    HistoryInvariant {
         name: "unbroken_chain",
         meaning: "each event starts in the state the one before ended in; the last is the order's state",
         query: "SELECT order_id, 'event ' || seq || ' starts from ' || coalesce(from_status, 'nothing') || ' after '
@@ -32,13 +32,13 @@ pub const INVARIANTS: [Invariant; 16] = [
                                    ORDER BY seq DESC LIMIT 1) e ON true
                 WHERE e.to_status IS DISTINCT FROM o.status",
     },
-    Invariant {
+    HistoryInvariant {
         name: "one_driver_per_order",
         meaning: "at most one offer of an order is accepted",
         query: "SELECT order_id, count(*) || ' accepted offers' FROM audit_offers WHERE state = 'accepted'
                 GROUP BY order_id HAVING count(*) > 1",
     },
-    Invariant {
+    HistoryInvariant {
         name: "the_driver_accepted",
         meaning: "an order's driver accepted its offer, unless assigned by hand",
         query: "SELECT o.order_id, 'driver ' || o.driver_id || ' never accepted'
@@ -48,14 +48,14 @@ pub const INVARIANTS: [Invariant; 16] = [
                   AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
                                   AND e.reason IN ('ASSIGNED_BY_HAND', 'DRIVER_FOUND'))",
     },
-    Invariant {
+    HistoryInvariant {
         name: "one_active_order_per_driver",
         meaning: "no driver of ours has two orders at a time",
         query: "SELECT driver_id, string_agg(order_id, ', ') FROM audit_orders
                 WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP') AND driver_id NOT LIKE '%:%'  -- a partner's are not ours
                 GROUP BY driver_id HAVING count(*) > 1",
     },
-    Invariant {
+    HistoryInvariant {
         name: "accepted_in_time",
         meaning: "no offer is accepted after it expired, or on an old attempt",
         query: "SELECT order_id, 'offer ' || offer_id || ' was accepted ' || (responded_at - expires_at) || ' late'
@@ -67,20 +67,20 @@ pub const INVARIANTS: [Invariant; 16] = [
                      AND later.attempt_no > f.attempt_no AND later.offered_at < f.responded_at
                 WHERE f.state = 'accepted'",
     },
-    Invariant {
+    HistoryInvariant {
         name: "live_offers_only_while_dispatching",
         meaning: "no driver is still asked for an order that no longer searches",
         query: "SELECT f.order_id, 'offer ' || f.offer_id || ' is live while the order is ' || o.status
                 FROM audit_offers f JOIN audit_orders o USING (order_id)
                 WHERE f.state = 'offered' AND (o.status <> 'DISPATCHING' OR o.held_for_review)",
     },
-    Invariant {
+    HistoryInvariant {
         name: "one_live_booking_per_order",
         meaning: "a partner holds at most one booking of an order that is still wanted",
         query: "SELECT order_id, count(*) || ' live bookings' FROM audit_bookings
                 WHERE state IN ('intent', 'unknown', 'booked') GROUP BY order_id HAVING count(*) > 1",
     },
-    Invariant {
+    HistoryInvariant {
         name: "live_bookings_only_while_wanted",
         meaning: "nothing is booked any more for an order that has ended or searches no longer",
         query: "SELECT b.order_id, 'the booking of attempt ' || b.attempt_no || ' is ' || b.state || ' while the order is '
@@ -89,7 +89,7 @@ pub const INVARIANTS: [Invariant; 16] = [
                 WHERE b.state IN ('intent', 'unknown', 'booked')
                   AND o.status NOT IN ('PENDING_JOB_ID', 'ASSIGNED', 'DRIVER_ASSIGNED', 'PICKED_UP')",
     },
-    Invariant {
+    HistoryInvariant {
         name: "attempts_without_gap",
         meaning: "attempts are numbered 1, 2, 3, ... and each has an offer or a booking",
         query: "SELECT order_id, 'attempt ' || coalesce(attempt_no::text, '?') || ' is the ' || n || '. to start'
@@ -106,7 +106,7 @@ pub const INVARIANTS: [Invariant; 16] = [
                   AND NOT EXISTS (SELECT 1 FROM audit_bookings b
                                   WHERE b.order_id = e.order_id AND b.attempt_no = e.attempt_no)",
     },
-    Invariant {
+    HistoryInvariant {
         name: "one_outcome_per_attempt",
         meaning: "every attempt ends once; only the latest of a searching order may still run",
         query: "WITH started AS (SELECT order_id, attempt_no,
@@ -123,7 +123,7 @@ pub const INVARIANTS: [Invariant; 16] = [
                 WHERE e.times > 1 OR (e.times IS NULL AND NOT (o.status IN ('DISPATCHING', 'PENDING_JOB_ID', 'ASSIGNED')
                                                        AND s.is_latest))",
     },
-    Invariant {
+    HistoryInvariant {
         name: "ended_within_lifetime",
         meaning: "without a driver an order ends by its lifetime, 30 s at most after it, unless a person has it",
         query: "SELECT o.id, 'still ' || o.status || ' ' || (dispatchq_now() - o.lifetime_deadline) || ' past its lifetime'
@@ -139,14 +139,14 @@ pub const INVARIANTS: [Invariant; 16] = [
                   AND NOT EXISTS (SELECT 1 FROM audit_events e WHERE e.order_id = o.order_id
                                   AND e.reason IN ('HELD_FOR_REVIEW', 'NO_CANDIDATES'))",
     },
-    Invariant {
+    HistoryInvariant {
         name: "never_ended_early",
         meaning: "the lifetime ends no order before its time",
         query: "SELECT e.order_id, 'LIFETIME_TIMEOUT came ' || (o.lifetime_deadline - e.at) || ' early'
                 FROM audit_events e JOIN audit_orders o USING (order_id)
                 WHERE e.reason = 'LIFETIME_TIMEOUT' AND e.at < o.lifetime_deadline",
     },
-    Invariant {
+    HistoryInvariant {
         name: "refund_alert_for_each_paid_cancel",
         meaning: "a paid order that was cancelled has exactly one refund alert per channel",
         query: "SELECT o.order_id, 'no refund alert' FROM audit_orders o
@@ -159,21 +159,21 @@ pub const INVARIANTS: [Invariant; 16] = [
                 SELECT order_id, count(*) || ' refund alerts over ' || channel FROM audit_notifications
                 WHERE kind = 'MANUAL_REFUND_REQUIRED' GROUP BY order_id, channel HAVING count(*) > 1",
     },
-    Invariant {
+    HistoryInvariant {
         name: "refund_alert_on_a_desk",
         meaning: "a refund alert waits to be acknowledged, or was",
         query: "SELECT DISTINCT n.order_id, 'its refund alert cannot be acknowledged' FROM audit_notifications n
                 WHERE n.kind = 'MANUAL_REFUND_REQUIRED'
                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = n.order_id AND a.kind = n.kind)",
     },
-    Invariant {
+    HistoryInvariant {
         name: "no_escalation_once_acknowledged",
         meaning: "an alert that was acknowledged escalates and reminds no more",
         query: "SELECT a.order_id, m.kind || ' ' || m.dedupe_key || ' came after alert ' || a.id || ' was acknowledged'
                 FROM outbox m JOIN alerts a ON a.id = (m.payload->>'alert_id')::bigint
                 WHERE m.kind IN ('ESCALATION', 'REMINDER') AND m.created_at > a.acked_at",
     },
-    Invariant {
+    HistoryInvariant {
         name: "no_refund_alert_without_payment",
         meaning: "an order that was not paid, or not cancelled, has no refund alert",
         query: "SELECT o.order_id, 'refund alert though ' || o.status || ' and ' || o.payment_status
@@ -186,30 +186,34 @@ pub const INVARIANTS: [Invariant; 16] = [
     },
 ];
 
-pub(super) async fn check(db: &Pool) -> Result<Vec<Violation>, sqlx::Error> {
+pub(super) async fn check_invariants(db: &Pool) -> Result<Vec<InvariantViolation>, sqlx::Error> {
     let mut violations = illegal_transitions(db).await?;
     for invariant in INVARIANTS {
         let rows: Vec<(String, String)> = sqlx::query_as(invariant.query).fetch_all(db).await?;
         let found = rows.into_iter().take(MOST);
-        violations.extend(found.map(|(subject, detail)| Violation { invariant: invariant.name, subject, detail }));
+        violations.extend(found.map(|(subject, detail)| InvariantViolation {
+            invariant: invariant.name,
+            subject,
+            detail,
+        }));
     }
     Ok(violations)
 }
 
 /// The table of transitions lives in Rust; the history is compared with it pair by pair.
-async fn illegal_transitions(db: &Pool) -> Result<Vec<Violation>, sqlx::Error> {
-    let pairs: Vec<(Option<Status>, Status, String)> = sqlx::query_as(
+async fn illegal_transitions(db: &Pool) -> Result<Vec<InvariantViolation>, sqlx::Error> {
+    let pairs: Vec<(Option<OrderStatus>, OrderStatus, String)> = sqlx::query_as(
         "SELECT from_status, to_status, min(order_id) FROM audit_events GROUP BY from_status, to_status",
     )
     .fetch_all(db)
     .await?;
     Ok(pairs
         .into_iter()
-        .filter(|(from, to, _)| !state::allowed(*from, *to))
-        .map(|(from, to, order)| Violation {
+        .filter(|(from, to, _)| !state::is_transition_allowed(*from, *to))
+        .map(|(from, to, order)| InvariantViolation {
             invariant: "legal_transitions",
             subject: order,
-            detail: format!("{} -> {to}", from.map_or("nothing", Status::as_str)),
+            detail: format!("{} -> {to}", from.map_or("nothing", OrderStatus::as_str)),
         })
         .collect())
 }

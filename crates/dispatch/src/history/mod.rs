@@ -14,22 +14,22 @@ use crate::app::App;
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Violation {
+pub struct InvariantViolation {
     pub invariant: &'static str,
     /// The order, or where there is none what stands for it.
     pub subject: String,
     pub detail: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for InvariantViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.invariant, self.subject, self.detail)
     }
 }
 
 /// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
-pub async fn check(app: &App) -> anyhow::Result<Vec<Violation>> {
-    let mut violations = invariants::check(&app.db).await?;
-    violations.extend(timers::check(app).await?);
+pub async fn check_history(app: &App) -> anyhow::Result<Vec<InvariantViolation>> {
+    let mut violations = invariants::check_invariants(&app.db).await?;
+    violations.extend(timers::check_timers(app).await?);
     Ok(violations)
 }

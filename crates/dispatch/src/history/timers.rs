@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use workers::store::JobState;
 
-use super::Violation;
+use super::InvariantViolation;
 use crate::{app::App, recovery::repair};
 
 /// A timer may be missing for the moment between a commit and its settle; one still missing after this is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 
-pub(super) async fn check(app: &App) -> anyhow::Result<Vec<Violation>> {
+pub(super) async fn check_timers(app: &App) -> anyhow::Result<Vec<InvariantViolation>> {
     let mut violations = Vec::new();
-    let mut missing = repair::missing(app).await?;
+    let mut missing = repair::list_missing(app).await?;
     if !missing.is_empty() {
         tokio::time::sleep(SECOND_LOOK).await;
-        let still = repair::missing(app).await?;
+        let still = repair::list_missing(app).await?;
         missing.retain(|job| still.iter().any(|s| s.id == job.id));
     }
-    violations.extend(missing.into_iter().map(|job| Violation {
+    violations.extend(missing.into_iter().map(|job| InvariantViolation {
         invariant: "no_timer_missing",
         subject: job.id.to_string(),
         detail: format!("is not in {}", job.queue),
@@ -27,11 +27,11 @@ pub(super) async fn check(app: &App) -> anyhow::Result<Vec<Violation>> {
     for queue in jobs::queues::ALL {
         let mut offset = 0;
         loop {
-            let page = app.store.list(queue, JobState::Dead, offset, PAGE).await?;
+            let page = app.store.list_jobs(queue, JobState::Dead, offset, PAGE).await?;
             offset += page.len();
             let done = page.len() < PAGE;
             let silent = page.into_iter().filter(|job| job.error.as_deref().unwrap_or_default().is_empty());
-            violations.extend(silent.map(|job| Violation {
+            violations.extend(silent.map(|job| InvariantViolation {
                 invariant: "no_dead_job_without_reason",
                 subject: job.id,
                 detail: format!("is dead in {queue} and no reason was kept"),

@@ -8,14 +8,14 @@
 
 use std::time::Duration;
 
-use jobs::{Alarm, OrderId, alarm::Content};
+use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
 use serde_json::Value;
 use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
 use super::{
     alerts,
-    channel::{DeliveryError, Parcel},
+    channel::{DeliveryError, OutgoingMessage},
     messages::{self, Message, STATUS_UPDATE_FAILED},
     outbox,
 };
@@ -28,18 +28,18 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 
 /// Sees to it that support learns that this order's end could not be written. A failure to enqueue is logged: the job
 /// that failed runs again and comes here again.
-pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
+pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
     let delay = if db::is_transient(error) { OUTAGE_GRACE } else { Duration::ZERO };
     // No other clock is at hand.
     let message = messages::status_update_failed(order, &error.to_string(), chrono::Utc::now());
     let jobs: Vec<NewJob> = app
         .config
         .notifications
-        .of(&message.audience)
+        .channels_for(&message.audience)
         .iter()
         .map(|channel| {
-            let content = Content { message: message.payload.clone(), told: false };
-            NewJob::after(&Alarm { order: order.clone(), channel: channel.clone(), content }, delay)
+            let content = AlarmContent { message: message.payload.clone(), told: false };
+            NewJob::after(&SendAlarm { order: order.clone(), channel: channel.clone(), content }, delay)
         })
         .collect();
     if let Err(error) = app.store.enqueue(&jobs).await {
@@ -47,11 +47,11 @@ pub async fn raise(app: &App, order: &OrderId, error: &sqlx::Error) {
     }
 }
 
-pub async fn perform(app: App, mut job: Alarm) -> Outcome {
+pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     let id = message_id(&job.order, &job.channel);
     if !job.content.told {
         // The log remembers what this job forgot when it was last done.
-        match compensate::write(&app, &job.order).await {
+        match compensate::write_compensation(&app, &job.order).await {
             Ok(outcome) => return outcome,
             Err(error) if db::is_transient(&error) => {}
             Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
@@ -59,12 +59,13 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
     }
     if !job.content.told {
         let payload = &job.content.message;
-        let parcel = Parcel { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload, phone: None };
-        let place = match app.channels.enter(&job.channel) {
+        let parcel =
+            OutgoingMessage { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload, phone: None };
+        let place = match app.channels.enter_lane(&job.channel) {
             Ok(place) => place,
             Err(delay) => return Outcome::Snooze { delay },
         };
-        match app.channels.deliver(place, &job.channel, &parcel).await {
+        match app.channels.deliver_message(place, &job.channel, &parcel).await {
             Ok(()) => job.content.told = true,
             Err(error @ DeliveryError::Gone(_)) => return Outcome::Dead(error.to_string()),
             Err(error) => return Outcome::Retry(error.to_string()),
@@ -77,10 +78,10 @@ pub async fn perform(app: App, mut job: Alarm) -> Outcome {
         alerts::derived_jobs(&app.db, &job.order).await
     };
     match logged.await {
-        Ok(jobs) => Outcome::then(jobs),
+        Ok(jobs) => Outcome::then_enqueue(jobs),
         Err(error) => {
             tracing::debug!(order.id = %job.order, %error, "The delivery log cannot be written yet.");
-            Outcome::then(vec![NewJob::after(&job, LOG_PAUSE)])
+            Outcome::then_enqueue(vec![NewJob::after(&job, LOG_PAUSE)])
         }
     }
 }

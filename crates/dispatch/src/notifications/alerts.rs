@@ -11,19 +11,19 @@ use serde_json::Value;
 use workers::NewJob;
 
 use super::{
-    Message, Routes,
-    messages::{self, Repeated},
+    ChannelRoutes, Message,
+    messages::{self, RepeatedAlert},
     outbox,
 };
 use crate::db::{Connection, Pool};
 use crate::{
-    orders::{PendingAlert, PendingMessage, Settlement, timers},
+    orders::{AlertSettlement, PendingAlert, PendingMessage, timers},
     people::actor::Actor,
 };
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct Alert {
+pub struct RaisedAlert {
     pub id: i64,
     pub order_id: String,
     pub kind: String,
@@ -40,14 +40,14 @@ pub struct Alert {
 }
 
 /// Raises the alert of a message, once.
-pub(super) async fn raise(
+pub(super) async fn raise_alert(
     tx: &mut Connection,
-    routes: &Routes,
+    routes: &ChannelRoutes,
     order: &OrderId,
     message: &Message,
     at: DateTime<Utc>,
 ) -> Result<Option<PendingAlert>, sqlx::Error> {
-    let next = routes.repeat(message.kind).pause(0).map(|pause| at + pause);
+    let next = routes.repeat_schedule(message.kind).pause_after(0).map(|pause| at + pause);
     let id: Option<i64> = sqlx::query_scalar(
         "-- raise alert
          INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
@@ -69,10 +69,10 @@ pub(super) async fn raise(
 }
 
 /// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
-pub async fn settle(
+pub async fn settle_alerts(
     tx: &mut Connection,
     order: &OrderId,
-    settlement: &Settlement,
+    settlement: &AlertSettlement,
     actor: &Actor,
 ) -> Result<Vec<i64>, sqlx::Error> {
     // The time of this statement, not of the decision: it may have escalated in between.
@@ -95,17 +95,22 @@ pub async fn settle(
 
 /// Which alerts a person acknowledges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum AlertSelection {
     One(i64),
     /// All of this order.
     Order(OrderId),
 }
 
 /// Acknowledges, and answers all that were asked for as they now are: one that was acknowledged before stays as it was.
-pub async fn acknowledge(db: &Pool, which: &Which, actor: &Actor, note: &str) -> Result<Vec<Alert>, sqlx::Error> {
+pub async fn acknowledge_alerts(
+    db: &Pool,
+    which: &AlertSelection,
+    actor: &Actor,
+    note: &str,
+) -> Result<Vec<RaisedAlert>, sqlx::Error> {
     let (id, order) = match which {
-        Which::One(id) => (Some(*id), None),
-        Which::Order(order) => (None, Some(order.as_str())),
+        AlertSelection::One(id) => (Some(*id), None),
+        AlertSelection::Order(order) => (None, Some(order.as_str())),
     };
     sqlx::query_as(
         "-- acknowledge alerts
@@ -129,7 +134,7 @@ pub async fn acknowledge(db: &Pool, which: &Which, actor: &Actor, note: &str) ->
 
 /// Which alerts to list; newest first.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct AlertFilter {
     pub open: bool,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
@@ -138,7 +143,7 @@ pub struct Filter {
     pub limit: u32,
 }
 
-pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Error> {
+pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(
         "-- list alerts
          SELECT * FROM alerts
@@ -157,9 +162,9 @@ pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Alert>, sqlx::Error>
 
 /// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
 /// or was just told about by another run.
-pub(super) async fn tell_again(db: &Pool, routes: &Routes, id: i64) -> Result<(), sqlx::Error> {
+pub(super) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let due: Option<(Alert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
+    let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
     let Ok(order) = alert.order_id.parse::<OrderId>() else { return Ok(()) };
     let number = alert.escalations + 1;
@@ -169,10 +174,10 @@ pub(super) async fn tell_again(db: &Pool, routes: &Routes, id: i64) -> Result<()
     )
     .bind(id)
     .bind(number)
-    .bind(routes.repeat(&alert.kind).pause(number).map(|pause| now + pause))
+    .bind(routes.repeat_schedule(&alert.kind).pause_after(number).map(|pause| now + pause))
     .execute(&mut *tx)
     .await?;
-    let repeated = Repeated {
+    let repeated = RepeatedAlert {
         alert_id: id,
         order_id: &alert.order_id,
         kind: &alert.kind,
@@ -181,16 +186,16 @@ pub(super) async fn tell_again(db: &Pool, routes: &Routes, id: i64) -> Result<()
         told: &alert.payload,
     };
     let message = if messages::is_for_dispatchers(&alert.kind) {
-        messages::reminder(&repeated, now)
+        messages::dispatcher_reminder(&repeated, now)
     } else {
-        messages::escalation(&repeated, now)
+        messages::alert_escalation(&repeated, now)
     };
-    outbox::insert(&mut tx, routes, &order, &[message], now).await?;
+    outbox::insert_messages(&mut tx, routes, &order, &[message], now).await?;
     tx.commit().await
 }
 
 /// Returns an alert, if there is one of this id.
-pub async fn load(db: &Pool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
+pub async fn load_alert(db: &Pool, id: i64) -> Result<Option<RaisedAlert>, sqlx::Error> {
     sqlx::query_as(
         "-- load alert
          SELECT * FROM alerts WHERE id = $1",
@@ -201,7 +206,7 @@ pub async fn load(db: &Pool, id: i64) -> Result<Option<Alert>, sqlx::Error> {
 }
 
 /// Has an alert told again whose job had died, once that job runs again.
-pub async fn resume(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
+pub async fn resume_alert(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- resume alert
          UPDATE alerts SET gave_up_at = NULL WHERE id = $1 AND gave_up_at IS NOT NULL",
@@ -213,7 +218,7 @@ pub async fn resume(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// The row, locked, if it is to be told again now.
-async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(Alert, DateTime<Utc>)>, sqlx::Error> {
+async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(RaisedAlert, DateTime<Utc>)>, sqlx::Error> {
     use sqlx::{FromRow, Row};
     let row = sqlx::query(
         "-- alert due
@@ -222,7 +227,7 @@ async fn lock_due_alert(tx: &mut Connection, id: i64) -> Result<Option<(Alert, D
     .bind(id)
     .fetch_optional(tx)
     .await?;
-    row.map(|row| Ok((Alert::from_row(&row)?, row.try_get("now")?))).transpose()
+    row.map(|row| Ok((RaisedAlert::from_row(&row)?, row.try_get("now")?))).transpose()
 }
 
 /// The jobs that must exist for an order's messages and alerts; also for an order that is not in the database.
@@ -241,6 +246,6 @@ pub async fn derived_jobs(db: &Pool, order: &OrderId) -> Result<Vec<NewJob>, sql
     .await?;
     let messages: Json<Vec<PendingMessage>> = row.try_get("messages")?;
     let alerts: Json<Vec<PendingAlert>> = row.try_get("alerts")?;
-    let timers = timers::of_messages(order, &messages, &alerts, row.try_get("now")?);
+    let timers = timers::message_timers(order, &messages, &alerts, row.try_get("now")?);
     Ok(timers.into_iter().map(|t| t.job).collect())
 }

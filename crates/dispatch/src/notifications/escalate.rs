@@ -3,17 +3,17 @@
 //! The row of the alert decides, as ever: an early, stale or doubled job sends nothing. Every run returns the jobs that must
 //! exist for the order's messages and alerts, which heals a crash between commit and settle.
 
-use jobs::{Escalate, OrderId, Remind};
+use jobs::{EscalateAlert, OrderId, RemindDispatchers};
 use workers::Outcome;
 
 use super::alerts;
 use crate::{app::App, worker::step};
 
-pub async fn perform(app: App, job: Escalate) -> Outcome {
+pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await
 }
 
-pub async fn remind(app: App, job: Remind) -> Outcome {
+pub async fn perform_remind(app: App, job: RemindDispatchers) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await
 }
 
@@ -22,5 +22,5 @@ async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
         alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
         alerts::derived_jobs(&app.db, order).await
     };
-    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then)
+    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then_enqueue)
 }

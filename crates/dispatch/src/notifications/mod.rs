@@ -18,5 +18,5 @@ pub mod notify;
 pub mod outbox;
 pub mod redeliver;
 
-pub use channel::{Channel, Channels};
-pub use model::messages::{self, Audience, Message, Routes, money, routes, text};
+pub use channel::{MessageChannel, MessageChannels};
+pub use model::messages::{self, ChannelRoutes, Message, MessageAudience, money, routes, text};

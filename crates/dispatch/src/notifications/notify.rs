@@ -9,14 +9,14 @@
 use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
-use jobs::Notify;
+use jobs::SendNotification;
 use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
 use super::{
-    channel::{DeliveryError, Parcel, Place},
+    channel::{DeliveryError, LanePlace, OutgoingMessage},
     messages,
-    outbox::{self, Delivery, OutboxRow},
+    outbox::{self, DeliveryResult, OutboxRow},
 };
 use crate::{
     app::App,
@@ -45,25 +45,25 @@ const REFUSED_TRIES: u32 = 5;
 /// Times a run looks again because another run was quicker.
 const MAX_LOOKS: usize = 3;
 
-pub async fn perform(app: App, job: Notify) -> Outcome {
-    try_perform(&app, &job).await.unwrap_or_else(|error| step::database_failed(&error))
+pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
+    try_notify(&app, &job).await.unwrap_or_else(|error| step::database_failed(&error))
 }
 
-async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
+async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
     for _ in 0..MAX_LOOKS {
         let Some(waiting) = outbox::load_waiting(&app.db, job.outbox_id).await? else { return Ok(Outcome::done()) };
         if waiting.now < waiting.next_attempt_at {
-            return Ok(Outcome::Snooze { delay: timers::until(waiting.next_attempt_at, waiting.now) });
+            return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
         }
         if waiting.is_worthless {
             // A driver is not asked by an offer that has lapsed or was taken back meanwhile.
-            outbox::expire(&app.db, job.outbox_id).await?;
+            outbox::expire_message(&app.db, job.outbox_id).await?;
             return Ok(Outcome::done());
         }
-        match app.channels.enter(&waiting.channel) {
+        match app.channels.enter_lane(&waiting.channel) {
             Err(pause) => {
-                if let Some(at) = outbox::park(&app.db, job.outbox_id, pause).await? {
-                    return Ok(Outcome::Snooze { delay: timers::until(at, waiting.now) });
+                if let Some(at) = outbox::park_message(&app.db, job.outbox_id, pause).await? {
+                    return Ok(Outcome::Snooze { delay: timers::time_until(at, waiting.now) });
                 }
             }
             Ok(place) => {
@@ -77,31 +77,36 @@ async fn try_perform(app: &App, job: &Notify) -> Result<Outcome, sqlx::Error> {
 }
 
 /// Makes the try that was claimed.
-async fn deliver_message(app: &App, job: &Notify, row: &OutboxRow, place: Place) -> Result<Outcome, sqlx::Error> {
-    let parcel = Parcel {
+async fn deliver_message(
+    app: &App,
+    job: &SendNotification,
+    row: &OutboxRow,
+    place: LanePlace,
+) -> Result<Outcome, sqlx::Error> {
+    let parcel = OutgoingMessage {
         id: row.message_id,
         order_id: &row.order_id,
         kind: &row.kind,
         payload: &row.payload,
         phone: row.phone.as_deref(),
     };
-    let delivery = match app.channels.deliver(place, &row.channel, &parcel).await {
-        Ok(()) => Delivery::Delivered,
+    let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
+        Ok(()) => DeliveryResult::Delivered,
         Err(error) => after_failure(row, &error),
     };
-    crash::point("notify", "sent");
-    if let Delivery::Unreachable(error) = &delivery {
+    crash::reach_point("notify", "sent");
+    if let DeliveryResult::Unreachable(error) = &delivery {
         // The offer first: a row that is recorded is not looked at again.
         let withdrawn = withdraw_unreachable(app, job, row, error).await?;
         if matches!(withdrawn, Outcome::Done { .. }) {
-            outbox::record(&app.db, row, &delivery).await?;
+            outbox::record_delivery(&app.db, row, &delivery).await?;
         }
         return Ok(withdrawn);
     }
-    outbox::record(&app.db, row, &delivery).await?;
+    outbox::record_delivery(&app.db, row, &delivery).await?;
     Ok(match delivery {
-        Delivery::Delivered | Delivery::Expired(_) | Delivery::Unreachable(_) => Outcome::done(),
-        Delivery::Again(at, error) => {
+        DeliveryResult::Delivered | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
+        DeliveryResult::Again(at, error) => {
             tracing::warn!(
                 order.id = row.order_id,
                 message.id = row.id,
@@ -109,14 +114,19 @@ async fn deliver_message(app: &App, job: &Notify, row: &OutboxRow, place: Place)
                 error,
                 "A message did not arrive; it will be sent again."
             );
-            Outcome::Snooze { delay: timers::until(at, row.now) }
+            Outcome::Snooze { delay: timers::time_until(at, row.now) }
         }
-        Delivery::Dead(error) => Outcome::Dead(error),
+        DeliveryResult::Dead(error) => Outcome::Dead(error),
     })
 }
 
 /// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
-async fn withdraw_unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &str) -> Result<Outcome, sqlx::Error> {
+async fn withdraw_unreachable(
+    app: &App,
+    job: &SendNotification,
+    row: &OutboxRow,
+    error: &str,
+) -> Result<Outcome, sqlx::Error> {
     outbox::mark_unreachable(&app.db, row.id).await?;
     let Some(offer) = outbox::undelivered_offer(&app.db, row.id).await? else { return Ok(Outcome::done()) };
     tracing::warn!(
@@ -130,7 +140,7 @@ async fn withdraw_unreachable(app: &App, job: &Notify, row: &OutboxRow, error: &
 }
 
 /// Where a message goes whose claimed try failed.
-fn after_failure(row: &OutboxRow, error: &DeliveryError) -> Delivery {
+fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
     let tries = row.attempts.unsigned_abs();
     let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
     let asked = match error {
@@ -148,14 +158,14 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError) -> Delivery {
     if row.kind == messages::OFFER {
         // Short-lived anyway: the attempt's own timeout goes on to the next driver.
         match next {
-            _ if is_final => Delivery::Unreachable(error.to_string()),
-            next if next < row.expires_at => Delivery::Again(next, error.to_string()),
-            _ => Delivery::Expired(error.to_string()),
+            _ if is_final => DeliveryResult::Unreachable(error.to_string()),
+            next if next < row.expires_at => DeliveryResult::Again(next, error.to_string()),
+            _ => DeliveryResult::Expired(error.to_string()),
         }
     } else if is_final || next >= row.expires_at {
-        Delivery::Dead(format!("given up after {tries} tries: {error}"))
+        DeliveryResult::Dead(format!("given up after {tries} tries: {error}"))
     } else {
-        Delivery::Again(next, error.to_string())
+        DeliveryResult::Again(next, error.to_string())
     }
 }
 
@@ -189,7 +199,7 @@ mod tests {
 
     fn wait(row: &OutboxRow, error: &DeliveryError) -> Option<i64> {
         match after_failure(row, error) {
-            Delivery::Again(at, _) => Some((at - row.now).num_seconds()),
+            DeliveryResult::Again(at, _) => Some((at - row.now).num_seconds()),
             _ => None,
         }
     }
@@ -226,8 +236,8 @@ mod tests {
         offer.expires_at = offer.now + TimeDelta::seconds(700);
         assert_eq!(wait(&offer, &away), Some(512));
         let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
-        assert_eq!(after_failure(&offer, &refused), Delivery::Unreachable(refused.to_string()));
+        assert_eq!(after_failure(&offer, &refused), DeliveryResult::Unreachable(refused.to_string()));
         offer.expires_at = offer.now + TimeDelta::seconds(100);
-        assert_eq!(after_failure(&offer, &away), Delivery::Expired(away.to_string()));
+        assert_eq!(after_failure(&offer, &away), DeliveryResult::Expired(away.to_string()));
     }
 }

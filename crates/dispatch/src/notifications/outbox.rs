@@ -5,9 +5,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use uuid::Uuid;
-use workers::{RetryPolicy, retry::jittered};
+use workers::{RetryPolicy, retry::add_jitter};
 
-use super::{Audience, Message, Routes, alerts, messages};
+use super::{ChannelRoutes, Message, MessageAudience, alerts, messages};
 use crate::db::{Connection, Pool};
 use crate::{
     orders::{PendingAlert, PendingMessage},
@@ -16,26 +16,26 @@ use crate::{
 
 /// The rows that were new.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Written {
+pub struct WrittenMessages {
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
 }
 
 /// Inserts the rows of these messages, and of the alerts among them; a message that was written before is not written
 /// again.
-pub async fn insert(
+pub async fn insert_messages(
     tx: &mut Connection,
-    routes: &Routes,
+    routes: &ChannelRoutes,
     order: &OrderId,
     messages: &[Message],
     at: DateTime<Utc>,
-) -> Result<Written, sqlx::Error> {
-    let mut written = Written::default();
+) -> Result<WrittenMessages, sqlx::Error> {
+    let mut written = WrittenMessages::default();
     let (mut kinds, mut channels, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     let (mut payloads, mut expiries) = (Vec::new(), Vec::new());
     for message in messages {
         if message.is_alert() {
-            written.alerts.extend(alerts::raise(tx, routes, order, message, at).await?);
+            written.alerts.extend(alerts::raise_alert(tx, routes, order, message, at).await?);
         }
         for (channel, dedupe_key) in recipients_of(tx, routes, message).await? {
             kinds.push(message.kind);
@@ -72,10 +72,10 @@ pub async fn insert(
 /// Channel and dedupe key of each row.
 async fn recipients_of(
     tx: &mut Connection,
-    routes: &Routes,
+    routes: &ChannelRoutes,
     message: &Message,
 ) -> Result<Vec<(String, String)>, sqlx::Error> {
-    if message.audience == Audience::Dispatchers {
+    if message.audience == MessageAudience::Dispatchers {
         let users: Vec<(String, String)> = sqlx::query_as(
             "-- dispatchers
              SELECT channel, id FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY id",
@@ -90,21 +90,21 @@ async fn recipients_of(
                 .collect());
         }
     }
-    Ok(routes.of(&message.audience).iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect())
+    Ok(routes.channels_for(&message.audience).iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect())
 }
 
 /// Writes down a message that was delivered without a row, and raises its alert.
 pub async fn insert_delivered(
     db: &Pool,
-    routes: &Routes,
+    routes: &ChannelRoutes,
     order: &OrderId,
     message: &Message,
     channel: &str,
     message_id: Uuid,
 ) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let now = crate::orders::store::now(&mut *tx).await?;
-    alerts::raise(&mut tx, routes, order, message, now).await?;
+    let now = crate::orders::store::database_now(&mut *tx).await?;
+    alerts::raise_alert(&mut tx, routes, order, message, now).await?;
     sqlx::query(
         "-- insert delivered outbox
          WITH delivered AS (
@@ -160,7 +160,7 @@ pub struct OutboxRow {
     pub now: DateTime<Utc>,
 }
 
-pub async fn load(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
+pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
         "-- load outbox
          SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
@@ -179,7 +179,7 @@ pub async fn load(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> 
 
 /// Where a row goes after a try.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Delivery {
+pub enum DeliveryResult {
     Delivered,
     /// The try failed; the next is at this time.
     Again(DateTime<Utc>, String),
@@ -196,7 +196,7 @@ const UNRECORDED: &str = "no answer was recorded";
 
 /// A message whose job has come.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Waiting {
+pub struct WaitingMessage {
     pub channel: String,
     pub next_attempt_at: DateTime<Utc>,
     /// An offer that has lapsed or was taken back.
@@ -205,7 +205,7 @@ pub struct Waiting {
 }
 
 /// Returns a message that still waits for its delivery.
-pub async fn load_waiting(db: &Pool, id: i64) -> Result<Option<Waiting>, sqlx::Error> {
+pub async fn load_waiting(db: &Pool, id: i64) -> Result<Option<WaitingMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- load waiting message
          SELECT channel, next_attempt_at, dispatchq_now() AS now,
@@ -251,14 +251,14 @@ pub async fn claim_try(
     .bind(backoff.multiplier)
     .bind(backoff.max.as_secs_f64())
     .bind(UNRECORDED)
-    .bind(jittered(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
+    .bind(add_jitter(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
     .bind(claim.as_secs_f64())
     .fetch_optional(db)
     .await
 }
 
 /// Has a due message wait for so long, because its channel has no place for it. Returns when it comes back.
-pub async fn park(db: &Pool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
+pub async fn park_message(db: &Pool, id: i64, pause: Duration) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     sqlx::query_scalar(
         "-- park message
          UPDATE outbox SET next_attempt_at = dispatchq_now() + $2 * interval '1 second'
@@ -271,7 +271,7 @@ pub async fn park(db: &Pool, id: i64, pause: Duration) -> Result<Option<DateTime
 }
 
 /// Ends a message that is no longer worth sending.
-pub async fn expire(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
+pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- expire message
          UPDATE outbox SET state = 'expired' WHERE id = $1 AND state = 'pending'",
@@ -283,12 +283,14 @@ pub async fn expire(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// Records the end of a claimed try, if no other try was claimed since.
-pub async fn record(db: &Pool, row: &OutboxRow, delivery: &Delivery) -> Result<(), sqlx::Error> {
+pub async fn record_delivery(db: &Pool, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
     let (state, next, error) = match delivery {
-        Delivery::Delivered => ("delivered", row.next_attempt_at, None),
-        Delivery::Again(at, error) => ("pending", *at, Some(error)),
-        Delivery::Expired(error) | Delivery::Unreachable(error) => ("expired", row.next_attempt_at, Some(error)),
-        Delivery::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
+        DeliveryResult::Delivered => ("delivered", row.next_attempt_at, None),
+        DeliveryResult::Again(at, error) => ("pending", *at, Some(error)),
+        DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
+            ("expired", row.next_attempt_at, Some(error))
+        }
+        DeliveryResult::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
     };
     sqlx::query(
         "-- record delivery
@@ -323,7 +325,7 @@ pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 
 /// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
 /// outlive its offer. The delivery log says who had it done.
-pub async fn revive(db: &Pool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
+pub async fn revive_message(db: &Pool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
          WITH revived AS (
@@ -386,7 +388,7 @@ pub async fn offer_of(db: &Pool, channel: &str, message_id: Uuid) -> Result<Opti
 
 /// One try to deliver a message.
 #[derive(Debug, Clone, serde::Serialize, sqlx::FromRow)]
-pub struct Try {
+pub struct DeliveryTry {
     pub attempt_no: i32,
     pub at: DateTime<Utc>,
     /// `None`: it was delivered.
@@ -394,7 +396,7 @@ pub struct Try {
 }
 
 /// The latest tries to deliver a message, at most 10, in their order.
-pub async fn tries(db: &Pool, id: i64) -> Result<Vec<Try>, sqlx::Error> {
+pub async fn list_tries(db: &Pool, id: i64) -> Result<Vec<DeliveryTry>, sqlx::Error> {
     sqlx::query_as(
         "-- tries of a message
          SELECT * FROM (SELECT attempt_no, at, error FROM outbox_attempts WHERE outbox_id = $1

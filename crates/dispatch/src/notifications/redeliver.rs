@@ -3,7 +3,7 @@
 //! A replay keeps the message's id, its tries and its log: a receiver that got it after all can tell, and so can an auditor.
 
 use chrono::{DateTime, Utc};
-use jobs::{Notify, OrderId};
+use jobs::{OrderId, SendNotification};
 use serde::Serialize;
 use uuid::Uuid;
 use workers::Job;
@@ -11,12 +11,12 @@ use workers::Job;
 use crate::db::Pool;
 use crate::{
     app::App,
-    dead_letters::decide::{self, Answer, Decider},
+    dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
 };
 
 /// An outbox row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct Row {
+pub struct OutboxMessage {
     pub id: i64,
     pub message_id: Uuid,
     pub order_id: String,
@@ -33,7 +33,7 @@ pub struct Row {
 
 /// One line of the delivery log.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct Entry {
+pub struct DeliveryLogEntry {
     pub at: DateTime<Utc>,
     /// `TRY` or `REPLAY`.
     pub what: String,
@@ -45,7 +45,7 @@ pub struct Entry {
 
 /// Which rows; newest first.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct OutboxFilter {
     pub ids: Option<Vec<i64>>,
     pub state: Option<String>,
     pub channel: Option<String>,
@@ -56,7 +56,7 @@ pub struct Filter {
     pub limit: u32,
 }
 
-pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error> {
+pub async fn list_messages(db: &Pool, filter: &OutboxFilter) -> Result<Vec<OutboxMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- list outbox
          SELECT id, message_id, order_id, kind, channel, state, attempts, last_error, next_attempt_at, expires_at,
@@ -79,7 +79,7 @@ pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Row>, sqlx::Error> {
 }
 
 /// Counts the rows on all pages.
-pub async fn count(db: &Pool, filter: &Filter) -> Result<i64, sqlx::Error> {
+pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count outbox
          SELECT count(*) FROM outbox
@@ -97,7 +97,7 @@ pub async fn count(db: &Pool, filter: &Filter) -> Result<i64, sqlx::Error> {
 }
 
 /// The delivery log of a message, in the order in which it happened.
-pub async fn log(db: &Pool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
+pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntry>, sqlx::Error> {
     sqlx::query_as(
         "-- delivery log
          SELECT at, what, error, actor FROM (
@@ -112,12 +112,12 @@ pub async fn log(db: &Pool, id: i64) -> Result<Vec<Entry>, sqlx::Error> {
 }
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
-pub async fn replay(app: &App, row: &Row, by: &Decider) -> anyhow::Result<bool> {
+pub async fn replay_message(app: &App, row: &OutboxMessage, by: &DecisionAuthor) -> anyhow::Result<bool> {
     let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
-    let job = Notify { order, outbox_id: row.id };
-    match decide::requeue(app, &job.id(), by).await? {
-        Answer::Done => Ok(true),
-        Answer::NotDead => Ok(false),
-        Answer::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),
+    let job = SendNotification { order, outbox_id: row.id };
+    match decide::requeue_job(app, &job.id(), by).await? {
+        DecisionOutcome::Done => Ok(true),
+        DecisionOutcome::NotDead => Ok(false),
+        DecisionOutcome::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),
     }
 }

@@ -6,13 +6,13 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
 use workers::{
     JobId,
-    store::{Cancelled, JobState, Rescheduled},
+    store::{CancelVerdict, JobState, RescheduleVerdict},
 };
 
-use super::wanted::{Asker, wanted};
+use super::wanted::{JobAsker, find_wanted_job};
 use crate::{
     app::App,
-    orders::{Status, store},
+    orders::{OrderStatus, store},
 };
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
@@ -20,7 +20,7 @@ const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
 
 /// Why a job was left as it is. The text says what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum JobRefusal {
     #[error("{0} is running now: wait for its end; see: dispatchq job show {0}")]
     Running(JobId),
     #[error("{0} is dead; see: dispatchq dead show {0}")]
@@ -31,7 +31,7 @@ pub enum Refused {
         "{order} is {status} and asks for {job}: cancelled, it would be put back; end the order instead: dispatchq \
          order cancel {order}"
     )]
-    OrderAsks { job: JobId, order: OrderId, status: Status },
+    OrderAsks { job: JobId, order: OrderId, status: OrderStatus },
     #[error(
         "{job} delivers a message of {order}: cancelled, it would be put back; it ends with its delivery, or at {at}",
         at = clock_time(*.expires_at)
@@ -52,9 +52,9 @@ pub enum Refused {
     Past { job: JobId, at: DateTime<Utc> },
 }
 
-impl Refused {
+impl JobRefusal {
     /// The word programs match on.
-    pub fn code(&self) -> &'static str {
+    pub fn error_code(&self) -> &'static str {
         match self {
             Self::Running(_) => "RUNNING",
             Self::Dead(_) => "DEAD",
@@ -72,7 +72,7 @@ fn clock_time(at: DateTime<Utc>) -> String {
 
 /// When a job is to run instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum RescheduleTime {
     /// After this time from now.
     In(Duration),
     /// By Postgres' clock.
@@ -81,76 +81,82 @@ pub enum When {
 
 /// A job that was rescheduled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moved {
+pub struct RescheduledJob {
     pub due: DateTime<Utc>,
     /// Its row or schedule says later: run before that, the job does nothing but wait on.
     pub not_before: Option<DateTime<Utc>>,
 }
 
 /// Removes a waiting job that no row asks for.
-pub async fn cancel(app: &App, job: &JobId) -> anyhow::Result<Result<(), Refused>> {
+pub async fn cancel_job(app: &App, job: &JobId) -> anyhow::Result<Result<(), JobRefusal>> {
     if let Some(refused) = not_waiting(app, job).await? {
         return Ok(Err(refused));
     }
     let id = || job.clone();
-    Ok(match wanted(app, job).await?.map(|wanted| wanted.by) {
-        Some(Asker::Order { id: order, status }) => Err(Refused::OrderAsks { job: id(), order, status }),
-        Some(Asker::Message { order, expires_at }) => Err(Refused::MessageAsks { job: id(), order, expires_at }),
-        Some(Asker::Schedule(schedule)) => Err(Refused::ScheduleAsks { job: id(), schedule }),
+    Ok(match find_wanted_job(app, job).await?.map(|wanted| wanted.by) {
+        Some(JobAsker::Order { id: order, status }) => Err(JobRefusal::OrderAsks { job: id(), order, status }),
+        Some(JobAsker::Message { order, expires_at }) => Err(JobRefusal::MessageAsks { job: id(), order, expires_at }),
+        Some(JobAsker::Schedule(schedule)) => Err(JobRefusal::ScheduleAsks { job: id(), schedule }),
         None => match app.store.cancel(job, &jobs::queues::ALL).await? {
-            Cancelled::Removed => Ok(()),
-            Cancelled::Running => Err(Refused::Running(id())),
-            Cancelled::Dead => Err(Refused::Dead(id())),
-            Cancelled::Absent => Err(Refused::Absent(id())),
+            CancelVerdict::Removed => Ok(()),
+            CancelVerdict::Running => Err(JobRefusal::Running(id())),
+            CancelVerdict::Dead => Err(JobRefusal::Dead(id())),
+            CancelVerdict::Absent => Err(JobRefusal::Absent(id())),
         },
     })
 }
 
 /// Why a job that is not waiting cannot be operated on.
-async fn not_waiting(app: &App, job: &JobId) -> anyhow::Result<Option<Refused>> {
-    let found = app.store.find(job, &jobs::queues::ALL).await?;
+async fn not_waiting(app: &App, job: &JobId) -> anyhow::Result<Option<JobRefusal>> {
+    let found = app.store.find_job(job, &jobs::queues::ALL).await?;
     Ok(match found.map(|found| found.state) {
         Some(JobState::Due | JobState::Suspect) => None,
-        Some(JobState::Leased) => Some(Refused::Running(job.clone())),
-        Some(JobState::Dead) => Some(Refused::Dead(job.clone())),
-        None => Some(Refused::Absent(job.clone())),
+        Some(JobState::Leased) => Some(JobRefusal::Running(job.clone())),
+        Some(JobState::Dead) => Some(JobRefusal::Dead(job.clone())),
+        None => Some(JobRefusal::Absent(job.clone())),
     })
 }
 
 /// Lets a waiting job run at another time, if it would stay there.
-pub async fn reschedule(app: &App, job: &JobId, when: When) -> anyhow::Result<Result<Moved, Refused>> {
+pub async fn reschedule_job(
+    app: &App,
+    job: &JobId,
+    when: RescheduleTime,
+) -> anyhow::Result<Result<RescheduledJob, JobRefusal>> {
     if let Some(refused) = not_waiting(app, job).await? {
         return Ok(Err(refused));
     }
-    let now = store::now(&app.db).await?;
+    let now = store::database_now(&app.db).await?;
     let id = || job.clone();
     let due = match when {
-        When::In(delay) => match TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay)) {
-            Some(due) => due,
-            None => anyhow::bail!("nothing waits that long; choose a shorter time"),
-        },
-        When::At(at) if at < now => return Ok(Err(Refused::Past { job: id(), at })),
-        When::At(at) => at,
+        RescheduleTime::In(delay) => {
+            match TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay)) {
+                Some(due) => due,
+                None => anyhow::bail!("nothing waits that long; choose a shorter time"),
+            }
+        }
+        RescheduleTime::At(at) if at < now => return Ok(Err(JobRefusal::Past { job: id(), at })),
+        RescheduleTime::At(at) => at,
     };
     let mut not_before = None;
-    if let Some(wanted) = wanted(app, job).await? {
+    if let Some(wanted) = find_wanted_job(app, job).await? {
         // A schedule's next run is enqueued again and again, and the earlier time stays.
         let (by, tolerance) = match wanted.by {
-            Asker::Order { .. } => ("order", TOLERANCE),
-            Asker::Message { .. } => ("message", TOLERANCE),
-            Asker::Schedule(_) => ("schedule", TimeDelta::zero()),
+            JobAsker::Order { .. } => ("order", TOLERANCE),
+            JobAsker::Message { .. } => ("message", TOLERANCE),
+            JobAsker::Schedule(_) => ("schedule", TimeDelta::zero()),
         };
         let latest = wanted.due.max(now) + tolerance;
         if due > latest {
-            return Ok(Err(Refused::TooLate { job: id(), by, due: wanted.due, wanted: due, latest }));
+            return Ok(Err(JobRefusal::TooLate { job: id(), by, due: wanted.due, wanted: due, latest }));
         }
         not_before = Some(wanted.due).filter(|not_before| *not_before > due);
     }
     let delay = (due - now).to_std().unwrap_or_default();
     Ok(match app.store.reschedule(job, &jobs::queues::ALL, delay).await? {
-        Rescheduled::Moved => Ok(Moved { due, not_before }),
-        Rescheduled::Running => Err(Refused::Running(id())),
-        Rescheduled::Dead => Err(Refused::Dead(id())),
-        Rescheduled::Absent => Err(Refused::Absent(id())),
+        RescheduleVerdict::Moved => Ok(RescheduledJob { due, not_before }),
+        RescheduleVerdict::Running => Err(JobRefusal::Running(id())),
+        RescheduleVerdict::Dead => Err(JobRefusal::Dead(id())),
+        RescheduleVerdict::Absent => Err(JobRefusal::Absent(id())),
     })
 }

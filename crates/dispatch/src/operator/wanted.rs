@@ -1,22 +1,22 @@
 //! Which row or schedule asks for a job. What is asked for is put back when it goes, and moved back when it lies too late.
 
 use chrono::{DateTime, Utc};
-use jobs::{Notify, OrderId, Tick};
+use jobs::{OrderId, PeriodicTick, SendNotification};
 use workers::{Job, JobId};
 
 use crate::{
     app::App,
     notifications::outbox,
-    orders::{Status, store, timers},
-    periodic::schedule::Task,
+    orders::{OrderStatus, store, timers},
+    periodic::schedule::ScheduledTask,
 };
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asker {
+pub enum JobAsker {
     Order {
         id: OrderId,
-        status: Status,
+        status: OrderStatus,
     },
     /// A message of this order that is not delivered yet.
     Message {
@@ -28,39 +28,41 @@ pub enum Asker {
 
 /// A job that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub by: Asker,
+pub struct WantedJob {
+    pub by: JobAsker,
     /// When it is to run, by the row or schedule.
     pub due: DateTime<Utc>,
 }
 
 /// What asks for this job now. `None`: no row does.
-pub async fn wanted(app: &App, job: &JobId) -> anyhow::Result<Option<Wanted>> {
-    if let Ok(Notify { order, outbox_id }) = Notify::decode(job, None)
-        && job.kind() == Notify::KIND
+pub async fn find_wanted_job(app: &App, job: &JobId) -> anyhow::Result<Option<WantedJob>> {
+    if let Ok(SendNotification { order, outbox_id }) = SendNotification::decode(job, None)
+        && job.kind() == SendNotification::KIND
     {
-        let row = outbox::load(&app.db, outbox_id).await?.filter(|row| row.state == "pending");
-        return Ok(row
-            .map(|row| Wanted { by: Asker::Message { order, expires_at: row.expires_at }, due: row.next_attempt_at }));
+        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == "pending");
+        return Ok(row.map(|row| WantedJob {
+            by: JobAsker::Message { order, expires_at: row.expires_at },
+            due: row.next_attempt_at,
+        }));
     }
-    if job.kind() == Tick::KIND {
+    if job.kind() == PeriodicTick::KIND {
         return next_run(app, job).await;
     }
     let Some(order) = timers::order_of(job) else { return Ok(None) };
-    let Some(s) = store::load(&app.db, &order).await? else { return Ok(None) };
-    let timer = timers::derived(&s).into_iter().find(|timer| timer.id() == job);
-    Ok(timer.map(|timer| Wanted { by: Asker::Order { id: order, status: s.order.status }, due: timer.due }))
+    let Some(s) = store::load_order(&app.db, &order).await? else { return Ok(None) };
+    let timer = timers::derive_timers(&s).into_iter().find(|timer| timer.id() == job);
+    Ok(timer.map(|timer| WantedJob { by: JobAsker::Order { id: order, status: s.order.status }, due: timer.due }))
 }
 
-async fn next_run(app: &App, job: &JobId) -> anyhow::Result<Option<Wanted>> {
-    let Ok(tick) = Tick::decode(job, None) else { return Ok(None) };
-    let scheduled = Task::ALL.into_iter().find(|task| task.name() == tick.schedule);
+async fn next_run(app: &App, job: &JobId) -> anyhow::Result<Option<WantedJob>> {
+    let Ok(tick) = PeriodicTick::decode(job, None) else { return Ok(None) };
+    let scheduled = ScheduledTask::ALL.into_iter().find(|task| task.name() == tick.schedule);
     let Some((task, schedule)) = scheduled.and_then(|task| Some((task, app.config.schedules.get(&task)?))) else {
         return Ok(None);
     };
-    let now = store::now(&app.db).await?;
+    let now = store::database_now(&app.db).await?;
     if schedule.next_job(task, now)?.id != *job {
         return Ok(None);
     }
-    Ok(Some(Wanted { by: Asker::Schedule(task.name()), due: schedule.next_after(now)? }))
+    Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? }))
 }

@@ -11,7 +11,7 @@ const PAGE: i64 = 2000;
 
 /// How many open orders are in which situation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct OrderCensus {
     /// All that are open.
     pub orders: u64,
     pub held: u64,
@@ -20,18 +20,18 @@ pub struct Census {
     /// Their partner is being asked for the job id.
     pub retrievals: u64,
     /// By area and service type.
-    pub waiting: BTreeMap<(String, String), Waiting>,
+    pub waiting: BTreeMap<(String, String), WaitingOrders>,
 }
 
 /// The orders that look for a driver in an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingOrders {
     pub orders: i64,
     pub oldest: DateTime<Utc>,
 }
 
 #[derive(sqlx::FromRow)]
-struct Group {
+struct CensusGroup {
     area_id: Option<String>,
     service_type: Option<String>,
     orders: i64,
@@ -43,8 +43,8 @@ struct Group {
 }
 
 /// Counts all open orders. An order that is changed meanwhile is counted as it was or as it is.
-pub async fn take(db: &Pool) -> Result<Census, sqlx::Error> {
-    let mut census = Census::default();
+pub async fn take_census(db: &Pool) -> Result<OrderCensus, sqlx::Error> {
+    let mut census = OrderCensus::default();
     let mut after = String::new();
     loop {
         let groups = count_page(db, &after).await?;
@@ -52,7 +52,7 @@ pub async fn take(db: &Pool) -> Result<Census, sqlx::Error> {
         for group in groups {
             seen += group.orders;
             after.clone_from(&group.last);
-            census.add(group);
+            census.add_group(group);
         }
         if seen < PAGE {
             return Ok(census);
@@ -60,7 +60,7 @@ pub async fn take(db: &Pool) -> Result<Census, sqlx::Error> {
     }
 }
 
-async fn count_page(db: &Pool, after: &str) -> Result<Vec<Group>, sqlx::Error> {
+async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Error> {
     sqlx::query_as(
         "-- count a page of open orders
          WITH page AS MATERIALIZED (
@@ -124,14 +124,14 @@ pub async fn refunds_to_begin(db: &Pool) -> Result<(u64, Option<TimeDelta>), sql
     }
 }
 
-impl Census {
-    fn add(&mut self, group: Group) {
+impl OrderCensus {
+    fn add_group(&mut self, group: CensusGroup) {
         self.orders += group.orders.unsigned_abs();
         self.held += group.held.unsigned_abs();
         self.retrying += group.retrying.unsigned_abs();
         self.retrievals += group.retrievals.unsigned_abs();
         let (Some(area), Some(service_type)) = (group.area_id, group.service_type) else { return };
-        let counted = Waiting { orders: 0, oldest: group.oldest };
+        let counted = WaitingOrders { orders: 0, oldest: group.oldest };
         let waiting = self.waiting.entry((area, service_type)).or_insert(counted);
         waiting.orders += group.orders;
         waiting.oldest = waiting.oldest.min(group.oldest);

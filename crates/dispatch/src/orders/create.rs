@@ -7,16 +7,16 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Order, PaymentStatus, Snapshot, store, update::enqueue};
+use super::{Order, PaymentStatus, Snapshot, store, update::enqueue_jobs};
 use crate::{
     admission::{
-        answer::{Answer, Language},
-        decide::Asker,
-        place::{self, Seeker},
+        answer::{AdmissionAnswer, ReplyLanguage},
+        decide::AdmissionCaller,
+        place::{self, PlaceSeeker},
     },
     app::App,
     crash,
-    db::{Failure, classify},
+    db::{DatabaseFailure, classify_error},
     people::actor::Actor,
     plain_text,
 };
@@ -24,7 +24,7 @@ use crate::{
 /// A place on earth, as the requirement documents write it.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Location {
+pub struct OrderLocation {
     pub latitude: f64,
     pub longitude: f64,
 }
@@ -36,7 +36,7 @@ pub struct NewOrder {
     /// The producer's own id; without it one is made.
     pub order_id: Option<OrderId>,
     pub service_type: String,
-    pub pickup: Location,
+    pub pickup: OrderLocation,
     #[serde(default = "default_payment")]
     pub payment_status: PaymentStatus,
     /// In the smallest unit of the currency.
@@ -62,8 +62,8 @@ pub enum CreateError {
     #[error("an order with the id {0} exists already")]
     Exists(OrderId),
     /// Its area takes no more orders, or there is no area.
-    #[error("{}", .0.message(Language::English))]
-    Refused(Box<Answer>),
+    #[error("{}", .0.message_in(ReplyLanguage::English))]
+    Refused(Box<AdmissionAnswer>),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -80,7 +80,7 @@ impl NewOrder {
     }
 
     /// Did this request make that order?
-    pub fn made(&self, order: &Order) -> bool {
+    pub fn matches_order(&self, order: &Order) -> bool {
         self.service_type == order.service_type
             && (self.pickup.latitude, self.pickup.longitude) == (order.pickup_lat, order.pickup_lng)
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
@@ -89,7 +89,7 @@ impl NewOrder {
             && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
 
-    fn validate(&self, app: &App) -> Result<(), CreateError> {
+    fn validate_request(&self, app: &App) -> Result<(), CreateError> {
         let invalid = |text: String| Err(CreateError::Invalid(text));
         if !app.config.knows_service_type(&self.service_type) {
             let known: Vec<_> = app.config.service_types.keys().map(String::as_str).collect();
@@ -99,7 +99,7 @@ impl NewOrder {
                 known.join(", ")
             ));
         }
-        let Location { latitude, longitude } = self.pickup;
+        let OrderLocation { latitude, longitude } = self.pickup;
         if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
             return invalid(format!("pickup {latitude}, {longitude} is no place on earth"));
         }
@@ -136,14 +136,14 @@ async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
 }
 
 /// Creates the order under `id` and enqueues its timers.
-pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
-    new.validate(app)?;
-    let asker = Asker {
+pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Result<Snapshot, CreateError> {
+    new.validate_request(app)?;
+    let asker = AdmissionCaller {
         channel: new.channel.as_deref(),
         user: new.customer_id.as_deref(),
         loyalty: new.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
-    let seeker = Seeker {
+    let seeker = PlaceSeeker {
         order: &id,
         service_type: &new.service_type,
         pickup: (new.pickup.latitude, new.pickup.longitude),
@@ -154,10 +154,10 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Re
     if !app.rules.get().geofence.is_empty() && order_exists(app, &id).await? {
         return Err(CreateError::Exists(id));
     }
-    let place = place::take(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
+    let place = place::take_place(app, seeker).await.map_err(|answer| CreateError::Refused(Box::new(answer)))?;
     // Given back unless the row is written.
-    let held = place.held(app, seeker);
-    crash::point("create", "place taken");
+    let held = place.hold_for(app, seeker);
+    crash::reach_point("create", "place taken");
     let mut tx = app.db.begin().await?;
     if let (Some(area), Some(limit)) = (&place.area, place.limit) {
         let has_room: bool = sqlx::query_scalar(
@@ -191,23 +191,23 @@ pub async fn create(app: &App, id: OrderId, new: &NewOrder, actor: &Actor) -> Re
     .bind(&new.customer_id)
     .bind(actor.to_string())
     .bind(place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0))
-    .bind(actor.producer())
+    .bind(actor.producer_name())
     .bind(actor.key)
     .fetch_one(&mut *tx)
     .await?;
     // From here on it is unknown whether the row is there, until it is read.
-    held.keep();
+    held.keep_place();
     let committed = tx.commit().await;
     if !created {
         return Err(CreateError::Exists(id));
     }
     // Where the answer to the COMMIT was lost, the row says whether it was carried out.
     match committed {
-        Err(error) if classify(&error) != Failure::OutcomeUnknown => return Err(error.into()),
+        Err(error) if classify_error(&error) != DatabaseFailure::OutcomeUnknown => return Err(error.into()),
         Ok(()) | Err(_) => {}
     }
-    let written = store::load(&app.db, &id).await?;
+    let written = store::load_order(&app.db, &id).await?;
     let snapshot = written.ok_or_else(|| committed.err().unwrap_or(sqlx::Error::RowNotFound))?;
-    enqueue(app, &snapshot).await;
+    enqueue_jobs(app, &snapshot).await;
     Ok(snapshot)
 }

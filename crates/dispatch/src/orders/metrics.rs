@@ -4,11 +4,11 @@
 
 use metrics::{counter, histogram};
 
-use super::{Change, Reason, Snapshot, Status, area_label, store::ApplyError};
+use super::{Change, EventReason, OrderStatus, Snapshot, area_label, store::ApplyError};
 use crate::db;
 
 /// Records a committed change.
-pub(super) fn record(before: &Snapshot, change: &Change) {
+pub(super) fn record_change(before: &Snapshot, change: &Change) {
     record_statuses(before, change);
     record_attempts(before, change);
     record_search(before, change);
@@ -51,8 +51,8 @@ fn record_statuses(before: &Snapshot, change: &Change) {
 fn record_attempts(before: &Snapshot, change: &Change) {
     if let Some(ended) = change.events.iter().find(|event| event.reason.ends_attempt()) {
         let result = match ended.reason {
-            Reason::OfferAccepted | Reason::DriverFound => Some("assigned"),
-            Reason::AttemptWithdrawn if !has_reason(change, Reason::LifetimeTimeout) => None,
+            EventReason::OfferAccepted | EventReason::DriverFound => Some("assigned"),
+            EventReason::AttemptWithdrawn if !has_reason(change, EventReason::LifetimeTimeout) => None,
             _ => Some("timeout"),
         };
         if let Some(result) = result {
@@ -64,15 +64,16 @@ fn record_attempts(before: &Snapshot, change: &Change) {
                 .record(as_seconds(change.at - begun));
         }
     }
-    if has_reason(change, Reason::AttemptStarted) && change.order.attempt_no > 1 {
+    if has_reason(change, EventReason::AttemptStarted) && change.order.attempt_no > 1 {
         counter!("dispatcher_retry_count_total", &service_labels(change)).increment(1);
     }
 }
 
 /// A search for a driver ends.
 fn record_search(before: &Snapshot, change: &Change) {
-    let lifetime_over = has_reason(change, Reason::LifetimeTimeout);
-    for (ended, reason) in [(has_reason(change, Reason::CancelledByUser), "user"), (lifetime_over, "lifetime_timeout")]
+    let lifetime_over = has_reason(change, EventReason::LifetimeTimeout);
+    for (ended, reason) in
+        [(has_reason(change, EventReason::CancelledByUser), "user"), (lifetime_over, "lifetime_timeout")]
     {
         if ended {
             counter!("dispatcher_cancel_total", &labels_with(change, "reason", reason)).increment(1);
@@ -80,9 +81,9 @@ fn record_search(before: &Snapshot, change: &Change) {
     }
     let result = match change.order.status {
         _ if !before.order.status.is_searching() => return,
-        Status::DriverAssigned | Status::PickedUp | Status::Completed => "assigned",
-        Status::Compensating if lifetime_over => "cancelled_timeout",
-        Status::CancelledByUser => "cancelled_user",
+        OrderStatus::DriverAssigned | OrderStatus::PickedUp | OrderStatus::Completed => "assigned",
+        OrderStatus::Compensating if lifetime_over => "cancelled_timeout",
+        OrderStatus::CancelledByUser => "cancelled_user",
         _ => return,
     };
     let age = as_seconds(change.at - change.order.created_at);
@@ -92,17 +93,17 @@ fn record_search(before: &Snapshot, change: &Change) {
 /// The job id's way to us. A retrieval is one booking's asking for it, however often; it begins with the first question.
 /// What a callback or a cancel overtakes has neither succeeded nor failed.
 fn record_job_id(before: &Snapshot, change: &Change) {
-    if before.order.status != Status::PendingJobId {
+    if before.order.status != OrderStatus::PendingJobId {
         return;
     }
-    let Some(booking) = before.booking(before.order.attempt_no) else { return };
-    let lost = has_reason(change, Reason::BookingNotFound);
+    let Some(booking) = before.booking_of_attempt(before.order.attempt_no) else { return };
+    let lost = has_reason(change, EventReason::BookingNotFound);
     let asked_before = before.order.poll_no > 0;
     if !asked_before && (change.order.poll_no == 1 || lost) {
         counter!("job_id_retrieval_attempts_total").increment(1);
     }
     let (callback, proactive) =
-        (has_reason(change, Reason::JobIdViaCallback), has_reason(change, Reason::JobIdViaProactive));
+        (has_reason(change, EventReason::JobIdViaCallback), has_reason(change, EventReason::JobIdViaProactive));
     if callback || proactive {
         counter!("job_id_total").increment(1);
         let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
@@ -118,8 +119,8 @@ fn record_job_id(before: &Snapshot, change: &Change) {
     }
     // Out of time: the order's, or that of the asking, which may be shorter.
     let asked_to_the_end =
-        asked_before && before.order.next_poll_at.is_some() && has_reason(change, Reason::LifetimeTimeout);
-    let out_of_time = asked_to_the_end || has_reason(change, Reason::PollingEnded);
+        asked_before && before.order.next_poll_at.is_some() && has_reason(change, EventReason::LifetimeTimeout);
+    let out_of_time = asked_to_the_end || has_reason(change, EventReason::PollingEnded);
     if out_of_time || lost {
         counter!("job_id_retrieval_failed_total").increment(1);
     }
@@ -128,12 +129,12 @@ fn record_job_id(before: &Snapshot, change: &Change) {
     }
 }
 
-fn has_reason(change: &Change, reason: Reason) -> bool {
+fn has_reason(change: &Change, reason: EventReason) -> bool {
     change.events.iter().any(|event| event.reason == reason)
 }
 
 fn service_labels(change: &Change) -> [(&'static str, String); 2] {
-    let area = area_label::of(change.order.area_id.as_deref());
+    let area = area_label::label_of(change.order.area_id.as_deref());
     [("area_id", area), ("service_type", change.order.service_type.clone())]
 }
 

@@ -4,20 +4,20 @@ use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::Serialize;
 
-use super::{Offer, Order, Status};
+use super::{Offer, Order, OrderStatus};
 use crate::db::{Connection, Pool};
 use crate::people::actor::{Actor, ActorRole};
 
 /// Which orders to list; newest first.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    pub status: Option<Status>,
+pub struct OrderFilter {
+    pub status: Option<OrderStatus>,
     pub held: bool,
     pub open: bool,
     pub limit: u32,
 }
 
-pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<Order>, sqlx::Error> {
+pub async fn list_orders(db: &Pool, filter: &OrderFilter) -> Result<Vec<Order>, sqlx::Error> {
     sqlx::query_as(
         "-- list orders
          SELECT * FROM orders
@@ -45,7 +45,7 @@ pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::
 }
 
 /// The latest offers of an order, oldest first; at most 100.
-pub async fn offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
+pub async fn list_offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Error> {
     sqlx::query_as(
         "-- offers of order
          SELECT * FROM (SELECT id, attempt_no, round, driver_id, state, offered_at, expires_at, rank FROM offers
@@ -62,8 +62,8 @@ pub async fn offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx::Erro
 pub struct TimelineEvent {
     pub seq: i64,
     pub at: DateTime<Utc>,
-    pub from_status: Option<Status>,
-    pub to_status: Status,
+    pub from_status: Option<OrderStatus>,
+    pub to_status: OrderStatus,
     pub reason: String,
     pub actor: String,
     pub attempt_no: Option<i32>,
@@ -77,7 +77,7 @@ impl TimelineEvent {
         if actor.role == ActorRole::Driver && actor.name == driver {
             return self;
         }
-        Self { actor: actor.role.part().to_owned(), detail: None, ..self }
+        Self { actor: actor.role.role_group().to_owned(), detail: None, ..self }
     }
 }
 
@@ -86,12 +86,12 @@ const CLOCK_SET_BACK: TimeDelta = TimeDelta::days(1);
 
 /// Returns the history of an order, oldest first. Reads and locks the days the order lived on alone: each day is a
 /// partition, and a year of them would take a good part of the server's lock table for one timeline.
-pub async fn timeline(db: &Pool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
-    timeline_on(&mut db.acquire().await?, order).await
+pub async fn load_timeline(db: &Pool, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+    load_timeline_on(&mut db.acquire().await?, order).await
 }
 
-/// As [`timeline`], on a connection.
-pub async fn timeline_on(db: &mut Connection, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
+/// As [`load_timeline`], on a connection.
+pub async fn load_timeline_on(db: &mut Connection, order: &OrderId) -> Result<Vec<TimelineEvent>, sqlx::Error> {
     let lived: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
         "-- when an order lived
          SELECT created_at, updated_at FROM orders WHERE id = $1",

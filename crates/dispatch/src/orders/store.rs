@@ -11,16 +11,16 @@ use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
 use super::{
-    Booking, Change, Decision, Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage,
-    Refusal, Snapshot, Status, change::Event, metrics, state, trip,
+    Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
+    PendingCallback, PendingMessage, Snapshot, change::OrderEvent, metrics, state, trip,
 };
 use crate::db::Connection;
 use crate::{
     admission::waiting,
     app::App,
     crash,
-    db::{Failure, classify},
-    notifications::{Routes, alerts, messages, outbox},
+    db::{DatabaseFailure, classify_error},
+    notifications::{ChannelRoutes, alerts, messages, outbox},
 };
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
@@ -38,21 +38,21 @@ pub enum ApplyError {
     #[error("the order changed meanwhile")]
     Conflict,
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] OrderRefusal),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
 
 /// What became of a request to change an order.
 #[derive(Debug)]
-pub enum Changed {
+pub enum ChangeOutcome {
     /// Written; the snapshot is the order as it now is.
     Yes(Box<Snapshot>),
     /// It was so already.
     No(Box<Snapshot>),
 }
 
-impl Changed {
+impl ChangeOutcome {
     pub fn snapshot(&self) -> &Snapshot {
         match self {
             Self::Yes(s) | Self::No(s) => s,
@@ -65,7 +65,7 @@ pub enum ChangeError {
     #[error("no order of this id")]
     NotFound,
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] OrderRefusal),
     #[error("the order is changing too quickly; try again")]
     Busy,
     #[error(transparent)]
@@ -73,7 +73,7 @@ pub enum ChangeError {
 }
 
 /// The time all deadlines are compared with.
-pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     sqlx::query_scalar(
         "-- now
                         SELECT dispatchq_now()",
@@ -83,15 +83,15 @@ pub async fn now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> 
 }
 
 /// The order with all that decisions look at and the time, read in one statement.
-pub async fn load(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
-    load_with(db, id, None).await
+pub async fn load_order(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
+    load_order_with(db, id, None).await
 }
 
-/// As [`load`], with this offer, however old it is. Of the others only those count that are live or accepted, or of the
+/// As [`load_order`], with this offer, however old it is. Of the others only those count that are live or accepted, or of the
 /// running attempt: an order that was offered to a hundred drivers ten times over is loaded as quickly as any other.
 ///
 /// Columns are named one by one: a new one must not change what a prepared statement of a running process returns.
-async fn load_with(
+async fn load_order_with(
     db: impl PgExecutor<'_>,
     id: &OrderId,
     offer: Option<Uuid>,
@@ -131,10 +131,10 @@ async fn load_with(
     .bind(offer)
     .fetch_optional(db)
     .await?;
-    row.as_ref().map(snapshot).transpose()
+    row.as_ref().map(snapshot_from_row).transpose()
 }
 
-pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
+pub(super) fn snapshot_from_row(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
     use sqlx::Row;
     Ok(Snapshot {
         order: Order::from_row(row)?,
@@ -143,29 +143,29 @@ pub(super) fn snapshot(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
         messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
         alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
         callbacks: row.try_get::<Json<Vec<PendingCallback>>, _>("callbacks")?.0,
-        payments: row.try_get::<Json<Vec<PaymentEvent>>, _>("payments")?.0,
+        payments: row.try_get::<Json<Vec<KnownPayment>>, _>("payments")?.0,
         now: row.try_get("now")?,
     })
 }
 
 /// Loads, decides and writes, and again whenever another change was quicker. On one connection: taking one from the pool and
 /// giving it back costs as much as a statement.
-pub async fn change(
+pub async fn change_order(
     app: &App,
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+) -> Result<ChangeOutcome, ChangeError> {
     change_about(app, id, None, decide).await
 }
 
-/// As [`change`], of a decision on this offer.
+/// As [`change_order`], of a decision on this offer.
 #[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %id))]
 pub async fn change_about(
     app: &App,
     id: &OrderId,
     offer: Option<Uuid>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+) -> Result<ChangeOutcome, ChangeError> {
     let mut db = app.db.acquire().await?;
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
@@ -174,7 +174,7 @@ pub async fn change_about(
             Ok(None) => {}
             // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
             // more, on another connection. What was written then is so already.
-            Err(ChangeError::Database(e)) if !read_again && classify(&e) == Failure::OutcomeUnknown => {
+            Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
                 read_again = true;
                 // Its place in the pool is the one that is needed.
                 drop(db);
@@ -192,10 +192,10 @@ pub async fn change_about(
     .bind(id.as_str())
     .execute(&mut *tx)
     .await?;
-    let before = load_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let before = load_order_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
         Decision::Change(change) => with_trip_deadline(app, &before, *change),
-        Decision::Unchanged => return Ok(Changed::No(Box::new(before))),
+        Decision::Unchanged => return Ok(ChangeOutcome::No(Box::new(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
     let written = match write_change(&mut tx, &app.config.notifications, &before, &change).await {
@@ -204,7 +204,7 @@ pub async fn change_about(
     };
     follow_up(app, &before, &change, &written).await;
     match written {
-        Ok(after) => Ok(Changed::Yes(Box::new(after))),
+        Ok(after) => Ok(ChangeOutcome::Yes(Box::new(after))),
         Err(ApplyError::Conflict) => Err(ChangeError::Busy),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
         Err(ApplyError::Database(e)) => Err(e.into()),
@@ -213,7 +213,7 @@ pub async fn change_about(
 
 /// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from
 /// now on: one under way is waited for, and one that comes later must decide again. Does nothing if the offer has ended.
-pub async fn outdate(app: &App, id: &OrderId, offer: Uuid) -> Result<(), sqlx::Error> {
+pub async fn outdate_decisions(app: &App, id: &OrderId, offer: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- outdate decisions
          UPDATE orders SET version = version + 1
@@ -233,15 +233,15 @@ pub async fn try_change(
     id: &OrderId,
     offer: Option<Uuid>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
-) -> Result<Option<Changed>, ChangeError> {
-    let before = load_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
+) -> Result<Option<ChangeOutcome>, ChangeError> {
+    let before = load_order_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
         Decision::Change(change) => change,
-        Decision::Unchanged => return Ok(Some(Changed::No(Box::new(before)))),
+        Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    match apply_on(app, db, &before, *change).await {
-        Ok(after) => Ok(Some(Changed::Yes(Box::new(after)))),
+    match apply_change_on(app, db, &before, *change).await {
+        Ok(after) => Ok(Some(ChangeOutcome::Yes(Box::new(after)))),
         Err(ApplyError::Conflict) => Ok(None),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
         Err(ApplyError::Database(e)) => Err(e.into()),
@@ -250,12 +250,17 @@ pub async fn try_change(
 
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 #[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %before.order.id))]
-pub async fn apply(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    apply_on(app, &mut app.db.acquire().await?, before, change).await
+pub async fn apply_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    apply_change_on(app, &mut app.db.acquire().await?, before, change).await
 }
 
 /// `db` is outside of any transaction: what is written is committed.
-async fn apply_on(app: &App, db: &mut Connection, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+async fn apply_change_on(
+    app: &App,
+    db: &mut Connection,
+    before: &Snapshot,
+    change: Change,
+) -> Result<Snapshot, ApplyError> {
     let change = with_trip_deadline(app, before, change);
     let written = write_change(db, &app.config.notifications, before, &change).await;
     follow_up(app, before, &change, &written).await;
@@ -265,20 +270,21 @@ async fn apply_on(app: &App, db: &mut Connection, before: &Snapshot, change: Cha
 /// Gives a change that begins a trip, or a leg of one, the time by which it is stale.
 fn with_trip_deadline(app: &App, before: &Snapshot, mut change: Change) -> Change {
     if change.order.status.occupies_driver() && change.order.status != before.order.status {
-        change.order.trip_deadline = trip::deadline(&app.policy(&change.order), change.order.status, change.at);
+        change.order.trip_deadline =
+            trip::step_deadline(&app.policy_for_order(&change.order), change.order.status, change.at);
     }
     change
 }
 
 /// What others learn of a change, once it is committed or has failed: metrics, and who waits in its area.
 async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
-    if before.order.status == Status::Compensating && change.order.status.is_closed() {
+    if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
         metrics::record_status_update(written.as_ref().err());
     }
     match written {
         Ok(after) => {
             metrics::record_update(true);
-            metrics::record(before, change);
+            metrics::record_change(before, change);
             waiting::update_after_change(app, before.order.status.is_searching(), &after.order, after.now).await;
         }
         Err(ApplyError::Conflict) => metrics::record_update(false),
@@ -289,25 +295,25 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
 /// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
 async fn write_change(
     db: &mut Connection,
-    routes: &Routes,
+    routes: &ChannelRoutes,
     before: &Snapshot,
     change: &Change,
 ) -> Result<Snapshot, ApplyError> {
     for event in &change.events {
         // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
-        if !state::allowed(Some(event.from), event.to) {
-            return Err(Refusal::Illegal { from: event.from, to: event.to }.into());
+        if !state::is_transition_allowed(Some(event.from), event.to) {
+            return Err(OrderRefusal::Illegal { from: event.from, to: event.to }.into());
         }
     }
     let driver_is_free = frees_driver(before, change);
-    let known = |b: &&Booking| before.booking(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
+    let known = |b: &&Booking| before.booking_of_attempt(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
     let newly_known: Vec<&Booking> =
         change.bookings.iter().filter(|b| b.booking_id.is_some()).filter(|b| !known(b)).collect();
     if change.is_core() && newly_known.is_empty() && !driver_is_free {
         // One statement is a transaction of its own.
-        crash::point("update", "commits");
+        crash::reach_point("update", "commits");
         write_core(db, change).await?;
-        crash::point("update", "committed");
+        crash::reach_point("update", "committed");
         return Ok(before.apply(change));
     }
     let mut tx = db.begin().await?;
@@ -329,17 +335,18 @@ async fn write_change(
     }
     let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
     for settlement in &change.settles {
-        let settled = alerts::settle(&mut tx, &change.order.id, settlement, &change.actor).await?;
+        let settled = alerts::settle_alerts(&mut tx, &change.order.id, settlement, &change.actor).await?;
         alerts.retain(|a| !settled.contains(&a.id));
     }
     let mut to_tell = change.messages.clone();
-    to_tell.extend(offered.iter().map(|(offer, distance_m)| messages::offer(&change.order, offer, *distance_m)));
-    let written = outbox::insert(&mut tx, routes, &change.order.id, &to_tell, change.at).await?;
+    to_tell
+        .extend(offered.iter().map(|(offer, distance_m)| messages::offer_created(&change.order, offer, *distance_m)));
+    let written = outbox::insert_messages(&mut tx, routes, &change.order.id, &to_tell, change.at).await?;
     messages.extend(written.messages);
     alerts.extend(written.alerts);
-    crash::point("update", "commits");
+    crash::reach_point("update", "commits");
     tx.commit().await?;
-    crash::point("update", "committed");
+    crash::reach_point("update", "committed");
 
     let mut after = before.apply(change);
     after.offers.extend(offered.into_iter().map(|(offer, _)| offer));
@@ -361,7 +368,7 @@ fn frees_driver(before: &Snapshot, change: &Change) -> bool {
 async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
     let order = &change.order;
     let (callback, result) = change.callback.unzip();
-    let events = |text: fn(&Event) -> &str| change.events.iter().map(text).collect::<Vec<_>>();
+    let events = |text: fn(&OrderEvent) -> &str| change.events.iter().map(text).collect::<Vec<_>>();
     let attempts: Vec<Option<i32>> = change.events.iter().map(|e| e.attempt_no).collect();
     let details: Vec<Option<&str>> = change.events.iter().map(|e| e.detail.as_deref()).collect();
     let written: i64 = sqlx::query_scalar(
@@ -432,7 +439,7 @@ async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
 /// The unique index is the judge of "one active order per driver".
 fn driver_busy(error: sqlx::Error) -> ApplyError {
     match error.as_database_error().and_then(|e| e.constraint()) {
-        Some("orders_one_active_per_driver") => Refusal::DriverBusy.into(),
+        Some("orders_one_active_per_driver") => OrderRefusal::DriverBusy.into(),
         _ => error.into(),
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use jobs::OrderId;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
-use workers::retry::jittered;
+use workers::retry::add_jitter;
 
 use super::{store, timers};
 use crate::{app::App, db};
@@ -27,30 +27,30 @@ const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Cheap to clone; clones share the orders.
 #[derive(Debug, Clone, Default)]
-pub struct UnsentTimers(Arc<Mutex<Unsent>>);
+pub struct UnsentTimers(Arc<Mutex<UnsentOrders>>);
 
 #[derive(Debug, Default)]
-struct Unsent {
+struct UnsentOrders {
     orders: BTreeSet<OrderId>,
     /// A task is at it.
     is_retrying: bool,
 }
 
 impl UnsentTimers {
-    fn lock(&self) -> MutexGuard<'_, Unsent> {
+    fn lock_orders(&self) -> MutexGuard<'_, UnsentOrders> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the next order out. `None`: none is left, and the task ends.
-    fn take(&self) -> Option<OrderId> {
-        let mut unsent = self.lock();
+    fn take_next(&self) -> Option<OrderId> {
+        let mut unsent = self.lock_orders();
         let next = unsent.orders.pop_first();
         unsent.is_retrying = next.is_some();
         next
     }
 
-    fn put(&self, order: OrderId) {
-        let mut unsent = self.lock();
+    fn put_back(&self, order: OrderId) {
+        let mut unsent = self.lock_orders();
         if unsent.orders.len() < MOST {
             unsent.orders.insert(order);
         }
@@ -58,23 +58,23 @@ impl UnsentTimers {
 }
 
 /// Remembers an order whose timers Redis did not take.
-pub fn remember(app: &App, order: OrderId) {
-    app.unsent.put(order);
-    if !mem::replace(&mut app.unsent.lock().is_retrying, true) {
+pub fn remember_unsent(app: &App, order: OrderId) {
+    app.unsent.put_back(order);
+    if !mem::replace(&mut app.unsent.lock_orders().is_retrying, true) {
         tokio::spawn(retry_all(app.clone()));
     }
 }
 
 /// Enqueues what was remembered, until nothing is left.
 async fn retry_all(app: App) {
-    sleep(jittered(PAUSE, 0.5, rand::random())).await;
-    while let Some(order) = app.unsent.take() {
+    sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
+    while let Some(order) = app.unsent.take_next() {
         // A task of its own: a panic about one order is not to end the others' retries.
         let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(app.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
-            app.unsent.put(order);
-            sleep(jittered(PAUSE, 0.5, rand::random())).await;
+            app.unsent.put_back(order);
+            sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
         }
     }
 }
@@ -82,8 +82,8 @@ async fn retry_all(app: App) {
 /// Enqueues the timers that an order has by now. Returns whether that is settled: done, or left to the reconciler. It is not while a
 /// server does not answer or Redis is full.
 async fn enqueue_timers(app: App, order: OrderId) -> bool {
-    let jobs = match store::load(&app.db, &order).await {
-        Ok(snapshot) => snapshot.map(|snapshot| timers::derived_jobs(&snapshot)).unwrap_or_default(),
+    let jobs = match store::load_order(&app.db, &order).await {
+        Ok(snapshot) => snapshot.map(|snapshot| timers::derive_jobs(&snapshot)).unwrap_or_default(),
         Err(error) if db::is_transient(&error) => return false,
         Err(error) => {
             tracing::warn!(order.id = %order, %error, "The timers of an order cannot be enqueued; the reconciler will look at it.");

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     Decision, Snapshot,
-    store::{self, ChangeError, Changed},
+    store::{self, ChangeError, ChangeOutcome},
     timers, unsent,
 };
 use crate::{
@@ -21,7 +21,7 @@ pub async fn update_order(
     app: &App,
     id: &OrderId,
     decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+) -> Result<ChangeOutcome, ChangeError> {
     update_about(app, id, None, decide).await
 }
 
@@ -31,7 +31,7 @@ pub async fn update_for_offer(
     id: &OrderId,
     offer: Uuid,
     decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+) -> Result<ChangeOutcome, ChangeError> {
     update_about(app, id, Some(offer), decide).await
 }
 
@@ -40,7 +40,7 @@ async fn update_about(
     id: &OrderId,
     offer: Option<Uuid>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
-) -> Result<Changed, ChangeError> {
+) -> Result<ChangeOutcome, ChangeError> {
     let (mut was_held, mut had_driver) = (false, false);
     let decide = |s: &Snapshot| {
         was_held = s.order.held_for_review;
@@ -48,21 +48,21 @@ async fn update_about(
         decide(s)
     };
     let changed = store::change_about(app, id, offer, decide).await?;
-    if let Changed::Yes(after) = &changed {
+    if let ChangeOutcome::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
             revive_dead_timers(app, after).await;
         }
         if had_driver && after.order.status.is_searching() {
-            reservation::forget(app, id).await;
+            reservation::forget_lock(app, id).await;
         }
-        enqueue(app, after).await;
+        enqueue_jobs(app, after).await;
     }
     Ok(changed)
 }
 
 /// A person has decided that a held order goes on: a timer that is dead must not hold it again.
 async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
-    let ids: Vec<_> = timers::derived_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
+    let ids: Vec<_> = timers::derive_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
         table::resolve_jobs(&app.db, &ids, &revived).await?;
@@ -77,17 +77,17 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
 /// Enqueues the jobs an order must have. A failure is logged and not returned: the row is committed, and the jobs are enqueued
 /// when Redis takes them, by this process or by the reconciler. A Redis that hangs keeps its caller waiting no longer than
 /// `app.patience`; the call goes on behind its back.
-pub async fn enqueue(app: &App, snapshot: &Snapshot) {
-    let jobs = timers::derived_jobs(snapshot);
+pub async fn enqueue_jobs(app: &App, snapshot: &Snapshot) {
+    let jobs = timers::derive_jobs(snapshot);
     if jobs.is_empty() {
         return;
     }
-    crash::point("request", "enqueues");
+    crash::reach_point("request", "enqueues");
     let (app_of_task, order) = (app.clone(), snapshot.order.id.clone());
     let enqueue = async move {
         if let Err(error) = app_of_task.store.enqueue(&jobs).await {
             tracing::warn!(order.id = %order, %error, "The timers of an order could not be enqueued; they will be.");
-            unsent::remember(&app_of_task, order);
+            unsent::remember_unsent(&app_of_task, order);
         }
     };
     let enqueued = tokio::spawn(enqueue.in_current_span());

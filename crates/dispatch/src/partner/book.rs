@@ -7,14 +7,14 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use jobs::Dispatch;
-use workers::{Job, JobId, Outcome, retry::jittered};
+use jobs::DispatchOrder;
+use workers::{Job, JobId, Outcome, retry::add_jitter};
 
 use super::{
-    Partner, backoff,
-    client::{Call, CallError},
+    ConfiguredPartner, backoff,
+    client::{CallError, PartnerCall},
     decide, failure,
-    settings::{self, rules},
+    settings::{self, partner_rules},
 };
 use crate::{
     app::App,
@@ -29,8 +29,8 @@ use crate::{
 /// How often to look whether the booking before is gone.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn perform(app: &App, job: &Dispatch, s: &Snapshot, partner: &str) -> Outcome {
-    let Some(partner) = app.partners.get(partner) else { return failure::not_configured(partner) };
+pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot, partner: &str) -> Outcome {
+    let Some(partner) = app.partners.get(partner) else { return failure::snooze_unconfigured(partner) };
     let attempt_no = job.attempt.cast_signed();
     let (s, booking) = match write_intent(app, s, attempt_no, partner).await {
         Ok(intent) => intent,
@@ -42,16 +42,18 @@ pub(crate) async fn perform(app: &App, job: &Dispatch, s: &Snapshot, partner: &s
 /// Books, or finds out what was booked: the same call. What comes of it is written down.
 pub(super) async fn ask_and_learn(
     app: &App,
-    partner: &Partner,
+    partner: &ConfiguredPartner,
     s: &Snapshot,
     booking: &Booking,
     job: &JobId,
 ) -> Outcome {
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
-    let policy = app.policy(&s.order);
-    let rules = rules(&policy, partner);
+    let policy = app.policy_for_order(&s.order);
+    let rules = partner_rules(&policy, partner);
     let answer = match partner
-        .call(&app.store, Call::Book, |client| async move { client.book(&s.order, booking).await })
+        .call_throttled(&app.store, PartnerCall::Book, |client| async move {
+            client.create_booking(&s.order, booking).await
+        })
         .await
     {
         Ok(answer) => answer,
@@ -61,18 +63,21 @@ pub(super) async fn ask_and_learn(
         Ok(booking_id) => {
             let percent = settings::polling_percent(app, partner).await;
             let poll = backoff::is_polled(order, percent);
-            step::record_result(app, order, job, |s| decide::booked(s, attempt_no, &booking_id, poll, rules)).await
-        }
-        Err(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
-            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
-            let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
-            step::record_result(app, order, job, |s| decide::refused(s, attempt_no, &error.to_string(), pause, rules))
+            step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await
         }
-        Err(error) => {
-            let pause = failure::pause(app, partner, order, &error, booking.tries + 1).await;
+        Err(error_response @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
+            tracing::warn!(order.id = %order, attempt = attempt_no, %error_response, "The partner will not take a booking.");
+            let pause = failure::retry_pause(app, partner, order, &error_response, booking.tries + 1).await;
             step::record_result(app, order, job, |s| {
-                decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
+                decide::booking_refused(s, attempt_no, &error_response.to_string(), pause, rules)
+            })
+            .await
+        }
+        Err(error_response) => {
+            let pause = failure::retry_pause(app, partner, order, &error_response, booking.tries + 1).await;
+            step::record_result(app, order, job, |s| {
+                decide::booking_unanswered(s, attempt_no, &error_response.to_string(), pause)
             })
             .await
         }
@@ -81,7 +86,7 @@ pub(super) async fn ask_and_learn(
 
 /// The booking before must be gone first, or two drivers may come; but a partner that does not confirm must not keep the
 /// order from being served: it waits as long as a booking may be unknown to the partner, no longer.
-fn awaits_cancel(s: &Snapshot, partner: &Partner) -> bool {
+fn awaits_cancel(s: &Snapshot, partner: &ConfiguredPartner) -> bool {
     let wanted = s.order.next_attempt_at.unwrap_or(s.now);
     let patience = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
     s.now < wanted + patience && s.bookings.iter().any(|b| b.state == BookingState::CancelWanted)
@@ -92,23 +97,23 @@ async fn write_intent(
     app: &App,
     s: &Snapshot,
     attempt_no: i32,
-    partner: &Partner,
+    partner: &ConfiguredPartner,
 ) -> Result<(Snapshot, Booking), Outcome> {
-    if let Some(booking) = s.booking(attempt_no) {
+    if let Some(booking) = s.booking_of_attempt(attempt_no) {
         return Ok((s.clone(), booking.clone()));
     }
     let open_for = partner.known_open_for();
     if !open_for.is_zero() {
-        return Err(failure::left_alone(open_for));
+        return Err(failure::snooze_while_open(open_for));
     }
     if awaits_cancel(s, partner) {
-        return Err(Outcome::Snooze { delay: jittered(CANCEL_PAUSE, 0.3, rand::random()) });
+        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, rand::random()) });
     }
-    crash::point("intent", "decided");
-    match store::apply(app, s, decide::start(s, &partner.name)).await {
+    crash::reach_point("intent", "decided");
+    match store::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
         Ok(after) => {
-            crash::point("intent", "written");
-            let booking = after.booking(attempt_no).cloned();
+            crash::reach_point("intent", "written");
+            let booking = after.booking_of_attempt(attempt_no).cloned();
             booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }
         // Another change was quicker; look again.

@@ -3,53 +3,53 @@
 //! Usually the request that brought it has done so already, and there is no such job. It exists when that went wrong: the
 //! process died, the order kept changing, the callback came before its booking was known.
 
-use jobs::{Callback, OrderId};
+use jobs::{ApplyCallback, OrderId};
 use workers::Outcome;
 
 use super::{
     decide, inbox,
     observation::{CallbackBody, Observation},
-    settings::rules,
+    settings::partner_rules,
 };
 use crate::{
     app::App,
     crash,
     orders::{
         Decision, Snapshot,
-        store::{self, ChangeError, Changed},
+        store::{self, ChangeError, ChangeOutcome},
         timers,
     },
     worker::step,
 };
 
-pub async fn perform(app: App, job: Callback) -> Outcome {
-    act(&app, &job.order, job.inbox_id).await
+pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
+    process_callback(&app, &job.order, job.inbox_id).await
 }
 
 /// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
-pub async fn act(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
-    let body = match inbox::pending(&app.db, inbox_id, order).await {
+pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
+    let body = match inbox::load_pending(&app.db, inbox_id, order).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::done(),
         Err(e) => return step::database_failed(&e),
     };
     match serde_json::from_value(body) {
-        Ok(body) => act_on(app, order, inbox_id, &body).await,
+        Ok(body) => process_body(app, order, inbox_id, &body).await,
         Err(e) => Outcome::Dead(format!("the callback cannot be read: {e}")),
     }
 }
 
 /// Acts on a callback whose body is known, be it because it has just been stored.
-pub async fn act_on(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
-    crash::point("callback", "learnt");
-    let changed = store::change(app, order, |s| {
+pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
+    crash::reach_point("callback", "learnt");
+    let changed = store::change_order(app, order, |s| {
         let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;
         };
         let Some(attempt_no) = attempt_of(s, body) else { return Decision::Unchanged };
-        let policy = app.policy(&s.order);
-        let observation = Observation::of_callback(attempt_no, body.clone());
-        match decide::observe(s, &observation, rules(&policy, partner)) {
+        let policy = app.policy_for_order(&s.order);
+        let observation = Observation::from_callback(attempt_no, body.clone());
+        match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
             Decision::Change(mut change) => {
                 change.callback = Some((inbox_id, change.order.status.as_str()));
                 Decision::Change(change)
@@ -59,12 +59,12 @@ pub async fn act_on(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBo
     })
     .await;
     match changed {
-        Ok(Changed::Yes(after)) => Outcome::then(timers::derived_jobs(&after)),
-        Ok(Changed::No(s)) => match inbox::ignore(&app.db, inbox_id, "adds nothing").await {
+        Ok(ChangeOutcome::Yes(after)) => Outcome::then_enqueue(timers::derive_jobs(&after)),
+        Ok(ChangeOutcome::No(s)) => match inbox::ignore_callback(&app.db, inbox_id, "adds nothing").await {
             Ok(()) => {
                 let mut s = *s;
                 s.callbacks.retain(|c| c.id != inbox_id);
-                Outcome::then(timers::derived_jobs(&s))
+                Outcome::then_enqueue(timers::derive_jobs(&s))
             }
             Err(e) => step::database_failed(&e),
         },

@@ -8,8 +8,8 @@ use jobs::CancelBooking;
 use workers::{Job, Outcome};
 
 use super::{
-    Partner, book,
-    client::{Call, CallError},
+    ConfiguredPartner, book,
+    client::{CallError, PartnerCall},
     decide, failure,
 };
 use crate::{
@@ -18,25 +18,30 @@ use crate::{
     worker::step,
 };
 
-pub async fn perform(app: App, job: CancelBooking) -> Outcome {
+pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
     if let Some(delay) = app.partners.all_open_for() {
-        return failure::left_alone(delay);
+        return failure::snooze_while_open(delay);
     }
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move { Err(cancel_at_partner(app, job, &s).await) }).await
+    step::run_step(app, &job.order, &job.id(), |s| async move { Err(cancel_at_partner(app, job, &s).await) }).await
 }
 
 async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
     let attempt_no = job.attempt.cast_signed();
-    let Some(booking) = s.booking(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
+    let Some(booking) = s.booking_of_attempt(attempt_no).filter(|b| b.state == BookingState::CancelWanted) else {
         return Outcome::done();
     };
-    let Some(partner) = app.partners.get(&booking.partner) else { return failure::not_configured(&booking.partner) };
+    let Some(partner) = app.partners.get(&booking.partner) else {
+        return failure::snooze_unconfigured(&booking.partner);
+    };
     let Some(id) = &booking.booking_id else {
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
         return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
     };
-    let learnt = match partner.call(&app.store, Call::Cancel, |client| async move { client.cancel(id).await }).await {
+    let learnt = match partner
+        .call_throttled(&app.store, PartnerCall::Cancel, |client| async move { client.cancel_booking(id).await })
+        .await
+    {
         Err(delay) => return Outcome::Snooze { delay },
         Ok(learnt) => learnt,
     };
@@ -46,10 +51,10 @@ async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outc
             record_failed_cancel(app, job, booking, partner, CallError::NotFound).await
         }
         Ok(()) | Err(CallError::NotFound) => {
-            step::record_result(app, &job.order, &job.id(), |s| decide::cancelled(s, attempt_no)).await
+            step::record_result(app, &job.order, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
         }
         Err(CallError::UnderWay(said)) => {
-            step::record_result(app, &job.order, &job.id(), |s| decide::not_cancelled(s, attempt_no, &said)).await
+            step::record_result(app, &job.order, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said)).await
         }
         Err(error) => record_failed_cancel(app, job, booking, partner, error).await,
     }
@@ -59,16 +64,16 @@ async fn record_failed_cancel(
     app: &App,
     job: &CancelBooking,
     booking: &Booking,
-    partner: &Partner,
+    partner: &ConfiguredPartner,
     error: CallError,
 ) -> Outcome {
     tracing::warn!(order.id = %job.order, attempt = job.attempt, %error, "A booking could not be cancelled; again soon.");
-    let pause = failure::pause(app, partner, &job.order, &error, booking.tries + 1).await;
+    let pause = failure::retry_pause(app, partner, &job.order, &error, booking.tries + 1).await;
     step::record_result(app, &job.order, &job.id(), |s| decide::cancel_missed(s, booking.attempt_no, &error, pause))
         .await
 }
 
-fn is_young(s: &Snapshot, booking: &Booking, partner: &Partner) -> bool {
+fn is_young(s: &Snapshot, booking: &Booking, partner: &ConfiguredPartner) -> bool {
     let grace = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
     s.now < booking.booked_at.unwrap_or(booking.created_at) + grace
 }

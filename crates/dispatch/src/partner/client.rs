@@ -23,13 +23,13 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// What the partner can be asked for.
 #[derive(Debug, Clone, Copy)]
-pub enum Call {
+pub enum PartnerCall {
     Book,
     JobStatus,
     Cancel,
 }
 
-impl Call {
+impl PartnerCall {
     pub const ALL: [Self; 3] = [Self::Book, Self::JobStatus, Self::Cancel];
 
     /// As the label of a metric.
@@ -43,7 +43,7 @@ impl Call {
 }
 
 #[derive(Debug, Deserialize)]
-struct Booked {
+struct BookingAnswer {
     booking_id: String,
 }
 
@@ -59,13 +59,13 @@ fn is_word(text: &str) -> bool {
 
 /// Calls one partner. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct PartnerClient {
     http: reqwest::Client,
     base: Url,
     authorization: HeaderValue,
 }
 
-impl Client {
+impl PartnerClient {
     pub(super) fn new(mut base: Url, api_key: &str, timeout: Duration) -> anyhow::Result<Self> {
         // Else joining would replace the last part of the path.
         if !base.path().ends_with('/') {
@@ -73,12 +73,12 @@ impl Client {
         }
         let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))?;
         authorization.set_sensitive(true);
-        Ok(Self { http: outbound::client(timeout)?, base, authorization })
+        Ok(Self { http: outbound::build_client(timeout)?, base, authorization })
     }
 
     /// Books; answers the booking's id. The same key again answers the same booking.
-    pub async fn book(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
-        let reference = reference(order, booking);
+    pub async fn create_booking(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
+        let reference = booking_reference(order, booking);
         let body = json!({
             "reference": reference,
             "order_id": order.id,
@@ -86,9 +86,12 @@ impl Client {
             "service_type": order.service_type,
             "pickup": { "latitude": order.pickup_lat, "longitude": order.pickup_lng },
         });
-        let request = self.to(Method::POST, self.url(&["bookings"])).header("idempotency-key", reference).json(&body);
-        match self.send::<Booked>("book", request).await {
-            Ok(booked) => id(booked.booking_id),
+        let request = self
+            .authorized_request(Method::POST, self.endpoint_url(&["bookings"]))
+            .header("idempotency-key", reference)
+            .json(&body);
+        match self.send_for_json::<BookingAnswer>("book", request).await {
+            Ok(booked) => checked_id(booked.booking_id),
             // The request before it, under the same key, is still being worked on.
             Err(CallError::UnderWay(said)) => Err(CallError::Transient(said)),
             Err(error) => Err(error),
@@ -97,25 +100,25 @@ impl Client {
 
     /// How a booking stands.
     pub async fn job_status(&self, booking_id: &str) -> Result<JobStatus, CallError> {
-        let mut url = self.url(&["job-status"]);
+        let mut url = self.endpoint_url(&["job-status"]);
         url.query_pairs_mut().append_pair("booking_id", booking_id);
-        let request = self.to(Method::GET, url);
-        let mut status: JobStatus = self.send("ask", request).await?;
+        let request = self.authorized_request(Method::GET, url);
+        let mut status: JobStatus = self.send_for_json("ask", request).await?;
         if status.booking_id != booking_id {
             return Err(CallError::Transient("the partner answered about another booking".to_owned()));
         }
-        status.job_id = status.job_id.map(id).transpose()?;
-        status.driver_id = status.driver_id.map(id).transpose()?;
+        status.job_id = status.job_id.map(checked_id).transpose()?;
+        status.driver_id = status.driver_id.map(checked_id).transpose()?;
         Ok(status)
     }
 
     /// Cancels; a booking that is cancelled already is fine.
-    pub async fn cancel(&self, booking_id: &str) -> Result<(), CallError> {
-        let request = self.to(Method::POST, self.url(&["bookings", booking_id, "cancel"]));
-        self.exchange("cancel", request).await.map(drop)
+    pub async fn cancel_booking(&self, booking_id: &str) -> Result<(), CallError> {
+        let request = self.authorized_request(Method::POST, self.endpoint_url(&["bookings", booking_id, "cancel"]));
+        self.exchange_body("cancel", request).await.map(drop)
     }
 
-    fn url(&self, path: &[&str]) -> Url {
+    fn endpoint_url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -123,35 +126,35 @@ impl Client {
         url
     }
 
-    fn to(&self, method: Method, url: Url) -> RequestBuilder {
+    fn authorized_request(&self, method: Method, url: Url) -> RequestBuilder {
         self.http.request(method, url).header(AUTHORIZATION, self.authorization.clone())
     }
 
-    async fn send<T: DeserializeOwned>(&self, what: &str, request: RequestBuilder) -> Result<T, CallError> {
-        let body = self.exchange(what, request).await?;
+    async fn send_for_json<T: DeserializeOwned>(&self, what: &str, request: RequestBuilder) -> Result<T, CallError> {
+        let body = self.exchange_body(what, request).await?;
         serde_json::from_slice(&body)
             .map_err(|e| CallError::Transient(format!("the partner's answer cannot be read: {e}")))
     }
 
     /// The body of a good answer.
-    async fn exchange(&self, what: &str, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
-        crash::point(what, "sends");
-        let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe(&e)))?;
+    async fn exchange_body(&self, what: &str, request: RequestBuilder) -> Result<Vec<u8>, CallError> {
+        crash::reach_point(what, "sends");
+        let answer = request.send().await.map_err(|e| CallError::Transient(outbound::describe_error(&e)))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = read_body(answer).await?;
-        crash::point(what, "answered");
+        crash::reach_point(what, "answered");
         if status.is_success() { Ok(body) } else { Err(classify_answer(status, &headers, &body)) }
     }
 }
 
 /// The key under which the partner knows an attempt: repeated calls are one.
-pub fn reference(order: &Order, booking: &Booking) -> String {
+pub fn booking_reference(order: &Order, booking: &Booking) -> String {
     format!("{}:{}", order.id, booking.attempt_no)
 }
 
 async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|e| CallError::Transient(outbound::describe(&e)))? {
+    while let Some(chunk) = answer.chunk().await.map_err(|e| CallError::Transient(outbound::describe_error(&e)))? {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ANSWER_BYTES {
             return Err(CallError::Transient("the partner's answer is too long".to_owned()));
@@ -188,7 +191,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// An id that fits where we keep it.
-fn id(text: String) -> Result<String, CallError> {
+fn checked_id(text: String) -> Result<String, CallError> {
     let fits = (1..=128).contains(&text.len()) && crate::plain_text::is_plain(&text);
     if fits { Ok(text) } else { Err(CallError::Transient("the partner's id has no 1 to 128 characters".to_owned())) }
 }
@@ -224,8 +227,8 @@ mod tests {
 
     #[test]
     fn paths_are_joined_and_ids_escaped() {
-        let client = Client::new("http://p.example/v2".parse().unwrap(), "k", Duration::from_secs(1)).unwrap();
-        let url = client.url(&["bookings", "B/../1", "cancel"]);
+        let client = PartnerClient::new("http://p.example/v2".parse().unwrap(), "k", Duration::from_secs(1)).unwrap();
+        let url = client.endpoint_url(&["bookings", "B/../1", "cancel"]);
         assert_eq!(url.as_str(), "http://p.example/v2/bookings/B%2F..%2F1/cancel");
     }
 }

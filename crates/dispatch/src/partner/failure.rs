@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobs::OrderId;
 use workers::Outcome;
 
-use super::{Partner, backoff, client::CallError, settings};
+use super::{ConfiguredPartner, backoff, client::CallError, settings};
 use crate::{
     app::App,
     notifications::{messages, outbox},
@@ -16,18 +16,24 @@ use crate::{
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The partner is left alone for this long. Later and never earlier, and not all at once.
-pub(super) fn left_alone(open_for: Duration) -> Outcome {
+pub(super) fn snooze_while_open(open_for: Duration) -> Outcome {
     Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * rand::random::<f64>()) }
 }
 
-pub(super) fn not_configured(partner: &str) -> Outcome {
+pub(super) fn snooze_unconfigured(partner: &str) -> Outcome {
     tracing::error!(partner, "An order needs a partner that is not configured; add [partners.{partner}].");
     Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }
 }
 
 /// How long to wait after a failed call, `tries` of them so far. A refused key is told to support, once an hour.
-pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: &CallError, tries: i32) -> Duration {
-    let own = backoff::retry(&partner.config.poll, tries, rand::random());
+pub(super) async fn retry_pause(
+    app: &App,
+    partner: &ConfiguredPartner,
+    order: &OrderId,
+    error: &CallError,
+    tries: i32,
+) -> Duration {
+    let own = backoff::retry_pause(&partner.config.poll, tries, rand::random());
     match error {
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {
@@ -42,17 +48,17 @@ pub(super) async fn pause(app: &App, partner: &Partner, order: &OrderId, error: 
 
 async fn alert_once_an_hour(
     app: &App,
-    partner: &Partner,
+    partner: &ConfiguredPartner,
     order: &OrderId,
     error: &CallError,
 ) -> Result<(), sqlx::Error> {
     let mut tx = app.db.begin().await?;
     if settings::claim_alert(&mut tx, &partner.name).await? {
-        let now = store::now(&mut *tx).await?;
+        let now = store::database_now(&mut *tx).await?;
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
-        let written = outbox::insert(&mut tx, &app.config.notifications, order, &[message], now).await?;
+        let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;
-        let timers = timers::of_messages(order, &written.messages, &written.alerts, now);
+        let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
         if let Err(error) = app.store.enqueue(&jobs).await {
             tracing::warn!(%error, "An alert could not be enqueued; the reconciler will.");

@@ -23,7 +23,12 @@ pub struct InboxRow {
 
 /// Stores a callback, or finds it stored before. Its order is found by the booking, or by our reference: a callback may be
 /// quicker than the answer that names the booking.
-pub async fn store(db: &Pool, partner: &str, body: &CallbackBody, raw: &Value) -> Result<InboxRow, sqlx::Error> {
+pub async fn store_callback(
+    db: &Pool,
+    partner: &str,
+    body: &CallbackBody,
+    raw: &Value,
+) -> Result<InboxRow, sqlx::Error> {
     let referred = body.reference.as_deref().and_then(|r| r.rsplit_once(':')).map(|(order, _)| order);
     let stored: Option<InboxRow> = sqlx::query_as(
         "-- store callback
@@ -58,7 +63,7 @@ pub async fn store(db: &Pool, partner: &str, body: &CallbackBody, raw: &Value) -
 }
 
 /// The partner's word, while it was not acted on.
-pub(super) async fn pending(db: &Pool, id: i64, order: &OrderId) -> Result<Option<Value>, sqlx::Error> {
+pub(super) async fn load_pending(db: &Pool, id: i64, order: &OrderId) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar(
         "-- pending callback
          SELECT body FROM inbox WHERE id = $1 AND order_id = $2 AND state = 'pending'",
@@ -70,7 +75,7 @@ pub(super) async fn pending(db: &Pool, id: i64, order: &OrderId) -> Result<Optio
 }
 
 /// Nothing came of it.
-pub(super) async fn ignore(db: &Pool, id: i64, why: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn ignore_callback(db: &Pool, id: i64, why: &str) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- ignore callback
          UPDATE inbox SET state = 'ignored', result = $2, processed_at = dispatchq_now()

@@ -23,6 +23,6 @@ pub mod settings;
 pub mod throttle;
 pub mod timeout;
 
-pub use settings::{Partner, PartnerConfig, Partners};
+pub use settings::{ConfiguredPartner, PartnerConfig, PartnerRegistry};
 
 pub use model::partner::{backoff, decide, observation};

@@ -4,15 +4,15 @@
 //! would be. If the process dies after the answer, the question is asked again.
 
 use chrono::TimeDelta;
-use jobs::Poll;
-use workers::{Job, Outcome, retry::jittered};
+use jobs::PollPartner;
+use workers::{Job, Outcome, retry::add_jitter};
 
 use super::{
     backoff,
-    client::{Call, CallError},
+    client::{CallError, PartnerCall},
     decide, failure,
     observation::Observation,
-    settings::rules,
+    settings::partner_rules,
 };
 use crate::{
     app::App,
@@ -20,23 +20,23 @@ use crate::{
     worker::step,
 };
 
-pub async fn perform(app: App, job: Poll) -> Outcome {
+pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
     // While every partner is left alone, not even the row is looked at.
     if let Some(delay) = app.partners.all_open_for() {
-        return failure::left_alone(delay);
+        return failure::snooze_while_open(delay);
     }
     let (app, job) = (&app, &job);
-    step::run(app, &job.order, &job.id(), |s| async move { Err(ask_partner(app, job, &s).await) }).await
+    step::run_step(app, &job.order, &job.id(), |s| async move { Err(ask_partner(app, job, &s).await) }).await
 }
 
-async fn ask_partner(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
+async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
     let name = s.order.partner.as_deref().unwrap_or_default();
-    let Some(partner) = app.partners.get(name) else { return failure::not_configured(name) };
+    let Some(partner) = app.partners.get(name) else { return failure::snooze_unconfigured(name) };
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
     let answer = match partner
-        .call(&app.store, Call::JobStatus, |client| async move { client.job_status(booking_id).await })
+        .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
         .await
     {
         Ok(answer) => answer,
@@ -44,12 +44,12 @@ async fn ask_partner(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
     };
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
-    let policy = app.policy(&s.order);
-    let rules = rules(&policy, partner);
+    let policy = app.policy_for_order(&s.order);
+    let rules = partner_rules(&policy, partner);
     let pause = next_pause(s, polls, rules);
     let error = match answer {
         Ok(status) => {
-            let observation = Observation::of_answer(attempt_no, status);
+            let observation = Observation::from_answer(attempt_no, status);
             return step::record_result(app, &job.order, &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
@@ -68,19 +68,19 @@ async fn ask_partner(app: &App, job: &Poll, s: &Snapshot) -> Outcome {
         .await;
     }
     tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
-    let pause = pause.max(failure::pause(app, partner, &job.order, &error, 1).await);
+    let pause = pause.max(failure::retry_pause(app, partner, &job.order, &error, 1).await);
     step::record_result(app, &job.order, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules))
         .await
 }
 
-fn next_pause(s: &Snapshot, polls: i32, rules: decide::Rules) -> std::time::Duration {
+fn next_pause(s: &Snapshot, polls: i32, rules: decide::PartnerRules) -> std::time::Duration {
     if s.order.status.occupies_driver() {
-        return jittered(rules.poll.follow, rules.poll.jitter, rand::random());
+        return add_jitter(rules.poll.follow, rules.poll.jitter, rand::random());
     }
-    backoff::pause(rules.poll, polls, rand::random())
+    backoff::poll_pause(rules.poll, polls, rand::random())
 }
 
-fn is_past_grace(s: &Snapshot, booking: &Booking, rules: decide::Rules) -> bool {
+fn is_past_grace(s: &Snapshot, booking: &Booking, rules: decide::PartnerRules) -> bool {
     let booked_at = booking.booked_at.unwrap_or(booking.created_at);
     s.now >= booked_at + TimeDelta::from_std(rules.poll.not_found_grace).unwrap_or_default()
 }

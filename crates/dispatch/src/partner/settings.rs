@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
-use super::{client::Client, decide::Rules, throttle::Throttle};
+use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrottle};
 use crate::db::{Connection, Pool};
 use crate::{
     app::App,
@@ -80,7 +80,7 @@ pub struct PartnerConfig {
 
 impl PartnerConfig {
     /// A partner that answers at `url`; nothing else is said.
-    pub fn at(url: &str) -> Self {
+    pub fn with_url(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             api_key: String::new(),
@@ -146,18 +146,18 @@ impl Default for BreakerConfig {
 }
 
 impl BreakerConfig {
-    pub(super) fn policy(&self) -> BreakerPolicy {
+    pub(super) fn breaker_policy(&self) -> BreakerPolicy {
         BreakerPolicy { failures: self.failures, open: self.open, max_open: self.max_open }
     }
 }
 
 /// What decisions about an order of this partner go by.
-pub(super) fn rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a Partner) -> Rules<'a> {
-    Rules { dispatch, poll: &partner.config.poll }
+pub(super) fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a ConfiguredPartner) -> PartnerRules<'a> {
+    PartnerRules { dispatch, poll: &partner.config.poll }
 }
 
 /// The share of orders whose job id is asked for: what an operator set, else what is configured.
-pub(super) async fn polling_percent(app: &App, partner: &Partner) -> u8 {
+pub(super) async fn polling_percent(app: &App, partner: &ConfiguredPartner) -> u8 {
     match run_time_percent(&app.db, &partner.name).await {
         Ok(set) => set.unwrap_or(partner.config.poll.percent),
         Err(error) => {
@@ -199,14 +199,14 @@ pub async fn set_percent(db: &Pool, partner: &str, percent: Option<u8>, by: &Act
 
 /// What waits for a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
-pub struct Waiting {
+pub struct PartnerBacklog {
     /// Orders without a driver yet.
     pub searching: i64,
     /// Bookings the partner has yet to confirm as cancelled.
     pub cancels: i64,
 }
 
-pub async fn waiting(db: &Pool, partner: &str) -> Result<Waiting, sqlx::Error> {
+pub async fn count_waiting(db: &Pool, partner: &str) -> Result<PartnerBacklog, sqlx::Error> {
     sqlx::query_as(
         "-- waiting for partner
          SELECT (SELECT count(*) FROM orders
@@ -235,21 +235,21 @@ pub(super) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bo
 
 /// A partner, ready to be called.
 #[derive(Clone)]
-pub struct Partner {
+pub struct ConfiguredPartner {
     pub name: Arc<str>,
     pub config: Arc<PartnerConfig>,
-    pub(super) client: Client,
-    pub(super) throttle: Arc<Throttle>,
+    pub(super) client: PartnerClient,
+    pub(super) throttle: Arc<PartnerThrottle>,
     verifiers: Arc<[Webhook]>,
 }
 
-impl fmt::Debug for Partner {
+impl fmt::Debug for ConfiguredPartner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Partner({})", self.name)
     }
 }
 
-impl Partner {
+impl ConfiguredPartner {
     fn new(name: &str, config: &PartnerConfig) -> anyhow::Result<Self> {
         let at = format!("partners.{name}");
         let fits = (1..=32).contains(&name.len())
@@ -271,40 +271,41 @@ impl Partner {
         }
         Ok(Self {
             name: name.into(),
-            client: Client::new(url, api_key.unwrap_or_default().trim(), config.timeout)
+            client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)
                 .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
-            throttle: Arc::new(Throttle::new(name, config)),
+            throttle: Arc::new(PartnerThrottle::new(name, config)),
             config: Arc::new(config.clone()),
             verifiers: verifiers.into(),
         })
     }
 
     /// Is this callback signed by the partner, lately, with a secret that holds?
-    pub fn verifies(&self, body: &[u8], headers: &reqwest::header::HeaderMap) -> bool {
+    pub fn verifies_callback(&self, body: &[u8], headers: &reqwest::header::HeaderMap) -> bool {
         self.verifiers.iter().any(|secret| secret.verify(body, headers).is_ok())
     }
 }
 
 /// All configured partners. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Partners(Arc<BTreeMap<String, Partner>>);
+pub struct PartnerRegistry(Arc<BTreeMap<String, ConfiguredPartner>>);
 
-impl Partners {
+impl PartnerRegistry {
     pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> anyhow::Result<Self> {
-        let partners = configured.iter().map(|(name, config)| Ok((name.clone(), Partner::new(name, config)?)));
+        let partners =
+            configured.iter().map(|(name, config)| Ok((name.clone(), ConfiguredPartner::new(name, config)?)));
         Ok(Self(Arc::new(partners.collect::<anyhow::Result<_>>()?)))
     }
 
-    pub fn get(&self, name: &str) -> Option<&Partner> {
+    pub fn get(&self, name: &str) -> Option<&ConfiguredPartner> {
         self.0.get(name)
     }
 
     /// How long every one of them is left alone at least, as far as this process knows; `None` when one may be called.
     pub fn all_open_for(&self) -> Option<Duration> {
-        self.iter().map(Partner::known_open_for).min().filter(|least| !least.is_zero())
+        self.iter().map(ConfiguredPartner::known_open_for).min().filter(|least| !least.is_zero())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Partner> {
+    pub fn iter(&self) -> impl Iterator<Item = &ConfiguredPartner> {
         self.0.values()
     }
 }

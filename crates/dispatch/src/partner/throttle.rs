@@ -12,13 +12,13 @@ use std::{
 
 use metrics::counter;
 use workers::{
+    run_within_limits,
     store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
-    within,
 };
 
 use super::{
-    client::{Call, CallError, Client},
-    settings::{BreakerConfig, Partner, PartnerConfig},
+    client::{CallError, PartnerCall, PartnerClient},
+    settings::{BreakerConfig, ConfiguredPartner, PartnerConfig},
 };
 
 /// How long a look at the breaker holds.
@@ -32,23 +32,23 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const FIRST_SHARE: f64 = 0.05;
 
 #[derive(Debug)]
-pub(super) struct Throttle {
+pub(super) struct PartnerThrottle {
     name: String,
     breaker: BreakerConfig,
     rate_per_s: u32,
     slots: [Limit; 2],
-    view: Mutex<Option<View>>,
-    crowd: Mutex<Crowd>,
+    view: Mutex<Option<BreakerView>>,
+    crowd: Mutex<CrowdEstimate>,
 }
 
 /// The breaker as it was seen.
 #[derive(Debug, Clone)]
-struct View {
+struct BreakerView {
     state: BreakerState,
     at: Instant,
 }
 
-impl View {
+impl BreakerView {
     fn open_for(&self) -> Duration {
         self.state.open_for.saturating_sub(self.at.elapsed())
     }
@@ -58,7 +58,7 @@ impl View {
     }
 }
 
-impl Throttle {
+impl PartnerThrottle {
     pub(super) fn new(name: &str, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
         let slots = [
@@ -70,26 +70,26 @@ impl Throttle {
             rate_per_s: config.rate_per_s,
             slots,
             view: Mutex::new(None),
-            crowd: Mutex::new(Crowd::new(max_delay(&config.breaker))),
+            crowd: Mutex::new(CrowdEstimate::new(max_delay(&config.breaker))),
             name,
         }
     }
 
-    fn see(&self, state: BreakerState) -> View {
-        let view = View { state, at: Instant::now() };
+    fn remember_state(&self, state: BreakerState) -> BreakerView {
+        let view = BreakerView { state, at: Instant::now() };
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Some(view.clone());
         view
     }
 
-    async fn look(&self, store: &Store) -> Result<View, StoreError> {
+    async fn current_view(&self, store: &Store) -> Result<BreakerView, StoreError> {
         let seen = self.view.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match seen {
             Some(view) if view.is_fresh() => Ok(view),
-            _ => Ok(self.see(store.breaker(&self.name).await?)),
+            _ => Ok(self.remember_state(store.breaker_state(&self.name).await?)),
         }
     }
 
-    fn limits(&self, state: &BreakerState) -> Vec<Limit> {
+    fn call_limits(&self, state: &BreakerState) -> Vec<Limit> {
         let rate = |count: u32| {
             let burst = (count / 10).max(1);
             Limit::rate(&self.name, count, Duration::from_secs(1)).with_burst(burst)
@@ -103,13 +103,13 @@ impl Throttle {
         limits
     }
 
-    fn policy(&self) -> BreakerPolicy {
-        self.breaker.policy()
+    fn breaker_policy(&self) -> BreakerPolicy {
+        self.breaker.breaker_policy()
     }
 
     /// How long a job that was turned away should stay away, `least` at least.
-    fn put_off(&self, least: Duration) -> Duration {
-        let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).turned_away();
+    fn retry_delay(&self, least: Duration) -> Duration {
+        let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_turned_away();
         (least + spread.mul_f64(rand::random())).min(max_delay(&self.breaker))
     }
 }
@@ -129,7 +129,7 @@ fn ramped_rate(full: u32, closed_for: Option<Duration>, ramp_up: Duration) -> u3
 
 /// Estimates how many wait, by how many are turned away, so that about half of those who come find a place.
 #[derive(Debug)]
-struct Crowd {
+struct CrowdEstimate {
     spread: Duration,
     /// At most.
     most: Duration,
@@ -138,7 +138,7 @@ struct Crowd {
     since: Instant,
 }
 
-impl Crowd {
+impl CrowdEstimate {
     const LEAST: Duration = Duration::from_millis(200);
     const WINDOW: Duration = Duration::from_millis(500);
 
@@ -146,18 +146,18 @@ impl Crowd {
         Self { spread: Self::LEAST.min(most), most, admitted: 0, turned_away: 0, since: Instant::now() }
     }
 
-    fn admitted(&mut self) {
+    fn count_admitted(&mut self) {
         self.admitted += 1;
-        self.adjust();
+        self.adjust_spread();
     }
 
-    fn turned_away(&mut self) -> Duration {
+    fn count_turned_away(&mut self) -> Duration {
         self.turned_away += 1;
-        self.adjust();
+        self.adjust_spread();
         self.spread
     }
 
-    fn adjust(&mut self) {
+    fn adjust_spread(&mut self) {
         if self.since.elapsed() < Self::WINDOW {
             return;
         }
@@ -168,52 +168,52 @@ impl Crowd {
     }
 }
 
-impl Partner {
+impl ConfiguredPartner {
     /// Calls the partner, if nothing speaks against it now; else answers how long to stay away.
-    pub async fn call<T, F>(
+    pub async fn call_throttled<T, F>(
         &self,
         store: &Store,
-        call: Call,
-        work: impl FnOnce(Client) -> F,
+        call: PartnerCall,
+        work: impl FnOnce(PartnerClient) -> F,
     ) -> Result<Result<T, CallError>, Duration>
     where
         F: Future<Output = Result<T, CallError>>,
     {
         let guard = &self.throttle;
-        let view = guard.look(store).await.map_err(|_| Duration::from_secs(1))?;
+        let view = guard.current_view(store).await.map_err(|_| Duration::from_secs(1))?;
         if !view.open_for().is_zero() {
-            return Err(guard.put_off(view.open_for()));
+            return Err(guard.retry_delay(view.open_for()));
         }
-        let limits = guard.limits(&view.state);
-        let answer = match within(store, &limits, || work(self.client.clone())).await {
+        let limits = guard.call_limits(&view.state);
+        let answer = match run_within_limits(store, &limits, || work(self.client.clone())).await {
             Ok(answer) => answer,
-            Err(retry_after) => return Err(guard.put_off(retry_after)),
+            Err(retry_after) => return Err(guard.retry_delay(retry_after)),
         };
-        guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).admitted();
+        guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
         let result = answer.as_ref().err().map_or("ok", CallError::as_label);
         let labels = [("partner", self.name.to_string()), ("call", call.as_str().into()), ("result", result.into())];
         counter!("dispatchq_partner_calls_total", &labels).increment(1);
-        self.report(store, &view, answer.as_ref().err()).await;
+        self.report_result(store, &view, answer.as_ref().err()).await;
         Ok(answer)
     }
 
     /// How the breaker stands, for people.
-    pub async fn breaker(&self, store: &Store) -> Result<BreakerState, StoreError> {
-        store.breaker(&self.throttle.name).await
+    pub async fn breaker_state(&self, store: &Store) -> Result<BreakerState, StoreError> {
+        store.breaker_state(&self.throttle.name).await
     }
 
     /// How long to stay away at least, as far as this process knows without asking; zero when it may be worth a try.
     pub fn known_open_for(&self) -> Duration {
         let view = self.throttle.view.lock().unwrap_or_else(PoisonError::into_inner);
-        view.as_ref().map_or(Duration::ZERO, View::open_for).min(MAX_DELAY)
+        view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
     }
 
-    async fn report(&self, store: &Store, view: &View, error: Option<&CallError>) {
+    async fn report_result(&self, store: &Store, view: &BreakerView, error: Option<&CallError>) {
         let (guard, name) = (&self.throttle, &self.throttle.name);
         let told = match error {
-            Some(CallError::Transient(why)) => store.breaker_failed(name, &guard.policy(), why).await,
+            Some(CallError::Transient(why)) => store.breaker_failed(name, &guard.breaker_policy(), why).await,
             Some(error @ CallError::Unauthorized(_)) => {
-                store.breaker_tripped(name, &guard.policy(), &error.to_string()).await
+                store.breaker_tripped(name, &guard.breaker_policy(), &error.to_string()).await
             }
             Some(error @ CallError::TooMany(pause)) => {
                 store.breaker_paused(name, (*pause).min(MAX_PAUSE), &error.to_string()).await
@@ -236,7 +236,7 @@ impl Partner {
                         "The partner is left alone for a while."
                     );
                 }
-                guard.see(state);
+                guard.remember_state(state);
             }
             Err(error) => tracing::warn!(partner = %self.name, %error, "The breaker could not be told of a call."),
         }
@@ -257,18 +257,18 @@ mod tests {
 
     #[test]
     fn the_more_are_turned_away_the_longer_they_stay_away() {
-        let mut crowd = Crowd::new(MAX_DELAY);
+        let mut crowd = CrowdEstimate::new(MAX_DELAY);
         (crowd.admitted, crowd.turned_away) = (10, 1_000);
-        crowd.since -= Crowd::WINDOW;
-        crowd.adjust();
-        assert_eq!(crowd.spread, Crowd::LEAST * 4);
+        crowd.since -= CrowdEstimate::WINDOW;
+        crowd.adjust_spread();
+        assert_eq!(crowd.spread, CrowdEstimate::LEAST * 4);
         (crowd.admitted, crowd.turned_away) = (100, 0);
-        crowd.since -= Crowd::WINDOW;
-        crowd.adjust();
-        assert_eq!(crowd.spread, Crowd::LEAST * 2);
+        crowd.since -= CrowdEstimate::WINDOW;
+        crowd.adjust_spread();
+        assert_eq!(crowd.spread, CrowdEstimate::LEAST * 2);
         crowd.most = Duration::from_millis(10);
-        crowd.since -= Crowd::WINDOW;
-        crowd.adjust();
+        crowd.since -= CrowdEstimate::WINDOW;
+        crowd.adjust_spread();
         assert_eq!(crowd.spread, crowd.most, "be it less than the least");
     }
 }

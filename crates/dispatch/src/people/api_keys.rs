@@ -14,7 +14,7 @@ use crate::db::Pool;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
-pub enum Role {
+pub enum AccountRole {
     /// Creates and cancels orders.
     Producer,
     /// Answers offers and carries out orders, for one driver.
@@ -34,7 +34,7 @@ pub enum Role {
 pub struct ApiKey {
     pub id: Uuid,
     pub name: String,
-    pub role: Role,
+    pub role: AccountRole,
     pub driver_id: Option<String>,
     pub created_at: DateTime<Utc>,
     pub revoked_at: Option<DateTime<Utc>>,
@@ -44,24 +44,24 @@ impl ApiKey {
     /// How the history names the holder.
     pub fn actor(&self) -> Actor {
         let role = match self.role {
-            Role::Producer => ActorRole::Producer,
-            Role::Driver => ActorRole::Driver,
-            Role::Dispatcher => ActorRole::Dispatcher,
-            Role::Support => ActorRole::Support,
-            Role::Operator => ActorRole::Operator,
-            Role::Admin => ActorRole::Admin,
+            AccountRole::Producer => ActorRole::Producer,
+            AccountRole::Driver => ActorRole::Driver,
+            AccountRole::Dispatcher => ActorRole::Dispatcher,
+            AccountRole::Support => ActorRole::Support,
+            AccountRole::Operator => ActorRole::Operator,
+            AccountRole::Admin => ActorRole::Admin,
         };
         Actor::new(role, self.driver_id.as_deref().unwrap_or(&self.name), Some(self.id))
     }
 }
 
 /// A new key: 256 random bits, with a prefix that secret scanners can look for.
-pub fn generate() -> String {
+pub fn generate_key() -> String {
     let random: [u8; 32] = rand::random();
     format!("dq_{}", hex::encode(random))
 }
 
-/// Could `generate` have made it? What could not is refused without a look-up.
+/// Could `generate_key` have made it? What could not is refused without a look-up.
 pub fn is_well_formed(key: &str) -> bool {
     key.strip_prefix("dq_")
         .is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
@@ -69,22 +69,27 @@ pub fn is_well_formed(key: &str) -> bool {
 
 /// What is stored of a key. A plain hash suffices, for a key is random and not a password; and looking the hash up
 /// leaks nothing about the key by timing.
-pub fn hash(key: &str) -> Vec<u8> {
+pub fn hash_key(key: &str) -> Vec<u8> {
     Sha256::digest(key.as_bytes()).to_vec()
 }
 
 /// Makes a key that does not expire. The text returned is nowhere else.
-pub async fn create(db: &Pool, name: &str, role: Role, driver_id: Option<&str>) -> Result<(ApiKey, String), KeyError> {
-    key_admin::issue(&mut db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
+pub async fn create_permanent_key(
+    db: &Pool,
+    name: &str,
+    role: AccountRole,
+    driver_id: Option<&str>,
+) -> Result<(ApiKey, String), KeyError> {
+    key_admin::issue_key(&mut db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
 }
 
 /// The key's owner, unless it is unknown or revoked.
-pub async fn find(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
+pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
     sqlx::query_as(
         "-- find api key
          SELECT id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys WHERE sha256 = $1",
     )
-    .bind(hash(key))
+    .bind(hash_key(key))
     .fetch_optional(db)
     .await
 }
@@ -92,12 +97,12 @@ pub async fn find(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Error> {
 /// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
 pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
     #[derive(sqlx::FromRow)]
-    struct Row {
+    struct KeyRow {
         sha256: Vec<u8>,
         #[sqlx(flatten)]
         key: ApiKey,
     }
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<KeyRow> = sqlx::query_as(
         "-- find api keys
          SELECT sha256, id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys
          WHERE sha256 = ANY ($1)",
@@ -109,7 +114,7 @@ pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Api
 }
 
 /// Was there such a key to revoke?
-pub async fn revoke(db: &Pool, id: Uuid) -> Result<bool, sqlx::Error> {
+pub async fn revoke_key(db: &Pool, id: Uuid) -> Result<bool, sqlx::Error> {
     let revoked = sqlx::query(
         "-- revoke api key
          UPDATE api_keys SET revoked_at = dispatchq_now() WHERE id = $1 AND revoked_at IS NULL",

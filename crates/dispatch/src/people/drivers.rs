@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use super::key_admin::{self, Which};
+use super::key_admin::{self, KeySelection};
 use crate::db::Pool;
-use crate::{fleet::driver_index::Place, notifications::channel::voice::is_phone};
+use crate::{fleet::driver_index::DriverPlace, notifications::channel::voice::is_phone};
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -35,7 +35,7 @@ fn default_available() -> bool {
 
 impl NewDriver {
     /// What is wrong with it, if anything.
-    pub fn problem(&self) -> Option<String> {
+    pub fn find_problem(&self) -> Option<String> {
         let id_fits = (1..=64).contains(&self.id.len())
             && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if !id_fits {
@@ -53,7 +53,7 @@ impl NewDriver {
 }
 
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct Driver {
+pub struct DriverRecord {
     pub id: String,
     pub service_types: Vec<String>,
     pub lat: f64,
@@ -68,7 +68,7 @@ pub struct Driver {
 }
 
 /// Adds drivers, or brings those that exist up to date. All or none.
-pub async fn import(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
+pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for driver in drivers {
         sqlx::query(
@@ -93,7 +93,7 @@ pub async fn import(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sqlx::Error
 }
 
 /// One driver; `None`: there is no such one.
-pub async fn find(db: &Pool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
+pub async fn find_driver(db: &Pool, id: &str) -> Result<Option<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
@@ -108,7 +108,7 @@ pub async fn find(db: &Pool, id: &str) -> Result<Option<Driver>, sqlx::Error> {
 }
 
 /// Writes down where a driver is. `None`: there is no such driver.
-pub async fn move_to(db: &Pool, id: &str, lat: f64, lng: f64) -> Result<Option<Place>, sqlx::Error> {
+pub async fn move_to(db: &Pool, id: &str, lat: f64, lng: f64) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- move driver
          UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
@@ -122,7 +122,7 @@ pub async fn move_to(db: &Pool, id: &str, lat: f64, lng: f64) -> Result<Option<P
 }
 
 /// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
-pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Option<Place>, sqlx::Error> {
+pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- set driver available
          UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
@@ -165,7 +165,7 @@ pub async fn live_offers(db: &Pool, driver: &str) -> Result<Vec<LiveOffer>, sqlx
     .await
 }
 
-pub async fn list(db: &Pool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
+pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- list drivers
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
@@ -180,7 +180,7 @@ pub async fn list(db: &Pool, limit: u32) -> Result<Vec<Driver>, sqlx::Error> {
 }
 
 /// Returns whether there is such a driver who may work.
-pub async fn exists(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn driver_exists(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- driver exists
                         SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
@@ -207,7 +207,7 @@ pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, s
 
 /// What became of a driver who was to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Removal {
+pub enum DriverRemoval {
     /// The row is gone, and so many keys are revoked.
     Removed {
         keys: usize,
@@ -220,7 +220,7 @@ pub enum Removal {
 }
 
 /// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
-pub async fn remove(db: &Pool, id: &str) -> Result<Removal, sqlx::Error> {
+pub async fn remove_driver(db: &Pool, id: &str) -> Result<DriverRemoval, sqlx::Error> {
     let mut tx = db.begin().await?;
     let order: Option<String> = sqlx::query_scalar(
         "-- order of driver
@@ -230,7 +230,7 @@ pub async fn remove(db: &Pool, id: &str) -> Result<Removal, sqlx::Error> {
     .fetch_optional(&mut *tx)
     .await?;
     if let Some(order) = order {
-        return Ok(Removal::Busy { order });
+        return Ok(DriverRemoval::Busy { order });
     }
     let removed = sqlx::query(
         "-- remove driver
@@ -239,7 +239,11 @@ pub async fn remove(db: &Pool, id: &str) -> Result<Removal, sqlx::Error> {
     .bind(id)
     .execute(&mut *tx)
     .await?;
-    let keys = key_admin::revoke(&mut tx, &Which::Driver(id.to_owned())).await?.len();
+    let keys = key_admin::revoke_keys(&mut tx, &KeySelection::Driver(id.to_owned())).await?.len();
     tx.commit().await?;
-    Ok(if removed.rows_affected() == 0 && keys == 0 { Removal::NoSuchDriver } else { Removal::Removed { keys } })
+    Ok(if removed.rows_affected() == 0 && keys == 0 {
+        DriverRemoval::NoSuchDriver
+    } else {
+        DriverRemoval::Removed { keys }
+    })
 }

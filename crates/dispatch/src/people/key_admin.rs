@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::api_keys::{ApiKey, Role, generate, hash};
+use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
 use crate::db::{Connection, Pool};
 use crate::plain_text;
 
@@ -19,7 +19,7 @@ const PAGE: i64 = 1000;
 #[derive(Debug, Clone, Copy)]
 pub struct NewKey<'a> {
     pub name: &'a str,
-    pub role: Role,
+    pub role: AccountRole,
     pub driver_id: Option<&'a str>,
     pub expires_in: Option<Duration>,
 }
@@ -37,14 +37,14 @@ pub enum KeyError {
 }
 
 /// Writes a new key. Returns it with its text, which is stored nowhere.
-pub(super) async fn issue(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
+pub(super) async fn issue_key(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
     if new.name.trim().is_empty() {
         return Err(KeyError::BadName("must not be empty".to_owned()));
     }
-    if let Some(problem) = plain_text::problem(new.name, MAX_NAME) {
+    if let Some(problem) = plain_text::find_problem(new.name, MAX_NAME) {
         return Err(KeyError::BadName(problem));
     }
-    let key = generate();
+    let key = generate_key();
     let row = sqlx::query_as(
         "-- create api key
          INSERT INTO api_keys (id, name, sha256, role, driver_id, expires_at)
@@ -53,7 +53,7 @@ pub(super) async fn issue(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiK
     )
     .bind(Uuid::now_v7())
     .bind(new.name)
-    .bind(hash(&key))
+    .bind(hash_key(&key))
     .bind(new.role)
     .bind(new.driver_id)
     .bind(new.expires_in.map(|time| time.as_secs_f64()))
@@ -67,20 +67,20 @@ pub(super) async fn issue(db: &mut Connection, new: &NewKey<'_>) -> Result<(ApiK
 }
 
 /// Makes a key, as [`NewKey`] says.
-pub async fn create(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
-    issue(&mut db.acquire().await?, new).await
+pub async fn create_key(db: &Pool, new: &NewKey<'_>) -> Result<(ApiKey, String), KeyError> {
+    issue_key(&mut db.acquire().await?, new).await
 }
 
 /// Replaces the key of this name by a new one with the same rights. The old one works for `overlap` more, so that its
 /// holder can change over. Orders keep their owner: it is the name.
-pub async fn rotate(
+pub async fn rotate_key(
     db: &Pool,
     name: &str,
     overlap: Duration,
     expires_in: Option<Duration>,
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
-    let old: Option<(Role, Option<String>)> = sqlx::query_as(
+    let old: Option<(AccountRole, Option<String>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
                 expires_at = least(expires_at, dispatchq_now() + $2 * interval '1 second')
@@ -92,7 +92,7 @@ pub async fn rotate(
     .fetch_optional(&mut *tx)
     .await?;
     let (role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
-    let made = issue(&mut tx, &NewKey { name, role, driver_id: driver_id.as_deref(), expires_in }).await?;
+    let made = issue_key(&mut tx, &NewKey { name, role, driver_id: driver_id.as_deref(), expires_in }).await?;
     tx.commit().await?;
     Ok(made)
 }
@@ -102,7 +102,7 @@ pub async fn rotate(
 pub struct ListedKey {
     pub id: Uuid,
     pub name: String,
-    pub role: Role,
+    pub role: AccountRole,
     pub driver_id: Option<String>,
     pub created_at: DateTime<Utc>,
     /// To the minute.
@@ -117,8 +117,8 @@ pub struct ListedKey {
 
 /// Which keys to list; oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    pub role: Option<Role>,
+pub struct KeyFilter {
+    pub role: Option<AccountRole>,
     pub driver: Option<String>,
     /// The name holds this text.
     pub name: Option<String>,
@@ -129,7 +129,7 @@ pub struct Filter {
 }
 
 /// One page of keys behind this one; empty after the last.
-pub async fn list_page(db: &Pool, filter: &Filter, after: Option<Uuid>) -> Result<Vec<ListedKey>, sqlx::Error> {
+pub async fn list_page(db: &Pool, filter: &KeyFilter, after: Option<Uuid>) -> Result<Vec<ListedKey>, sqlx::Error> {
     sqlx::query_as(
         "-- list api keys
          SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
@@ -153,7 +153,7 @@ pub async fn list_page(db: &Pool, filter: &Filter, after: Option<Uuid>) -> Resul
 }
 
 /// Returns all keys of the filter, however many.
-pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<ListedKey>, sqlx::Error> {
+pub async fn list_keys(db: &Pool, filter: &KeyFilter) -> Result<Vec<ListedKey>, sqlx::Error> {
     let mut keys = Vec::new();
     loop {
         let page = list_page(db, filter, keys.last().map(|key: &ListedKey| key.id)).await?;
@@ -166,7 +166,7 @@ pub async fn list(db: &Pool, filter: &Filter) -> Result<Vec<ListedKey>, sqlx::Er
 
 /// Which keys are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Which {
+pub enum KeySelection {
     Id(Uuid),
     /// Every key of this driver.
     Driver(String),
@@ -174,8 +174,8 @@ pub enum Which {
     Name(String),
 }
 
-impl Which {
-    fn parts(&self) -> (Option<Uuid>, Option<&str>, Option<&str>) {
+impl KeySelection {
+    fn as_columns(&self) -> (Option<Uuid>, Option<&str>, Option<&str>) {
         match self {
             Self::Id(id) => (Some(*id), None, None),
             Self::Driver(driver) => (None, Some(driver), None),
@@ -184,9 +184,9 @@ impl Which {
     }
 }
 
-/// Id and name of the keys that `revoke` would revoke.
-pub async fn to_revoke(db: &Pool, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let (id, driver, name) = which.parts();
+/// Id and name of the keys that `revoke_keys` would revoke.
+pub async fn list_revocable(db: &Pool, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    let (id, driver, name) = which.as_columns();
     sqlx::query_as(
         "-- api keys to revoke
          SELECT id, name FROM api_keys
@@ -200,8 +200,8 @@ pub async fn to_revoke(db: &Pool, which: &Which) -> Result<Vec<(Uuid, String)>, 
 }
 
 /// Makes keys useless. Returns id and name of those it did.
-pub async fn revoke(db: &mut Connection, which: &Which) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    let (id, driver, name) = which.parts();
+pub async fn revoke_keys(db: &mut Connection, which: &KeySelection) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    let (id, driver, name) = which.as_columns();
     sqlx::query_as(
         "-- revoke api keys
          UPDATE api_keys SET revoked_at = dispatchq_now()

@@ -21,12 +21,12 @@ pub struct KeyUse(Arc<Mutex<HashSet<Uuid>>>);
 
 impl KeyUse {
     /// Notes that a key was used just now.
-    pub fn record(&self, key: Uuid) {
+    pub fn record_use(&self, key: Uuid) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// Writes what was noted, each key at most once a minute.
-    pub async fn write(&self, db: &Pool) -> Result<(), sqlx::Error> {
+    pub async fn write_uses(&self, db: &Pool) -> Result<(), sqlx::Error> {
         let used = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if used.is_empty() {
             return Ok(());
@@ -52,7 +52,7 @@ impl KeyUse {
     pub async fn keep_written(self, db: Pool, stop: CancellationToken) {
         loop {
             let ends = stop.run_until_cancelled(tokio::time::sleep(WRITE_EVERY)).await.is_none();
-            let written = tokio::time::timeout(WRITE_EVERY, self.write(&db)).await;
+            let written = tokio::time::timeout(WRITE_EVERY, self.write_uses(&db)).await;
             if let Ok(Err(error)) = written {
                 tracing::debug!(%error, "When keys were used could not be written.");
             }

@@ -53,14 +53,14 @@ pub enum LookupError {
 
 /// Cheap to clone; clones share what they know.
 #[derive(Debug, Clone, Default)]
-pub struct KnownKeys(Arc<Mutex<Known>>);
+pub struct KnownKeys(Arc<Mutex<KnownOwners>>);
 
 type Hash = Vec<u8>;
 type Answer = Result<Option<ApiKey>, LookupError>;
 type Waiting = HashMap<Hash, Vec<oneshot::Sender<Answer>>>;
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownOwners {
     /// When it was looked up, and whose it is.
     owners: HashMap<Hash, (Instant, ApiKey)>,
     /// Keys that do not exist, and when they were looked up.
@@ -75,13 +75,13 @@ struct Known {
 
 impl KnownKeys {
     /// Returns the key's owner, unless it is unknown or revoked.
-    pub async fn find(&self, db: &Pool, key: &str) -> Answer {
+    pub async fn find_owner(&self, db: &Pool, key: &str) -> Answer {
         if !api_keys::is_well_formed(key) {
             return Ok(None);
         }
-        let hash = api_keys::hash(key);
+        let hash = api_keys::hash_key(key);
         let answer = {
-            let mut known = self.lock();
+            let mut known = self.lock_owners();
             if known.refused.get(&hash).is_some_and(|at| at.elapsed() < REFUSED) {
                 return Ok(None);
             }
@@ -110,7 +110,7 @@ impl KnownKeys {
             Ok(Err(_)) => Err(LookupError::Unanswered("the look-up was given up".into())),
             // The statement is not given up, or the next one would take another connection.
             Err(_) => {
-                let mut known = self.lock();
+                let mut known = self.lock_owners();
                 known.is_failing = true;
                 let error = || LookupError::Unanswered(format!("no answer within {LOOKUP_TIMEOUT:?}").into());
                 known.believed_in_need(&hash).map(Some).ok_or_else(error)
@@ -118,18 +118,18 @@ impl KnownKeys {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock_owners(&self) -> MutexGuard<'_, KnownOwners> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask_soon(&self, known: &mut Known, db: &Pool) {
+    fn ask_soon(&self, known: &mut KnownOwners, db: &Pool) {
         if !mem::replace(&mut known.is_asking, true) {
-            tokio::spawn(self.clone().ask(db.clone()));
+            tokio::spawn(self.clone().look_up_waiting(db.clone()));
         }
     }
 
     /// Looks up what waits, until nothing does.
-    async fn ask(self, db: Pool) {
+    async fn look_up_waiting(self, db: Pool) {
         loop {
             let Some(group) = self.take_waiting() else { return };
             let hashes: Vec<Hash> = group.keys().cloned().collect();
@@ -137,14 +137,14 @@ impl KnownKeys {
             let asked = timeout(STATEMENT_TIMEOUT, api_keys::find_all(&db, &hashes)).await;
             let found = asked.unwrap_or(Err(sqlx::Error::PoolTimedOut));
             let found = found.map(HashMap::from_iter).map_err(|e| LookupError::Unanswered(e.to_string().into()));
-            self.answer(group, asked_at, &found);
+            self.answer_waiting(group, asked_at, &found);
             sleep(PAUSE).await;
         }
     }
 
     /// Returns the keys to look up next; `None` when none waits, and the asking ends.
     fn take_waiting(&self) -> Option<Waiting> {
-        let mut known = self.lock();
+        let mut known = self.lock_owners();
         if known.waiting.is_empty() {
             known.is_asking = false;
             return None;
@@ -156,12 +156,12 @@ impl KnownKeys {
         Some(hashes.into_iter().filter_map(|hash| known.waiting.remove_entry(&hash)).collect())
     }
 
-    fn answer(&self, group: Waiting, asked_at: Instant, found: &Result<HashMap<Hash, ApiKey>, LookupError>) {
-        let mut known = self.lock();
+    fn answer_waiting(&self, group: Waiting, asked_at: Instant, found: &Result<HashMap<Hash, ApiKey>, LookupError>) {
+        let mut known = self.lock_owners();
         known.is_failing = found.is_err();
         for (hash, requests) in group {
             let answer = match found {
-                Ok(owners) => Ok(known.learn(hash, asked_at, owners)),
+                Ok(owners) => Ok(known.learn_owner(hash, asked_at, owners)),
                 Err(error) => known.believed_in_need(&hash).map(Some).ok_or_else(|| error.clone()),
             };
             for request in requests {
@@ -172,9 +172,9 @@ impl KnownKeys {
     }
 }
 
-impl Known {
+impl KnownOwners {
     /// Remembers what Postgres said about a key.
-    fn learn(&mut self, hash: Hash, at: Instant, owners: &HashMap<Hash, ApiKey>) -> Option<ApiKey> {
+    fn learn_owner(&mut self, hash: Hash, at: Instant, owners: &HashMap<Hash, ApiKey>) -> Option<ApiKey> {
         let owner = owners.get(&hash).cloned();
         if let Some(owner) = &owner {
             if self.owners.len() >= MOST_KEPT && !self.owners.contains_key(&hash) {

@@ -21,28 +21,28 @@ use uuid::Uuid;
 
 use super::drivers::{self, LiveOffer};
 use crate::db::Pool;
-use crate::{app::App, loops::Loops};
+use crate::{app::App, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Who waits at this process, with how many requests.
 #[derive(Debug, Clone, Default)]
-pub struct OfferBoard(Arc<Mutex<Waiting>>);
+pub struct OfferBoard(Arc<Mutex<WaitingDrivers>>);
 
 /// Requests with which one driver may wait at this process.
 const MOST_PER_DRIVER: usize = 2;
 
 /// What came of waiting.
 #[derive(Debug)]
-pub enum Waited {
+pub enum WaitOutcome {
     Offers(Vec<LiveOffer>),
     /// Younger requests of the same driver wait instead.
     SentAway,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    by_driver: HashMap<String, Requests>,
+struct WaitingDrivers {
+    by_driver: HashMap<String, DriverRequests>,
     /// Requests so far.
     count: u64,
     /// A task looks for them.
@@ -53,29 +53,29 @@ struct Waiting {
 
 /// The waiting requests of one driver.
 #[derive(Debug)]
-struct Requests {
+struct DriverRequests {
     /// Rings when there is something to look at. The value: requests before this number are sent away.
     bell: watch::Sender<u64>,
     numbers: BTreeSet<u64>,
 }
 
 /// A place in the board; leaves it when dropped, also when the app hangs up.
-struct Place<'a> {
+struct BoardPlace<'a> {
     board: &'a OfferBoard,
     driver: &'a str,
     number: u64,
     rung: watch::Receiver<u64>,
 }
 
-impl Place<'_> {
+impl BoardPlace<'_> {
     fn is_lost(&self) -> bool {
         *self.rung.borrow() > self.number
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for BoardPlace<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.board.lock();
+        let mut waiting = self.board.lock_board();
         if let Some(requests) = waiting.by_driver.get_mut(self.driver) {
             requests.numbers.remove(&self.number);
             if requests.numbers.is_empty() {
@@ -90,61 +90,66 @@ const SPIN_PAUSE: Duration = LOOK_EVERY;
 
 /// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
 /// `at_most`.
-pub async fn wait(app: &App, driver: &str, known: &BTreeSet<Uuid>, at_most: Duration) -> Result<Waited, sqlx::Error> {
+pub async fn wait_for_offers(
+    app: &App,
+    driver: &str,
+    known: &BTreeSet<Uuid>,
+    at_most: Duration,
+) -> Result<WaitOutcome, sqlx::Error> {
     if at_most.is_zero() {
-        return Ok(Waited::Offers(drivers::live_offers(&app.db, driver).await?));
+        return Ok(WaitOutcome::Offers(drivers::live_offers(&app.db, driver).await?));
     }
     let end = Instant::now() + at_most;
     // First the place, then the look: what comes in between rings.
-    let mut place = app.offers.enter(app, driver);
+    let mut place = app.offers.enter_board(app, driver);
     loop {
         let offers = drivers::live_offers(&app.db, driver).await?;
         if app.offers.is_closed() {
-            return Ok(Waited::Offers(offers));
+            return Ok(WaitOutcome::Offers(offers));
         }
         if known.is_empty() && !offers.is_empty() {
             tokio::time::sleep(SPIN_PAUSE).await;
         }
         let is_new = offers.len() != known.len() || offers.iter().any(|o| !known.contains(&o.offer_id));
         if is_new || timeout_at(end, place.rung.changed()).await.is_err() {
-            return Ok(Waited::Offers(offers));
+            return Ok(WaitOutcome::Offers(offers));
         }
         if place.is_lost() {
-            return Ok(Waited::SentAway);
+            return Ok(WaitOutcome::SentAway);
         }
     }
 }
 
-impl Requests {
-    fn ring(&self) {
+impl DriverRequests {
+    fn wake_requests(&self) {
         self.bell.send_modify(|_| ());
     }
 }
 
 impl OfferBoard {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+    fn lock_board(&self) -> std::sync::MutexGuard<'_, WaitingDrivers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.lock_board().closed
     }
 
     /// Answers all who wait, and lets no app wait any more: for the end of a process.
     pub fn close(&self) {
-        let mut waiting = self.lock();
+        let mut waiting = self.lock_board();
         waiting.closed = true;
-        waiting.by_driver.values().for_each(Requests::ring);
+        waiting.by_driver.values().for_each(DriverRequests::wake_requests);
     }
 
-    fn enter<'a>(&'a self, app: &App, driver: &'a str) -> Place<'a> {
-        let mut waiting = self.lock();
+    fn enter_board<'a>(&'a self, app: &App, driver: &'a str) -> BoardPlace<'a> {
+        let mut waiting = self.lock_board();
         waiting.count += 1;
         let number = waiting.count;
         let requests = waiting
             .by_driver
             .entry(driver.to_owned())
-            .or_insert_with(|| Requests { bell: watch::channel(0).0, numbers: BTreeSet::new() });
+            .or_insert_with(|| DriverRequests { bell: watch::channel(0).0, numbers: BTreeSet::new() });
         let rung = requests.bell.subscribe();
         requests.numbers.insert(number);
         if let Some(first) = requests.numbers.iter().nth_back(MOST_PER_DRIVER - 1).copied()
@@ -154,14 +159,14 @@ impl OfferBoard {
         }
         if !waiting.looked_for {
             waiting.looked_for = true;
-            tokio::spawn(self.clone().look(app.db.clone(), app.loops.clone()));
+            tokio::spawn(self.clone().poll_offers(app.db.clone(), app.loops.clone()));
         }
-        Place { board: self, driver, number, rung }
+        BoardPlace { board: self, driver, number, rung }
     }
 
     /// Until no app waits any more.
-    async fn look(self, db: Pool, loops: Loops) {
-        let turns = loops.register("offer board");
+    async fn poll_offers(self, db: Pool, loops: LoopRegistry) {
+        let turns = loops.register_loop("offer board");
         let mut next = Instant::now();
         let mut seen = HashMap::new();
         let mut failing = false;
@@ -169,7 +174,7 @@ impl OfferBoard {
             next = next.max(Instant::now()) + LOOK_EVERY;
             sleep_until(next).await;
             let drivers: Vec<String> = {
-                let mut waiting = self.lock();
+                let mut waiting = self.lock_board();
                 if waiting.by_driver.is_empty() {
                     waiting.looked_for = false;
                     return;
@@ -177,12 +182,12 @@ impl OfferBoard {
                 waiting.by_driver.keys().cloned().collect()
             };
             // A turn that was given up is an answer that failed.
-            let answer = turns.turn(load_live_offers(&db, &drivers)).await;
+            let answer = turns.run_turn(load_live_offers(&db, &drivers)).await;
             match answer.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
                 Ok(asked) => {
-                    let waiting = self.lock();
+                    let waiting = self.lock_board();
                     let changed = drivers.iter().filter(|driver| asked.get(*driver) != seen.get(*driver));
-                    changed.filter_map(|driver| waiting.by_driver.get(driver)).for_each(Requests::ring);
+                    changed.filter_map(|driver| waiting.by_driver.get(driver)).for_each(DriverRequests::wake_requests);
                     seen = asked;
                     failing = false;
                 }

@@ -3,17 +3,17 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::api_keys::Role;
+use super::api_keys::AccountRole;
 use crate::db::Pool;
 use crate::{notifications::routes::LOG, plain_text};
 
 /// A user as imported, one JSON object per line, and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]
 #[serde(deny_unknown_fields)]
-pub struct User {
+pub struct UserAccount {
     pub id: String,
     pub name: String,
-    pub role: Role,
+    pub role: AccountRole,
     /// The configured channel that reaches this person.
     #[serde(default = "default_channel")]
     pub channel: String,
@@ -23,16 +23,16 @@ fn default_channel() -> String {
     LOG.to_owned()
 }
 
-impl User {
+impl UserAccount {
     /// What is wrong with it, if anything. `channels` are the configured names beside "log".
-    pub fn problem(&self, channels: &[&str]) -> Option<String> {
+    pub fn find_problem(&self, channels: &[&str]) -> Option<String> {
         let id_fits = (1..=64).contains(&self.id.len())
             && self.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if !id_fits {
             Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
-        } else if let Some(problem) = plain_text::problem(&self.name, 200) {
+        } else if let Some(problem) = plain_text::find_problem(&self.name, 200) {
             Some(format!("name {problem}"))
-        } else if matches!(self.role, Role::Producer | Role::Driver) {
+        } else if matches!(self.role, AccountRole::Producer | AccountRole::Driver) {
             Some("role must be dispatcher, support, operator or admin".to_owned())
         } else if self.channel != LOG && !channels.contains(&self.channel.as_str()) {
             Some(format!("no channel '{}' is configured; add [channels.{}] to config.toml", self.channel, self.channel))
@@ -43,7 +43,7 @@ impl User {
 }
 
 /// Adds users, or brings those that exist up to date. All or none.
-pub async fn import(db: &Pool, users: &[User]) -> Result<u64, sqlx::Error> {
+pub async fn import_users(db: &Pool, users: &[UserAccount]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for user in users {
         sqlx::query(
@@ -67,13 +67,13 @@ pub async fn import(db: &Pool, users: &[User]) -> Result<u64, sqlx::Error> {
 pub struct ListedUser {
     #[sqlx(flatten)]
     #[serde(flatten)]
-    pub user: User,
+    pub user: UserAccount,
     /// Since when this person is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
-pub async fn list(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
+pub async fn list_users(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users
                     SELECT id, name, role, channel, disabled_at FROM users ORDER BY id LIMIT 10000",
@@ -96,7 +96,7 @@ pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, s
 }
 
 /// Removes a user. False: there is no such user.
-pub async fn remove(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn remove_user(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
     let removed = sqlx::query(
         "-- remove user
          DELETE FROM users WHERE id = $1",

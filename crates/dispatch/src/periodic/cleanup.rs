@@ -21,7 +21,7 @@ const ORDERS_BATCH: i64 = 100;
 const DEAD_BATCH: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum CleanupMode {
     Remove,
     /// Only counts.
     DryRun,
@@ -29,7 +29,7 @@ pub enum Mode {
 
 /// What was removed, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct CleanupReport {
     /// Closed orders with their offers, messages and alerts. Never one whose refund is owed or that has an open alert.
     pub orders: u64,
     /// Offer messages that are done with, of orders that stay, and what was told of orders that never were.
@@ -47,7 +47,7 @@ pub struct Report {
 
 /// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
 /// is away.
-pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
+pub async fn run(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
     let report = run_all(app, mode).await?;
     if !report.failed.is_empty() {
         bail!("cleanup failed in part: {}", report.failed.join("; "));
@@ -56,42 +56,42 @@ pub async fn run(app: &App, mode: Mode) -> anyhow::Result<Report> {
 }
 
 /// As [`run`], with the failures in the report.
-pub async fn run_all(app: &App, mode: Mode) -> anyhow::Result<Report> {
+pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
     let keep = &app.config.retention;
-    let mut sweeper = Sweeper { db: &app.db, now: store::now(&app.db).await?, mode, failed: Vec::new() };
-    let mut report = Report {
+    let mut sweeper = TableSweeper { db: &app.db, now: store::database_now(&app.db).await?, mode, failed: Vec::new() };
+    let mut report = CleanupReport {
         orders: sweeper.sweep_orders(keep.orders).await?,
-        messages: sweeper.sweep(&OFFERS, keep.messages).await?
-            + sweeper.sweep(&MESSAGES, keep.messages).await?
-            + sweeper.sweep(&ALERTS, keep.messages).await?,
-        rankings: sweeper.sweep(&RANKINGS, keep.messages).await?,
-        idempotency_keys: sweeper.sweep(&IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,
+        messages: sweeper.sweep_table(&OFFERS, keep.messages).await?
+            + sweeper.sweep_table(&MESSAGES, keep.messages).await?
+            + sweeper.sweep_table(&ALERTS, keep.messages).await?,
+        rankings: sweeper.sweep_table(&RANKINGS, keep.messages).await?,
+        idempotency_keys: sweeper.sweep_table(&IDEMPOTENCY_KEYS, RetentionConfig::IDEMPOTENCY_KEYS).await?,
         // As long as the history of orders: it says who decided what.
-        records: sweeper.sweep(&AREA_CHANGES, keep.events).await?,
-        ..Report::default()
+        records: sweeper.sweep_table(&AREA_CHANGES, keep.events).await?,
+        ..CleanupReport::default()
     };
-    report.records += sweeper.sweep(&ERASURES, keep.erasures).await?;
+    report.records += sweeper.sweep_table(&ERASURES, keep.erasures).await?;
     for table in [&RUNS, &SNAPSHOTS, &AREA_SNAPSHOTS, &RECONCILE_LOG, &CALLBACKS, &DEAD_LETTERS] {
-        report.records += sweeper.sweep(table, keep.records).await?;
+        report.records += sweeper.sweep_table(table, keep.records).await?;
     }
-    if mode == Mode::Remove {
+    if mode == CleanupMode::Remove {
         // First: a flush in between must not bring back what is about to go.
-        sweeper.sweep(&EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
+        sweeper.sweep_table(&EXPIRED_DEAD_LETTERS, keep.dead_jobs).await?;
     }
     report.failed = sweeper.failed;
     for queue in jobs::queues::ALL {
-        report.dead_jobs += dead_jobs(app, queue, keep.dead_jobs, mode).await?;
+        report.dead_jobs += remove_dead_jobs(app, queue, keep.dead_jobs, mode).await?;
     }
     Ok(report)
 }
 
-async fn dead_jobs(app: &App, queue: &str, keep: Duration, mode: Mode) -> anyhow::Result<u64> {
+async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> anyhow::Result<u64> {
     let mut total = 0;
-    if mode == Mode::DryRun {
+    if mode == CleanupMode::DryRun {
         let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };
         let mut cursor = None;
         loop {
-            let page = app.store.dead(queue, &filter, cursor.as_ref()).await?;
+            let page = app.store.list_dead(queue, &filter, cursor.as_ref()).await?;
             total += page.entries.len() as u64;
             cursor = page.next;
             if cursor.is_none() {
@@ -110,29 +110,29 @@ async fn dead_jobs(app: &App, queue: &str, keep: Duration, mode: Mode) -> anyhow
 
 /// A table, how old rows of it are counted, and how a batch of the oldest is removed. `$1` is a time, `$2` the batch.
 #[derive(Debug)]
-pub struct Sweep {
+pub struct TableSweep {
     pub what: &'static str,
     pub count: &'static str,
     pub remove: &'static str,
 }
 
 /// Sweeps one table after the other.
-struct Sweeper<'a> {
+struct TableSweeper<'a> {
     db: &'a Pool,
     now: DateTime<Utc>,
-    mode: Mode,
+    mode: CleanupMode,
     failed: Vec<String>,
 }
 
 /// Where the walk over closed orders is: time of closing and id of the last one looked at.
 type Cursor = (DateTime<Utc>, String);
 
-impl Sweeper<'_> {
-    async fn sweep(&mut self, table: &Sweep, keep: Duration) -> Result<u64, sqlx::Error> {
+impl TableSweeper<'_> {
+    async fn sweep_table(&mut self, table: &TableSweep, keep: Duration) -> Result<u64, sqlx::Error> {
         let before = self.now - keep;
         let mut removed = 0;
         let done = async {
-            if self.mode == Mode::DryRun {
+            if self.mode == CleanupMode::DryRun {
                 let count: i64 = sqlx::query_scalar(table.count).bind(before).fetch_one(self.db).await?;
                 removed = count.unsigned_abs();
                 return Ok(());
@@ -146,7 +146,7 @@ impl Sweeper<'_> {
             }
         }
         .await;
-        self.note(table.what, done)?;
+        self.record_failure(table.what, done)?;
         Ok(removed)
     }
 
@@ -154,7 +154,7 @@ impl Sweeper<'_> {
     /// that many that may not cost one look and not one for each batch behind them.
     async fn sweep_orders(&mut self, keep: Duration) -> Result<u64, sqlx::Error> {
         let before = self.now - keep;
-        let statement = if self.mode == Mode::DryRun { ORDERS.count } else { ORDERS.remove };
+        let statement = if self.mode == CleanupMode::DryRun { ORDERS.count } else { ORDERS.remove };
         let mut removed = 0;
         let done = async {
             let (mut closed_at, mut id): Cursor = (DateTime::UNIX_EPOCH, String::new());
@@ -172,12 +172,12 @@ impl Sweeper<'_> {
             }
         }
         .await;
-        self.note(ORDERS.what, done)?;
+        self.record_failure(ORDERS.what, done)?;
         Ok(removed)
     }
 
     /// Takes a failed sweep down. A database that is away ends the run: no other sweep would fare better.
-    fn note(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
+    fn record_failure(&mut self, what: &str, done: Result<(), sqlx::Error>) -> Result<(), sqlx::Error> {
         let Err(error) = done else { return Ok(()) };
         let code =
             error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
@@ -193,7 +193,7 @@ impl Sweeper<'_> {
 }
 
 /// Every sweep, for tests of their plans.
-pub const SWEEPS: [&Sweep; 15] = [
+pub const SWEEPS: [&TableSweep; 15] = [
     &ORDERS,
     &OFFERS,
     &MESSAGES,
@@ -212,7 +212,7 @@ pub const SWEEPS: [&Sweep; 15] = [
 ];
 
 // The first condition is that of the index orders_removable: the order is closed and its refund is not owed.
-const ORDERS: Sweep = Sweep {
+const ORDERS: TableSweep = TableSweep {
     what: "orders",
     count: "-- count old orders
             WITH seen AS MATERIALIZED (
@@ -252,7 +252,7 @@ const ORDERS: Sweep = Sweep {
              SELECT (SELECT count(*) FROM o), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
 };
 
-const OFFERS: Sweep = Sweep {
+const OFFERS: TableSweep = TableSweep {
     what: "offer messages",
     count: "-- count old offer messages
             SELECT count(*) FROM outbox WHERE kind = 'OFFER' AND state <> 'pending' AND created_at < $1",
@@ -263,7 +263,7 @@ const OFFERS: Sweep = Sweep {
 };
 
 // Messages go with their order; these are about an order that may never have been.
-const MESSAGES: Sweep = Sweep {
+const MESSAGES: TableSweep = TableSweep {
     what: "messages",
     count: "-- count old messages
             SELECT count(*) FROM outbox m
@@ -278,7 +278,7 @@ const MESSAGES: Sweep = Sweep {
 };
 
 // Those about an order that never was, once they are acknowledged.
-const ALERTS: Sweep = Sweep {
+const ALERTS: TableSweep = TableSweep {
     what: "alerts",
     count: "-- count old alerts
             SELECT count(*) FROM alerts a
@@ -293,7 +293,7 @@ const ALERTS: Sweep = Sweep {
 };
 
 // Callbacks of orders go with their orders; those of unknown bookings have no order.
-const CALLBACKS: Sweep = Sweep {
+const CALLBACKS: TableSweep = TableSweep {
     what: "callbacks",
     count: "-- count old callbacks
             SELECT count(*) FROM inbox WHERE state = 'unmatched' AND received_at < $1",
@@ -302,7 +302,7 @@ const CALLBACKS: Sweep = Sweep {
                  SELECT id FROM inbox WHERE state = 'unmatched' AND received_at < $1 ORDER BY received_at LIMIT $2)",
 };
 
-const RANKINGS: Sweep = Sweep {
+const RANKINGS: TableSweep = TableSweep {
     what: "rankings",
     count: "-- count old rankings
             SELECT count(*) FROM rankings WHERE at < $1",
@@ -311,7 +311,7 @@ const RANKINGS: Sweep = Sweep {
                  SELECT order_id, attempt_no FROM rankings WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
-const AREA_CHANGES: Sweep = Sweep {
+const AREA_CHANGES: TableSweep = TableSweep {
     what: "changes of areas",
     count: "-- count old changes of areas
             SELECT count(*) FROM admission_audit WHERE at < $1",
@@ -320,7 +320,7 @@ const AREA_CHANGES: Sweep = Sweep {
                  SELECT id FROM admission_audit WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
-const ERASURES: Sweep = Sweep {
+const ERASURES: TableSweep = TableSweep {
     what: "erasures",
     count: "-- count old erasures
             SELECT count(*) FROM erasures WHERE erased_at < $1",
@@ -329,7 +329,7 @@ const ERASURES: Sweep = Sweep {
                  SELECT id FROM erasures WHERE erased_at < $1 ORDER BY erased_at LIMIT $2)",
 };
 
-const IDEMPOTENCY_KEYS: Sweep = Sweep {
+const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
     what: "idempotency keys",
     count: "-- count old idempotency keys
             SELECT count(*) FROM idempotency_keys WHERE created_at < $1",
@@ -338,7 +338,7 @@ const IDEMPOTENCY_KEYS: Sweep = Sweep {
                  SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
 };
 
-const RUNS: Sweep = Sweep {
+const RUNS: TableSweep = TableSweep {
     what: "schedule runs",
     count: "-- count old schedule runs
             SELECT count(*) FROM schedule_runs WHERE slot < $1",
@@ -347,7 +347,7 @@ const RUNS: Sweep = Sweep {
                  SELECT name, slot FROM schedule_runs WHERE slot < $1 ORDER BY slot LIMIT $2)",
 };
 
-const SNAPSHOTS: Sweep = Sweep {
+const SNAPSHOTS: TableSweep = TableSweep {
     what: "snapshots of queues",
     count: "-- count old snapshots
             SELECT count(*) FROM queue_snapshots WHERE at < $1",
@@ -356,7 +356,7 @@ const SNAPSHOTS: Sweep = Sweep {
                  SELECT at, queue FROM queue_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
-const AREA_SNAPSHOTS: Sweep = Sweep {
+const AREA_SNAPSHOTS: TableSweep = TableSweep {
     what: "snapshots of areas",
     count: "-- count old area snapshots
             SELECT count(*) FROM waiting_snapshots WHERE at < $1",
@@ -365,7 +365,7 @@ const AREA_SNAPSHOTS: Sweep = Sweep {
                  SELECT at, area_id, service_type FROM waiting_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
-const RECONCILE_LOG: Sweep = Sweep {
+const RECONCILE_LOG: TableSweep = TableSweep {
     what: "reconciliations",
     count: "-- count old reconciliations
             SELECT count(*) FROM reconcile_log WHERE at < $1",
@@ -373,7 +373,7 @@ const RECONCILE_LOG: Sweep = Sweep {
              DELETE FROM reconcile_log WHERE at IN (SELECT at FROM reconcile_log WHERE at < $1 ORDER BY at LIMIT $2)",
 };
 
-const DEAD_LETTERS: Sweep = Sweep {
+const DEAD_LETTERS: TableSweep = TableSweep {
     what: "dead letters",
     count: "-- count old dead letters
             SELECT count(*) FROM dead_letters WHERE resolved_at < $1",
@@ -383,7 +383,7 @@ const DEAD_LETTERS: Sweep = Sweep {
 };
 
 /// The copies of dead jobs that were not decided on; they stay as records for a while.
-const EXPIRED_DEAD_LETTERS: Sweep = Sweep {
+const EXPIRED_DEAD_LETTERS: TableSweep = TableSweep {
     what: "expired dead letters",
     count: "-- count expired dead letters
             SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND died_at <= $1",

@@ -4,23 +4,23 @@ use std::{str::FromStr, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use croner::Cron;
-use jobs::Tick;
+use jobs::PeriodicTick;
 use serde::{Deserialize, Serialize};
 use workers::NewJob;
 
-use crate::orders::timers::until;
+use crate::orders::timers::time_until;
 
 /// What a schedule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Task {
+pub enum ScheduledTask {
     /// Removes what has served its time.
     Cleanup,
     /// Keeps how the queues stand.
     Statistics,
 }
 
-impl Task {
+impl ScheduledTask {
     pub const ALL: [Self; 2] = [Self::Cleanup, Self::Statistics];
 
     pub fn name(self) -> &'static str {
@@ -34,7 +34,7 @@ impl Task {
 /// When it does it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Schedule {
+pub enum TaskSchedule {
     /// At whole multiples of this since the epoch, at least a second.
     #[serde(with = "crate::config::duration")]
     Every(Duration),
@@ -42,7 +42,7 @@ pub enum Schedule {
     Cron(String),
 }
 
-impl Schedule {
+impl TaskSchedule {
     /// The first slot after `now`.
     pub fn next_after(&self, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
         match self {
@@ -63,10 +63,10 @@ impl Schedule {
     }
 
     /// The job of the next run.
-    pub fn next_job(&self, task: Task, now: DateTime<Utc>) -> anyhow::Result<NewJob> {
+    pub fn next_job(&self, task: ScheduledTask, now: DateTime<Utc>) -> anyhow::Result<NewJob> {
         let slot = self.next_after(now)?;
-        let tick = Tick { schedule: task.name().to_owned(), slot: slot.timestamp() };
-        Ok(NewJob::after(&tick, until(slot, now)))
+        let tick = PeriodicTick { schedule: task.name().to_owned(), slot: slot.timestamp() };
+        Ok(NewJob::after(&tick, time_until(slot, now)))
     }
 }
 
@@ -80,30 +80,30 @@ mod tests {
 
     #[test]
     fn an_interval_runs_at_its_multiples() {
-        let hourly = Schedule::Every(Duration::from_secs(3600));
+        let hourly = TaskSchedule::Every(Duration::from_secs(3600));
         assert_eq!(hourly.next_after(at("2026-01-01T10:20:30.5Z")).unwrap(), at("2026-01-01T11:00:00Z"));
         assert_eq!(hourly.next_after(at("2026-01-01T11:00:00Z")).unwrap(), at("2026-01-01T12:00:00Z"));
     }
 
     #[test]
     fn a_cron_expression_runs_in_utc() {
-        let nightly = Schedule::Cron("0 3 * * *".to_owned());
+        let nightly = TaskSchedule::Cron("0 3 * * *".to_owned());
         assert_eq!(nightly.next_after(at("2026-01-01T02:59:59.9Z")).unwrap(), at("2026-01-01T03:00:00Z"));
         assert_eq!(nightly.next_after(at("2026-01-01T03:00:00.1Z")).unwrap(), at("2026-01-02T03:00:00Z"));
     }
 
     #[test]
     fn nonsense_names_the_cure() {
-        let error = Schedule::Cron("at night".to_owned()).next_after(Utc::now()).unwrap_err().to_string();
+        let error = TaskSchedule::Cron("at night".to_owned()).next_after(Utc::now()).unwrap_err().to_string();
         assert!(error.contains("0 3 * * *"), "{error}");
-        assert!(Schedule::Every(Duration::ZERO).next_after(Utc::now()).is_err());
+        assert!(TaskSchedule::Every(Duration::ZERO).next_after(Utc::now()).is_err());
     }
 
     #[test]
     fn every_replica_derives_the_same_job() {
-        let minutely = Schedule::Every(Duration::from_secs(60));
-        let a = minutely.next_job(Task::Statistics, at("2026-01-01T10:00:01Z")).unwrap();
-        let b = minutely.next_job(Task::Statistics, at("2026-01-01T10:00:59Z")).unwrap();
+        let minutely = TaskSchedule::Every(Duration::from_secs(60));
+        let a = minutely.next_job(ScheduledTask::Statistics, at("2026-01-01T10:00:01Z")).unwrap();
+        let b = minutely.next_job(ScheduledTask::Statistics, at("2026-01-01T10:00:59Z")).unwrap();
         assert_eq!(a.id, b.id);
     }
 }

@@ -5,13 +5,13 @@ use serde::Serialize;
 use crate::{admission::report, app::App};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct StatisticsReport {
     pub queues: usize,
     pub areas: usize,
 }
 
-pub async fn run(app: &App) -> anyhow::Result<Report> {
-    let stats = app.store.stats(&jobs::queues::ALL).await?;
+pub async fn run(app: &App) -> anyhow::Result<StatisticsReport> {
+    let stats = app.store.queue_stats(&jobs::queues::ALL).await?;
     let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
         stats.iter().map(|s| value(s).cast_signed()).collect()
     };
@@ -29,6 +29,6 @@ pub async fn run(app: &App) -> anyhow::Result<Report> {
     .bind(column(|s| s.dead))
     .execute(&app.db)
     .await?;
-    let areas = report::snapshot(app).await?;
-    Ok(Report { queues: stats.len(), areas })
+    let areas = report::save_snapshot(app).await?;
+    Ok(StatisticsReport { queues: stats.len(), areas })
 }

@@ -4,21 +4,21 @@
 //! was claimed and not finished (its process died) is done again, for every task may be repeated.
 
 use chrono::DateTime;
-use jobs::Tick;
+use jobs::PeriodicTick;
 use serde_json::Value;
 use workers::{NewJob, Outcome};
 
-use super::{cleanup, schedule::Task, statistics};
+use super::{cleanup, schedule::ScheduledTask, statistics};
 use crate::db::Pool;
 use crate::{app::App, orders::store, worker::step};
 
-pub async fn perform(app: App, job: Tick) -> Outcome {
-    let Some(task) = Task::ALL.into_iter().find(|task| task.name() == job.schedule) else {
+pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
+    let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {
         tracing::info!(schedule = job.schedule, "A schedule that no longer exists is not run.");
         return Outcome::done();
     };
-    match run(&app, task, &job).await {
-        Ok(then) => Outcome::then(then),
+    match run_task(&app, task, &job).await {
+        Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.downcast_ref::<sqlx::Error>() {
             Some(database) => step::database_failed(database),
             None => Outcome::Retry(format!("{error:#}")),
@@ -26,20 +26,20 @@ pub async fn perform(app: App, job: Tick) -> Outcome {
     }
 }
 
-async fn run(app: &App, task: Task, job: &Tick) -> anyhow::Result<Vec<NewJob>> {
+async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> anyhow::Result<Vec<NewJob>> {
     if claim_run(&app.db, job).await? {
         let result = match task {
-            Task::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::Mode::Remove).await?)?,
-            Task::Statistics => serde_json::to_value(statistics::run(app).await?)?,
+            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?)?,
+            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?)?,
         };
         record_result(&app.db, job, result).await?;
     }
-    let now = store::now(&app.db).await?;
+    let now = store::database_now(&app.db).await?;
     app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).into_iter().collect()
 }
 
 /// Is this run still to be done?
-async fn claim_run(db: &Pool, job: &Tick) -> Result<bool, sqlx::Error> {
+async fn claim_run(db: &Pool, job: &PeriodicTick) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- claim schedule run
          INSERT INTO schedule_runs AS r (name, slot) VALUES ($1, $2)
@@ -53,7 +53,7 @@ async fn claim_run(db: &Pool, job: &Tick) -> Result<bool, sqlx::Error> {
     .map(|claimed: Option<bool>| claimed.is_some())
 }
 
-async fn record_result(db: &Pool, job: &Tick, result: Value) -> Result<(), sqlx::Error> {
+async fn record_result(db: &Pool, job: &PeriodicTick, result: Value) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- finish schedule run
          UPDATE schedule_runs SET finished_at = dispatchq_now(), result = $3 WHERE name = $1 AND slot = $2",

@@ -16,7 +16,7 @@ const LOST_AFTER: Duration = Duration::from_secs(4);
 ///
 /// The lock is held on a connection of `upkeep`, the work is done on others: with one pool for both, a few locks could take every
 /// connection, and each would wait for one more.
-pub async fn exclusively<T>(
+pub async fn run_under_lock<T>(
     upkeep: &Pool,
     lock: i64,
     work: impl Future<Output = anyhow::Result<T>>,

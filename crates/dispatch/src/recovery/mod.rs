@@ -11,4 +11,4 @@ pub mod pauses;
 pub mod reconciler;
 pub mod repair;
 
-pub use repair::Report;
+pub use repair::RepairReport;

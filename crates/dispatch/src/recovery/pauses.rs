@@ -20,7 +20,7 @@ pub enum PauseError {
 }
 
 /// Stops a queue; running jobs finish. Returns false if it was stopped already.
-pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
+pub async fn pause_queue(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
@@ -30,13 +30,13 @@ pub async fn pause(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseErr
     .bind(who.to_string())
     .execute(&mut *tx)
     .await?;
-    let changed = app.store.pause(queue).await?;
+    let changed = app.store.pause_queue(queue).await?;
     tx.commit().await?;
     Ok(changed)
 }
 
 /// Lets a queue run again. Returns false if it was running.
-pub async fn resume(app: &App, queue: &str) -> Result<bool, PauseError> {
+pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, PauseError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- resume queue
@@ -45,19 +45,19 @@ pub async fn resume(app: &App, queue: &str) -> Result<bool, PauseError> {
     .bind(queue)
     .execute(&mut *tx)
     .await?;
-    let changed = app.store.resume(queue).await?;
+    let changed = app.store.resume_queue(queue).await?;
     tx.commit().await?;
     Ok(changed)
 }
 
 /// Makes Redis follow Postgres: stops the queues that are stopped there, and lets all others run.
-pub async fn mirror(app: &App) -> Result<(), PauseError> {
+pub async fn mirror_pauses(app: &App) -> Result<(), PauseError> {
     let mut tx = begin_locked(&app.db).await?;
     let wanted = list_paused(&mut tx).await?;
-    for stats in app.store.stats(&jobs::queues::ALL).await? {
+    for stats in app.store.queue_stats(&jobs::queues::ALL).await? {
         match (stats.paused, wanted.contains(&stats.queue)) {
-            (false, true) => app.store.pause(&stats.queue).await?,
-            (true, false) => app.store.resume(&stats.queue).await?,
+            (false, true) => app.store.pause_queue(&stats.queue).await?,
+            (true, false) => app.store.resume_queue(&stats.queue).await?,
             (true, true) | (false, false) => continue,
         };
     }

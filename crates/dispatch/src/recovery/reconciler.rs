@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     lock,
-    repair::{self, Report},
+    repair::{self, RepairReport},
 };
 use crate::{
-    admission::waiting::{self, Drift, Suspects},
+    admission::waiting::{self, SuspectMembers, WaitingDrift},
     app::App,
     fleet::driver_index,
-    loops::progress,
+    loops::report_progress,
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -30,10 +30,10 @@ const PLACES_EVERY: Duration = Duration::from_secs(60);
 
 /// Runs until told to stop. `missing_epoch` is woken when a worker notices that Redis has lost its data.
 pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) {
-    let turns = app.loops.register("reconciler");
-    let mut places = Places::default();
+    let turns = app.loops.register_loop("reconciler");
+    let mut places = PlacesCheck::default();
     while !stop.is_cancelled() {
-        turns.turn(look_once(&app, &mut places)).await;
+        turns.run_turn(run_turn(&app, &mut places)).await;
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
@@ -43,37 +43,39 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
 }
 
 /// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
-async fn look_once(app: &App, places: &mut Places) {
-    if let Err(error) = once(app).await {
+async fn run_turn(app: &App, places: &mut PlacesCheck) {
+    if let Err(error) = reconcile_once(app).await {
         tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
     }
-    progress();
+    report_progress();
     if let Err(error) = driver_index::rebuild_if_missing(app).await {
         tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
     }
-    progress();
-    if let Err(error) = places.compare(app).await {
+    report_progress();
+    if let Err(error) = places.compare_places(app).await {
         tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
     }
 }
 
 /// Who waits in which area, compared with Postgres now and then, and at once when Redis has forgotten it.
 #[derive(Debug, Default)]
-struct Places {
+struct PlacesCheck {
     compared: Option<std::time::Instant>,
-    suspects: Suspects,
+    suspects: SuspectMembers,
 }
 
-impl Places {
-    async fn compare(&mut self, app: &App) -> anyhow::Result<()> {
+impl PlacesCheck {
+    async fn compare_places(&mut self, app: &App) -> anyhow::Result<()> {
         let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
         if !is_due && waiting::is_complete(app).await? {
             return Ok(());
         }
-        let drift = lock::exclusively(&app.upkeep, PLACES_LOCK, waiting::repair(app, &mut self.suspects)).await?;
+        let drift =
+            lock::run_under_lock(&app.upkeep, PLACES_LOCK, waiting::repair_waiting_sets(app, &mut self.suspects))
+                .await?;
         waiting::mirror_limits(app).await?;
         self.compared = Some(std::time::Instant::now());
-        if let Some(drift) = drift.filter(|drift| *drift != Drift::default()) {
+        if let Some(drift) = drift.filter(|drift| *drift != WaitingDrift::default()) {
             tracing::info!(missing = drift.missing, left_over = drift.left_over, "Who waits in which area was mended.");
         }
         Ok(())
@@ -81,33 +83,37 @@ impl Places {
 }
 
 /// One run, if no other replica is at it. `None`: another is.
-pub async fn once(app: &App) -> anyhow::Result<Option<Report>> {
+pub async fn reconcile_once(app: &App) -> anyhow::Result<Option<RepairReport>> {
     run_exclusively(app, async {
-        if repair::needs_rebuild(app).await? { repair::rebuild(app).await } else { repair::overdue(app).await }
+        if repair::needs_rebuild(app).await? {
+            repair::rebuild_timers(app).await
+        } else {
+            repair::repair_overdue(app).await
+        }
     })
     .await
 }
 
-/// As [`once`], but every timer is compared, whatever Redis says of itself.
-pub async fn once_in_full(app: &App) -> anyhow::Result<Option<Report>> {
-    run_exclusively(app, repair::rebuild(app)).await
+/// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
+pub async fn reconcile_in_full(app: &App) -> anyhow::Result<Option<RepairReport>> {
+    run_exclusively(app, repair::rebuild_timers(app)).await
 }
 
 async fn run_exclusively(
     app: &App,
-    work: impl Future<Output = anyhow::Result<Report>>,
-) -> anyhow::Result<Option<Report>> {
+    work: impl Future<Output = anyhow::Result<RepairReport>>,
+) -> anyhow::Result<Option<RepairReport>> {
     let recorded = async {
         // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
         // that is locked must not keep the timers of all from coming back.
         let (ended, done) = tokio::join!(Box::pin(repair::end_far_overdue(app)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {
-            Ok(report) => (Report { compensated, ..report }, not_ended),
-            Err(error) => (Report { compensated, ..Report::default() }, Some(error)),
+            Ok(report) => (RepairReport { compensated, ..report }, not_ended),
+            Err(error) => (RepairReport { compensated, ..RepairReport::default() }, Some(error)),
         };
-        repair::record(app, &report).await?;
+        repair::record_report(app, &report).await?;
         failed.map_or(Ok(report), Err)
     };
-    lock::exclusively(&app.upkeep, LOCK, recorded).await
+    lock::run_under_lock(&app.upkeep, LOCK, recorded).await
 }

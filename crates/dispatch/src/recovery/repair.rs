@@ -3,11 +3,11 @@
 use std::{collections::HashSet, fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
-use jobs::{Escalate, Notify, OrderId, Remind};
+use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendNotification};
 use metrics::counter;
 use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
-use workers::{Job, JobId, NewJob, store::Repaired};
+use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pauses;
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
     compensation, db,
     dead_letters::requeue_policy,
     fleet,
-    loops::progress,
+    loops::report_progress,
     notifications::messages,
-    orders::{BookingState, Change, Decision, Order, PendingAlert, Snapshot, Status, store, timers},
+    orders::{BookingState, Change, Decision, Order, OrderStatus, PendingAlert, Snapshot, store, timers},
     people::actor::Actor,
 };
 
@@ -35,7 +35,7 @@ const MATCHED_WITHIN: Duration = Duration::from_secs(600);
 
 /// What a run found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct RepairReport {
     /// Redis had lost its data or was restarted, so every timer was compared.
     pub rebuild: bool,
     /// Orders and messages looked at.
@@ -50,7 +50,7 @@ pub struct Report {
     pub compensated: u64,
 }
 
-impl Report {
+impl RepairReport {
     fn found_something(&self) -> bool {
         self.rebuild || self.inserted + self.moved + self.held + self.compensated > 0
     }
@@ -63,11 +63,11 @@ pub async fn needs_rebuild(app: &App) -> anyhow::Result<bool> {
 }
 
 /// Puts every timer back. The epoch is written last, and only if no flush came in between: until then no worker takes.
-pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
+pub async fn rebuild_timers(app: &App) -> anyhow::Result<RepairReport> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
-    let mut report = repair_timers(app, Scope::All).await?;
+    let mut report = repair_timers(app, RepairScope::All).await?;
     report.rebuild = true;
     if app.store.finish_rebuild(&marker, &run_id).await? {
         counter!("dispatchq_redis_epoch_changes_total").increment(1);
@@ -79,24 +79,25 @@ pub async fn rebuild(app: &App) -> anyhow::Result<Report> {
 }
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
-pub async fn overdue(app: &App) -> anyhow::Result<Report> {
-    repair_timers(app, Scope::Overdue).await
+pub async fn repair_overdue(app: &App) -> anyhow::Result<RepairReport> {
+    repair_timers(app, RepairScope::Overdue).await
 }
 
 /// What a run would put back, without doing it.
-pub async fn missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
+pub async fn list_missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
     let mut missing = Vec::new();
-    let mut pages = Pages::new(Scope::All);
-    while let Some(page) = pages.next(app).await? {
+    let mut pages = TimerPages::new(RepairScope::All);
+    while let Some(page) = pages.next_page(app).await? {
         let answers = app.store.preview_repair(&page.jobs).await?;
-        missing
-            .extend(page.jobs.into_iter().zip(answers).filter(|(_, a)| *a == Repaired::Inserted).map(|(job, _)| job));
+        missing.extend(
+            page.jobs.into_iter().zip(answers).filter(|(_, a)| *a == RepairVerdict::Inserted).map(|(job, _)| job),
+        );
     }
     Ok(missing)
 }
 
 /// Keeps what a run did, if it did anything.
-pub async fn record(app: &App, report: &Report) -> Result<(), sqlx::Error> {
+pub async fn record_report(app: &App, report: &RepairReport) -> Result<(), sqlx::Error> {
     if !report.found_something() {
         return Ok(());
     }
@@ -118,33 +119,33 @@ pub async fn record(app: &App, report: &Report) -> Result<(), sqlx::Error> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum RepairScope {
     All,
     Overdue,
 }
 
-async fn repair_timers(app: &App, scope: Scope) -> anyhow::Result<Report> {
-    let mut report = Report::default();
-    pauses::mirror(app).await?;
+async fn repair_timers(app: &App, scope: RepairScope) -> anyhow::Result<RepairReport> {
+    let mut report = RepairReport::default();
+    pauses::mirror_pauses(app).await?;
     enqueue_schedules(app).await?;
     match_late_callbacks(app, scope).await?;
-    let mut pages = Pages::new(scope);
+    let mut pages = TimerPages::new(scope);
     loop {
         let before = pages.clone();
-        let Some(page) = pages.next(app).await? else { return Ok(report) };
+        let Some(page) = pages.next_page(app).await? else { return Ok(report) };
         report.looked_at += page.rows;
         // While Redis is rebuilt, workers take nothing: what a page says stays true.
-        let jobs = if scope == Scope::All { page.jobs } else { still_lacking(app, before, page).await? };
+        let jobs = if scope == RepairScope::All { page.jobs } else { still_lacking(app, before, page).await? };
         let answers = app.store.repair(&jobs).await?;
-        progress();
+        report_progress();
         for (job, answer) in jobs.iter().zip(answers) {
             match answer {
-                Repaired::Inserted => report.inserted += 1,
-                Repaired::Moved => report.moved += 1,
-                Repaired::Fine => {}
-                Repaired::Dead => {
-                    report.held += u64::from(or_next(hold_order(app, job).await, &job.id)?);
-                    progress();
+                RepairVerdict::Inserted => report.inserted += 1,
+                RepairVerdict::Moved => report.moved += 1,
+                RepairVerdict::Fine => {}
+                RepairVerdict::Dead => {
+                    report.held += u64::from(log_and_continue(hold_order(app, job).await, &job.id)?);
+                    report_progress();
                 }
             }
         }
@@ -153,21 +154,21 @@ async fn repair_timers(app: &App, scope: Scope) -> anyhow::Result<Report> {
 
 /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
 /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
-async fn still_lacking(app: &App, mut before: Pages, page: Page) -> anyhow::Result<Vec<NewJob>> {
+async fn still_lacking(app: &App, mut before: TimerPages, page: TimerPage) -> anyhow::Result<Vec<NewJob>> {
     let answers = app.store.preview_repair(&page.jobs).await?;
     let lacking: HashSet<JobId> =
-        page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != Repaired::Fine).map(|(job, _)| job.id).collect();
+        page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
     if lacking.is_empty() {
         return Ok(Vec::new());
     }
-    let again = before.next(app).await?.map(|page| page.jobs).unwrap_or_default();
+    let again = before.next_page(app).await?.map(|page| page.jobs).unwrap_or_default();
     Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
 }
 
 /// One row that cannot be written holds up no other; a database that is away ends the look.
-fn or_next<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> anyhow::Result<T> {
+fn log_and_continue<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> anyhow::Result<T> {
     match done {
-        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(ends_the_look)) => {
+        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(ends_the_pass)) => {
             tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
             Ok(T::default())
         }
@@ -176,7 +177,7 @@ fn or_next<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> an
 }
 
 /// Returns whether the next row would fare no better. A row that another session has locked is that row's own trouble.
-fn ends_the_look(error: &sqlx::Error) -> bool {
+fn ends_the_pass(error: &sqlx::Error) -> bool {
     const LOCK_NOT_AVAILABLE: &str = "55P03";
     db::is_transient(error)
         && error
@@ -187,7 +188,7 @@ fn ends_the_look(error: &sqlx::Error) -> bool {
 
 /// Gives callbacks of bookings that are known by now to their orders. A callback without our reference that is stored while
 /// the answer to its booking is being written sees no booking, and the answer sees no callback.
-async fn match_late_callbacks(app: &App, scope: Scope) -> Result<(), sqlx::Error> {
+async fn match_late_callbacks(app: &App, scope: RepairScope) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- match late callbacks
          UPDATE inbox i SET state = 'pending', order_id = b.order_id
@@ -195,7 +196,7 @@ async fn match_late_callbacks(app: &App, scope: Scope) -> Result<(), sqlx::Error
          WHERE i.state = 'unmatched' AND b.partner = i.partner AND b.booking_id = i.booking_id
            AND ($1::float8 IS NULL OR i.received_at > (SELECT dispatchq_now()) - $1 * interval '1 second')",
     )
-    .bind((scope == Scope::Overdue).then_some(MATCHED_WITHIN.as_secs_f64()))
+    .bind((scope == RepairScope::Overdue).then_some(MATCHED_WITHIN.as_secs_f64()))
     .execute(&app.db)
     .await?;
     Ok(())
@@ -203,7 +204,7 @@ async fn match_late_callbacks(app: &App, scope: Scope) -> Result<(), sqlx::Error
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
 async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
-    let now = store::now(&app.db).await?;
+    let now = store::database_now(&app.db).await?;
     let next: Vec<NewJob> =
         app.config.schedules.iter().map(|(task, schedule)| schedule.next_job(*task, now)).collect::<Result<_, _>>()?;
     app.store.enqueue(&next).await?;
@@ -211,14 +212,14 @@ async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
 }
 
 /// One page of rows, and the jobs they must have.
-struct Page {
+struct TimerPage {
     rows: u64,
     jobs: Vec<NewJob>,
 }
 
-impl Page {
+impl TimerPage {
     /// Rows with one job each.
-    fn of(jobs: Vec<NewJob>) -> Self {
+    fn from_jobs(jobs: Vec<NewJob>) -> Self {
         Self { rows: jobs.len() as u64, jobs }
     }
 }
@@ -226,8 +227,8 @@ impl Page {
 /// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
 /// messages, and unacknowledged alerts.
 #[derive(Clone)]
-struct Pages {
-    scope: Scope,
+struct TimerPages {
+    scope: RepairScope,
     orders_after: Option<String>,
     bookings_after: Option<(String, i32)>,
     callbacks_after: Option<i64>,
@@ -235,8 +236,8 @@ struct Pages {
     alerts_after: i64,
 }
 
-impl Pages {
-    fn new(scope: Scope) -> Self {
+impl TimerPages {
+    fn new(scope: RepairScope) -> Self {
         Self {
             scope,
             orders_after: Some(String::new()),
@@ -248,10 +249,10 @@ impl Pages {
     }
 
     fn overdue_secs(&self) -> Option<f64> {
-        (self.scope == Scope::Overdue).then_some(OVERDUE.as_secs_f64())
+        (self.scope == RepairScope::Overdue).then_some(OVERDUE.as_secs_f64())
     }
 
-    async fn next(&mut self, app: &App) -> Result<Option<Page>, sqlx::Error> {
+    async fn next_page(&mut self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
         while let Some(after) = self.orders_after.take() {
             let rows = sqlx::query(
                 "-- orders to reconcile
@@ -275,7 +276,7 @@ impl Pages {
             )
             .bind(after)
             .bind(self.overdue_secs())
-            .bind(if self.scope == Scope::All { PAGE } else { STRETCH })
+            .bind(if self.scope == RepairScope::All { PAGE } else { STRETCH })
             .fetch_all(&app.db)
             .await?;
             // One row at least: it says where the next page begins.
@@ -312,7 +313,7 @@ impl Pages {
                 let timer = |b: &BookingRow| {
                     timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
                 };
-                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
         if let Some(after) = self.callbacks_after.take() {
@@ -331,7 +332,7 @@ impl Pages {
             if let Some(last) = rows.last() {
                 self.callbacks_after = Some(last.id);
                 let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
-                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
         if let Some(after) = self.messages_after.take() {
@@ -350,7 +351,7 @@ impl Pages {
             if let Some(last) = rows.last() {
                 self.messages_after = Some(last.id);
                 let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
-                return Ok(Some(Page::of(rows.iter().map(timer).collect())));
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
         let rows: Vec<AlertRow> = sqlx::query_as(
@@ -368,7 +369,7 @@ impl Pages {
         let Some(last) = rows.last() else { return Ok(None) };
         self.alerts_after = last.alert.id;
         let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
-        Ok(Some(Page::of(rows.iter().map(timer).collect())))
+        Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())))
     }
 }
 
@@ -416,14 +417,14 @@ struct MessageRow {
     now: DateTime<Utc>,
 }
 
-fn page_of_orders(rows: &[OrderRow]) -> Page {
-    let jobs = rows.iter().flat_map(|row| timers::timers(&row.order, row.now)).map(|t| t.job);
-    Page { rows: rows.len() as u64, jobs: jobs.collect() }
+fn page_of_orders(rows: &[OrderRow]) -> TimerPage {
+    let jobs = rows.iter().flat_map(|row| timers::order_timers(&row.order, row.now)).map(|t| t.job);
+    TimerPage { rows: rows.len() as u64, jobs: jobs.collect() }
 }
 
 fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
     let long_ago = now - FAR_OVERDUE;
-    order.is_past_lifetime(long_ago) || (order.status == Status::Compensating && order.updated_at < long_ago)
+    order.is_past_lifetime(long_ago) || (order.status == OrderStatus::Compensating && order.updated_at < long_ago)
 }
 
 /// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
@@ -457,11 +458,11 @@ pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
         after = last;
         let mut follow_ups = Vec::new();
         for order in page.iter().filter_map(|id| id.parse::<OrderId>().ok()) {
-            if let Some(jobs) = or_next(end_order(app, &order).await, &order)? {
+            if let Some(jobs) = log_and_continue(end_order(app, &order).await, &order)? {
                 ended += 1;
                 follow_ups.extend(jobs);
             }
-            progress();
+            report_progress();
         }
         if redis_answers && let Err(error) = app.store.enqueue(&follow_ups).await {
             tracing::warn!(%error, "Orders past their lifetime are ended; what follows is enqueued when Redis answers.");
@@ -472,13 +473,13 @@ pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
 async fn end_order(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
-    let ended = store::change(app, id, |s| {
+    let ended = store::change_order(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
-        } else if s.order.status == Status::Compensating {
-            compensation::decide::compensate(s).into()
+        } else if s.order.status == OrderStatus::Compensating {
+            compensation::decide::compensate_order(s).into()
         } else {
-            fleet::decide::lifetime(s).into()
+            fleet::decide::end_lifetime(s).into()
         }
     })
     .await;
@@ -493,12 +494,12 @@ async fn hold_order(app: &App, job: &NewJob) -> anyhow::Result<bool> {
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
     let why = requeue_policy::hold_reason(&job.id);
-    let held = store::change(app, &id, |s: &Snapshot| {
-        if s.order.held_for_review || !timers::derived(s).iter().any(|t| *t.id() == job.id) {
+    let held = store::change_order(app, &id, |s: &Snapshot| {
+        if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
         let mut change = Change::new(s, Actor::RECONCILER);
-        change.hold(s, why.clone());
+        change.hold_for_review(s, why.clone());
         change.notify(messages::timer_dead(&change.order, &why, s.now));
         change.into()
     })
@@ -513,11 +514,11 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
     let number = job.key().rsplit(':').next().unwrap_or_default();
     let Ok(id) = number.parse::<i64>() else { return Ok(()) };
     let row = match job.kind() {
-        Notify::KIND => sqlx::query(
+        SendNotification::KIND => sqlx::query(
             "-- give up message
              UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
         ),
-        Escalate::KIND | Remind::KIND => sqlx::query(
+        EscalateAlert::KIND | RemindDispatchers::KIND => sqlx::query(
             "-- give up escalation
              UPDATE alerts SET gave_up_at = dispatchq_now() WHERE id = $1 AND gave_up_at IS NULL",
         ),
@@ -529,10 +530,10 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
 }
 
 /// Returns the jobs that a change of ours leads to; `None` if it changed nothing.
-fn changed_jobs(result: Result<store::Changed, store::ChangeError>) -> anyhow::Result<Option<Vec<NewJob>>> {
+fn changed_jobs(result: Result<store::ChangeOutcome, store::ChangeError>) -> anyhow::Result<Option<Vec<NewJob>>> {
     match result {
-        Ok(store::Changed::Yes(after)) => Ok(Some(timers::derived_jobs(&after))),
-        Ok(store::Changed::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(None),
+        Ok(store::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
+        Ok(store::ChangeOutcome::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }

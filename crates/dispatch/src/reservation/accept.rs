@@ -11,28 +11,34 @@ use jobs::OrderId;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::gate::{self, Entry};
+use super::gate::{self, GateEntry};
 use crate::{
     app::App,
     crash,
     orders::{
-        Refusal, actions,
-        store::{self, ChangeError, Changed},
+        OrderRefusal, actions,
+        store::{self, ChangeError, ChangeOutcome},
         update,
     },
     people::actor::Actor,
 };
 
 /// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
-pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
+pub async fn accept_offer(
+    app: &App,
+    id: &OrderId,
+    driver: &str,
+    offer: Uuid,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
     let take = || take_order(app, id, driver, offer, by);
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }
-    if gate::enter(app, id, driver).await == Entry::Taken {
-        return Err(Refusal::ReservationInProgress.into());
+    if gate::enter_gate(app, id, driver).await == GateEntry::Taken {
+        return Err(OrderRefusal::ReservationInProgress.into());
     }
-    crash::point("accept", "entered");
+    crash::reach_point("accept", "entered");
     let taken = take().await;
     match &taken {
         Ok(_) => {
@@ -42,8 +48,8 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
             let _ = tokio::time::timeout(app.patience, withdrawn).await;
         }
         Err(error) => {
-            gate::leave(app, id, driver).await;
-            if matches!(error, ChangeError::Refused(Refusal::DriverBusy)) {
+            gate::leave_gate(app, id, driver).await;
+            if matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(app, id, offer).await;
             }
         }
@@ -53,11 +59,17 @@ pub async fn accept(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Act
 
 /// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
 /// time and not be written yet: it must be written, or decide again, before this one is refused.
-async fn take_order(app: &App, id: &OrderId, driver: &str, offer: Uuid, by: &Actor) -> Result<Changed, ChangeError> {
-    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept(s, driver, offer).signed_by(by));
+async fn take_order(
+    app: &App,
+    id: &OrderId,
+    driver: &str,
+    offer: Uuid,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
+    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
     match decide().await {
-        Err(ChangeError::Refused(Refusal::OfferExpired)) => {
-            store::outdate(app, id, offer).await?;
+        Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
+            store::outdate_decisions(app, id, offer).await?;
             decide().await
         }
         taken => taken,

@@ -14,7 +14,7 @@ use crate::{app::App, redis_keys::trip_lock};
 const SECONDS: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum GateEntry {
     /// This driver may try: no other is at it, or Redis cannot say.
     Open,
     /// Another driver is taking the order, or has just taken it.
@@ -22,16 +22,16 @@ pub(super) enum Entry {
 }
 
 /// Takes the lock of this order for this driver. The same driver may enter again.
-pub(super) async fn enter(app: &App, order: &OrderId, driver: &str) -> Entry {
+pub(super) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> GateEntry {
     let mut take = cmd("SET");
     take.arg(trip_lock(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
-    let (entry, result) = match app.hint::<Option<String>>("take trip lock", &take).await {
-        Ok(None) => (Entry::Open, "won"),
-        Ok(Some(holder)) if holder == driver => (Entry::Open, "own"),
-        Ok(Some(_)) => (Entry::Taken, "lost"),
+    let (entry, result) = match app.query_optional::<Option<String>>("take trip lock", &take).await {
+        Ok(None) => (GateEntry::Open, "won"),
+        Ok(Some(holder)) if holder == driver => (GateEntry::Open, "own"),
+        Ok(Some(_)) => (GateEntry::Taken, "lost"),
         Err(error) => {
             tracing::debug!(order.id = %order, %error, "The gate of an order could not be asked.");
-            (Entry::Open, "unknown")
+            (GateEntry::Open, "unknown")
         }
     };
     counter!("dispatchq_reservations_total", "result" => result).increment(1);
@@ -39,16 +39,16 @@ pub(super) async fn enter(app: &App, order: &OrderId, driver: &str) -> Entry {
 }
 
 /// Gives the lock back, if it is this driver's.
-pub(super) async fn leave(app: &App, order: &OrderId, driver: &str) {
+pub(super) async fn leave_gate(app: &App, order: &OrderId, driver: &str) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
     give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver);
-    log_release(order, app.hint::<i64>("give trip lock back", &give_back).await);
+    log_release(order, app.query_optional::<i64>("give trip lock back", &give_back).await);
 }
 
 /// The order has lost its driver and is free for all.
-pub(crate) async fn forget(app: &App, order: &OrderId) {
-    log_release(order, app.hint::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
+pub(crate) async fn forget_lock(app: &App, order: &OrderId) {
+    log_release(order, app.query_optional::<i64>("remove trip lock", cmd("DEL").arg(trip_lock(order))).await);
 }
 
 fn log_release(order: &OrderId, result: Result<i64, impl fmt::Display>) {

@@ -9,5 +9,5 @@
 mod accept;
 mod gate;
 
-pub use accept::accept;
-pub(crate) use gate::forget;
+pub use accept::accept_offer;
+pub(crate) use gate::forget_lock;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use workers::Gate;
 
 use crate::db::Pool;
-use crate::loops::Loops;
+use crate::loops::LoopRegistry;
 
 const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -20,14 +20,14 @@ const FRESH: Duration = Duration::from_millis(500);
 
 /// What Postgres last said of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Postgres {
+pub enum PostgresState {
     Writable,
     /// A standby, or a server that is about to go: it answers and refuses every change.
     ReadOnly,
     Unreachable,
 }
 
-impl Postgres {
+impl PostgresState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Writable => "ok",
@@ -40,58 +40,62 @@ impl Postgres {
 /// Whether Postgres takes writes. One question at a time and at most two a second, however many want to know; on a connection
 /// that neither requests nor jobs can use up. Clones share the answer.
 #[derive(Debug, Clone)]
-pub struct Readiness {
+pub struct PostgresReadiness {
     upkeep: Pool,
-    last: Arc<Mutex<Option<(Instant, Postgres)>>>,
+    last: Arc<Mutex<Option<(Instant, PostgresState)>>>,
 }
 
-impl Readiness {
+impl PostgresReadiness {
     /// Asks over these connections: see [`db::upkeep_pool`](crate::db::upkeep_pool).
     pub fn new(upkeep: Pool) -> Self {
         Self { upkeep, last: Arc::default() }
     }
 
     /// Returns the latest answer, or a new one when that is old.
-    pub async fn postgres(&self) -> Postgres {
+    pub async fn postgres_state(&self) -> PostgresState {
         let mut last = self.last.lock().await;
         if let Some((_, answer)) = last.filter(|(at, _)| at.elapsed() < FRESH) {
             return answer;
         }
-        let answer = ask(&self.upkeep).await;
+        let answer = ask_postgres(&self.upkeep).await;
         *last = Some((Instant::now(), answer));
         answer
     }
 
     /// Returns whether a change could be written now.
     pub async fn is_writable(&self) -> bool {
-        self.postgres().await == Postgres::Writable
+        self.postgres_state().await == PostgresState::Writable
     }
 }
 
 /// Asks over a connection of this pool.
-pub(super) async fn ask(pool: &Pool) -> Postgres {
+pub(super) async fn ask_postgres(pool: &Pool) -> PostgresState {
     let question = sqlx::query_scalar(
         "-- takes writes
          SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'",
     )
     .fetch_one(pool);
     match tokio::time::timeout(ANSWER_TIMEOUT, question).await {
-        Ok(Ok(true)) => Postgres::Writable,
-        Ok(Ok(false)) => Postgres::ReadOnly,
-        Ok(Err(_)) | Err(_) => Postgres::Unreachable,
+        Ok(Ok(true)) => PostgresState::Writable,
+        Ok(Ok(false)) => PostgresState::ReadOnly,
+        Ok(Err(_)) | Err(_) => PostgresState::Unreachable,
     }
 }
 
 /// Opens and closes the gate by asking Postgres once a second.
-pub async fn watch(readiness: Readiness, gate: Gate, loops: Loops, stop: CancellationToken) {
-    let turns = loops.register("gate");
+pub async fn watch_gate(readiness: PostgresReadiness, gate: Gate, loops: LoopRegistry, stop: CancellationToken) {
+    let turns = loops.register_loop("gate");
     while !stop.is_cancelled() {
-        let postgres = turns.turn(readiness.postgres()).await.unwrap_or(Postgres::Unreachable);
-        if gate.set_open(postgres == Postgres::Writable) {
+        let postgres = turns.run_turn(readiness.postgres_state()).await.unwrap_or(PostgresState::Unreachable);
+        if gate.set_open(postgres == PostgresState::Writable) {
             match postgres {
-                Postgres::Writable => tracing::info!("Postgres takes writes; jobs are taken."),
-                Postgres::ReadOnly => tracing::warn!("Postgres is read-only; no job is taken until it takes writes."),
-                Postgres::Unreachable => tracing::warn!("Postgres does not answer; no job is taken until it does."),
+                PostgresState::Writable => tracing::info!("Postgres takes writes; jobs are taken."),
+                PostgresState::ReadOnly => {
+                    tracing::warn!("Postgres is read-only; no job is taken until it takes writes.");
+                }
+                PostgresState::Unreachable => {
+                    tracing::warn!("Postgres does not answer; no job is taken until it does.");
+                }
             }
         }
         tokio::select! {

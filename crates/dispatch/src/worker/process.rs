@@ -14,7 +14,7 @@ use crate::{admission::rules, app::App, db::history_days, dead_letters::mirror, 
 pub type Queues = Vec<(&'static str, usize)>;
 
 /// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
-pub fn queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow::Result<Queues> {
+pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow::Result<Queues> {
     for name in only {
         anyhow::ensure!(
             jobs::queues::ALL.contains(&name.as_str()),
@@ -36,17 +36,17 @@ pub fn queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow:
 
 /// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
 pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::Result<RunSummary> {
-    let gate = Gate::closed();
+    let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch = tokio::spawn(gate::watch(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
+    let watch = tokio::spawn(gate::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
-    let rules = tokio::spawn(rules::keep(app.clone(), helpers.clone()));
-    let watchdog = tokio::spawn(app.loops.clone().watch(helpers.clone()));
+    let rules = tokio::spawn(rules::keep_rules_fresh(app.clone(), helpers.clone()));
+    let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
-    let mut runtime = Runtime::new(app.store.clone(), registry::registry(&app))
+    let mut runtime = Runtime::new(app.store.clone(), registry::build_registry(&app))
         .queues(queues)
         .gate(gate)
         .on_missing_epoch(missing_epoch)

@@ -11,21 +11,21 @@ use crate::{app::App, compensation, crash, fleet, notifications, partner, period
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
 const HEAD_START: Duration = Duration::from_secs(5);
 
-pub fn registry(app: &App) -> Registry {
+pub fn build_registry(app: &App) -> Registry {
     let registry = Registry::new();
-    let registry = register_handler(registry, app, fleet::dispatch::perform);
-    let registry = register_handler(registry, app, fleet::timeout::perform);
-    let registry = register_handler(registry, app, partner::poll::perform);
-    let registry = register_handler(registry, app, partner::callback::perform);
-    let registry = register_handler(registry, app, fleet::lifetime::perform);
-    let registry = register_handler(registry, app, fleet::trip::perform);
-    let registry = register_handler(registry, app, compensation::compensate::perform);
-    let registry = register_handler(registry, app, partner::cancel_booking::perform);
-    let registry = register_handler(registry, app, notifications::notify::perform);
-    let registry = register_handler(registry, app, notifications::escalate::perform);
-    let registry = register_handler(registry, app, notifications::escalate::remind);
-    let registry = register_handler(registry, app, notifications::alarm::perform);
-    register_handler(registry, app, periodic::tick::perform)
+    let registry = register_handler(registry, app, fleet::dispatch::perform_dispatch);
+    let registry = register_handler(registry, app, fleet::timeout::perform_timeout);
+    let registry = register_handler(registry, app, partner::poll::perform_poll);
+    let registry = register_handler(registry, app, partner::callback::perform_callback);
+    let registry = register_handler(registry, app, fleet::lifetime::perform_lifetime);
+    let registry = register_handler(registry, app, fleet::trip::perform_trip);
+    let registry = register_handler(registry, app, compensation::compensate::perform_compensate);
+    let registry = register_handler(registry, app, partner::cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, app, notifications::notify::perform_notify);
+    let registry = register_handler(registry, app, notifications::escalate::perform_escalate);
+    let registry = register_handler(registry, app, notifications::escalate::perform_remind);
+    let registry = register_handler(registry, app, notifications::alarm::perform_alarm);
+    register_handler(registry, app, periodic::tick::perform_tick)
 }
 
 fn register_handler<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
@@ -38,10 +38,10 @@ where
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
         let span = tracing::error_span!("job", job.id = %delivery.id);
-        let run = in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
+        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
         async {
             let outcome = run.await;
-            crash::point(J::KIND, "returns");
+            crash::reach_point(J::KIND, "returns");
             outcome
         }
         .instrument(span)
@@ -50,10 +50,10 @@ where
 
 /// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
 /// the pool that the run waited for, whose connections may be dead while those of the gate are not.
-async fn in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,
-        Err(_) if gate::ask(&app.db).await == gate::Postgres::Writable => {
+        Err(_) if gate::ask_postgres(&app.db).await == gate::PostgresState::Writable => {
             Outcome::Retry(format!("timed out after {limit:?}"))
         }
         Err(_) => step::database_pause(),

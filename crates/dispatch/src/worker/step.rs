@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use jobs::OrderId;
 use metrics::histogram;
-use workers::{JobId, Outcome, retry::jittered};
+use workers::{JobId, Outcome, retry::add_jitter};
 
 use crate::{
     app::App,
     crash, db,
-    fleet::decide::lifetime,
+    fleet::decide::end_lifetime,
     orders::{
         Change, Decision, Snapshot,
         store::{self, ApplyError, ChangeError},
@@ -40,7 +40,7 @@ pub async fn try_decide_sync(
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    try_run(app, order, job, |s| async move {
+    try_run_step(app, order, job, |s| async move {
         let change = decide(&s);
         Ok((s, change))
     })
@@ -48,18 +48,18 @@ pub async fn try_decide_sync(
 }
 
 /// A step: what `decide` makes of an order whose job this is, and due. Its error is the outcome instead.
-pub async fn run<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
 where
     F: Future<Output = Result<(Snapshot, Change), Outcome>>,
 {
-    outcome_of(try_run(app, order, job, decide).await)
+    outcome_of(try_run_step(app, order, job, decide).await)
 }
 
 fn outcome_of(result: Result<Outcome, sqlx::Error>) -> Outcome {
     result.unwrap_or_else(|error| database_failed(&error))
 }
 
-async fn try_run<F>(
+async fn try_run_step<F>(
     app: &App,
     order: &OrderId,
     job: &JobId,
@@ -75,7 +75,7 @@ where
         };
         let (s, change) = if s.order.is_past_lifetime(s.now) {
             // Whatever the job was to do: the order's time is over.
-            let change = lifetime(&s);
+            let change = end_lifetime(&s);
             (s, change)
         } else {
             match decide(s).await {
@@ -83,9 +83,9 @@ where
                 Err(outcome) => return Ok(outcome),
             }
         };
-        crash::point(job.kind(), "decided");
-        match store::apply(app, &s, change).await {
-            Ok(after) => return Ok(Outcome::then(timers::derived_jobs(&after))),
+        crash::reach_point(job.kind(), "decided");
+        match store::apply_change(app, &s, change).await {
+            Ok(after) => return Ok(Outcome::then_enqueue(timers::derive_jobs(&after))),
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
             Err(ApplyError::Database(e)) => return Err(e),
@@ -96,12 +96,12 @@ where
 
 /// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
 async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
-    let Some(s) = store::load(&app.db, order).await? else {
+    let Some(s) = store::load_order(&app.db, order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
         return Ok(Err(Outcome::done()));
     };
-    let Some(timer) = timers::derived(&s).into_iter().find(|t| t.id() == job) else {
-        return Ok(Err(Outcome::then(timers::derived_jobs(&s))));
+    let Some(timer) = timers::derive_timers(&s).into_iter().find(|t| t.id() == job) else {
+        return Ok(Err(Outcome::then_enqueue(timers::derive_jobs(&s))));
     };
     Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
         if timer.is_due(s.now) {
@@ -109,7 +109,7 @@ async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<S
         }
         Ok(s)
     } else {
-        Err(Outcome::Snooze { delay: timers::until(timer.due, s.now) })
+        Err(Outcome::Snooze { delay: timers::time_until(timer.due, s.now) })
     })
 }
 
@@ -120,9 +120,9 @@ pub async fn record_result(
     job: &JobId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
-    crash::point(job.kind(), "learnt");
-    match store::change(app, order, decide).await {
-        Ok(changed) => Outcome::then(timers::derived_jobs(changed.snapshot())),
+    crash::reach_point(job.kind(), "learnt");
+    match store::change_order(app, order, decide).await {
+        Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
         Err(ChangeError::Busy) => retry_when_busy(order, job),
@@ -132,7 +132,7 @@ pub async fn record_result(
 
 fn retry_when_busy(order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Outcome::Snooze { delay: jittered(CONFLICT_PAUSE, 0.5, rand::random()) }
+    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, rand::random()) }
 }
 
 /// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
@@ -142,5 +142,5 @@ pub fn database_failed(error: &sqlx::Error) -> Outcome {
 
 /// Until Postgres may be back.
 pub fn database_pause() -> Outcome {
-    Outcome::Snooze { delay: jittered(DATABASE_PAUSE, 0.5, rand::random()) }
+    Outcome::Snooze { delay: add_jitter(DATABASE_PAUSE, 0.5, rand::random()) }
 }

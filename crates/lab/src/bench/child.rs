@@ -9,38 +9,38 @@ use tokio::{
     time::timeout,
 };
 
-use super::runs::Observed;
+use super::runs::ObservedRuns;
 
 /// What a drain may take.
 const END_WITHIN: Duration = Duration::from_secs(30);
 
 /// A worker process. Dropping it kills it; should we die first, it ends by itself.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct WorkerChild {
     child: Child,
     /// Closing it ends the worker.
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Worker {
+impl WorkerChild {
     /// Starts one that performs timers 0..`jobs`; with 0 of them, one that idles.
     pub(super) fn start(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
-        Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
+        Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string()])
     }
 
     /// As [`start`](Self::start), but it records metrics, as a worker does that is scraped.
-    pub(super) fn metered(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
-        Self::spawn(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
+    pub(super) fn start_metered(redis_url: &str, jobs: u32) -> anyhow::Result<Self> {
+        Self::spawn_bench(&["worker", "--redis", redis_url, "--jobs", &jobs.to_string(), "--metrics"])
     }
 
-    /// Starts one that says what it has seen each time `every` has passed; see `soak`.
-    pub(super) fn soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
+    /// Starts one that says what it has seen each time `every` has passed; see `start_soak`.
+    pub(super) fn start_soak(redis_url: &str, places: u32, every: Duration) -> anyhow::Result<Self> {
         let (places, every_ms) = (places.to_string(), every.as_millis().to_string());
-        Self::spawn(&["soak-worker", "--redis", redis_url, "--places", &places, "--every-ms", &every_ms])
+        Self::spawn_bench(&["soak-worker", "--redis", redis_url, "--places", &places, "--every-ms", &every_ms])
     }
 
-    fn spawn(args: &[&str]) -> anyhow::Result<Self> {
+    fn spawn_bench(args: &[&str]) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find this program's own file")?;
         let mut child = Command::new(&program)
             .arg("bench")
@@ -57,7 +57,7 @@ impl Worker {
     }
 
     /// The next line it says. May be dropped before it ends.
-    pub(super) async fn line(&mut self) -> anyhow::Result<String> {
+    pub(super) async fn next_line(&mut self) -> anyhow::Result<String> {
         match self.output.next_line().await? {
             Some(line) => Ok(line),
             None => bail!("a worker process ended before its time ({})", self.child.wait().await?),
@@ -80,7 +80,7 @@ impl Worker {
     }
 
     /// What it saw: once all its timers have run, or after `within`.
-    pub(super) async fn observed(mut self, within: Duration) -> anyhow::Result<Observed> {
+    pub(super) async fn wait_for_observed(mut self, within: Duration) -> anyhow::Result<ObservedRuns> {
         let line = timeout(within, self.output.next_line()).await;
         drop(self.input);
         let line = match line {

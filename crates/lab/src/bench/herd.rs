@@ -9,15 +9,17 @@ use std::{
 };
 
 use anyhow::ensure;
-use workers::Clock;
+use workers::ScriptClock;
 
-use super::{child::Worker, runs::now_us, stage::Stage, throughput::micros, timers::timers};
+use super::{
+    child::WorkerChild, runs::now_us, stage::QueueStage, throughput::micros_to_duration, timers::bench_timers,
+};
 
 /// What the drain may take; short of lost leases it is a second or two.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Herd {
+pub(super) struct HerdRound {
     pub(super) lost: u32,
     pub(super) doubled: u32,
     /// `None` when some were lost.
@@ -25,25 +27,25 @@ pub(super) struct Herd {
 }
 
 /// `enqueue_per_s` tells how far ahead the instant must lie.
-pub(super) async fn measure(jobs: u32, enqueue_per_s: f64) -> anyhow::Result<Herd> {
-    let stage = Stage::start().await?;
-    let worker = Worker::start(&stage.url(), jobs)?;
-    stage.workers(1).await?;
+pub(super) async fn measure_herd(jobs: u32, enqueue_per_s: f64) -> anyhow::Result<HerdRound> {
+    let stage = QueueStage::start().await?;
+    let worker = WorkerChild::start(&stage.url(), jobs)?;
+    stage.wait_for_workers(1).await?;
 
-    let timers = timers(jobs, Duration::ZERO);
+    let timers = bench_timers(jobs, Duration::ZERO);
     let ahead = Duration::from_secs(2) + Duration::from_secs_f64(2.0 * f64::from(jobs) / enqueue_per_s.max(1.0));
     let instant_ms = u64::try_from(now_us() / 1000).unwrap_or_default() + u64::try_from(ahead.as_millis())?;
     // A delay is added to the time of each call; only a clock that stands still gives all calls the same due time.
-    let producer = stage.store.clone().with_clock(Clock::Fixed(Arc::new(AtomicU64::new(instant_ms))));
+    let producer = stage.store.clone().with_clock(ScriptClock::Fixed(Arc::new(AtomicU64::new(instant_ms))));
     producer.enqueue(&timers).await?;
     let left_us = instant_ms.cast_signed() * 1000 - now_us();
     ensure!(left_us > 0, "this machine is too busy: the herd was due before all of it was enqueued");
 
-    let observed = worker.observed(micros(left_us) + DRAIN_TIMEOUT).await?;
+    let observed = worker.wait_for_observed(micros_to_duration(left_us) + DRAIN_TIMEOUT).await?;
     let drain_per_s = observed.settled_us.map(|settled_us| {
-        let took = micros(settled_us - instant_ms.cast_signed() * 1000);
+        let took = micros_to_duration(settled_us - instant_ms.cast_signed() * 1000);
         f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON)
     });
     ensure!(observed.early == 0, "{} jobs of the herd ran before they were due", observed.early);
-    Ok(Herd { lost: observed.lost, doubled: observed.doubled, drain_per_s })
+    Ok(HerdRound { lost: observed.lost, doubled: observed.doubled, drain_per_s })
 }

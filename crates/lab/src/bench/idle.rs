@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-use super::{child::Worker, stage::Stage};
+use super::{child::WorkerChild, stage::QueueStage};
 
 const WORKERS: usize = 8;
 /// What starting up sends is no idle cost.
@@ -47,19 +47,19 @@ const IN_SCRIPTS: &[&str] = &[
 const OURS: [&str; 2] = ["info", "quit"];
 
 /// Commands per second.
-pub(super) async fn measure(idle_for: Duration) -> anyhow::Result<f64> {
-    let stage = Stage::start().await?;
-    let workers = (0..WORKERS).map(|_| Worker::start(&stage.url(), 0)).collect::<anyhow::Result<Vec<_>>>()?;
-    stage.workers(WORKERS).await?;
+pub(super) async fn measure_idle(idle_for: Duration) -> anyhow::Result<f64> {
+    let stage = QueueStage::start().await?;
+    let workers = (0..WORKERS).map(|_| WorkerChild::start(&stage.url(), 0)).collect::<anyhow::Result<Vec<_>>>()?;
+    stage.wait_for_workers(WORKERS).await?;
     sleep(SETTLE_DOWN).await;
-    let before = sent(&stage.info("commandstats").await?);
+    let before = count_commands_sent(&stage.read_info("commandstats").await?);
     let begun = Instant::now();
     sleep(idle_for).await;
-    let after = sent(&stage.info("commandstats").await?);
+    let after = count_commands_sent(&stage.read_info("commandstats").await?);
     let took = begun.elapsed();
     for worker in workers {
         // They wait for nothing but to be told.
-        worker.observed(Duration::ZERO).await?;
+        worker.wait_for_observed(Duration::ZERO).await?;
     }
     #[expect(clippy::cast_precision_loss, reason = "some hundred commands")]
     let commands = after.saturating_sub(before) as f64;
@@ -67,7 +67,7 @@ pub(super) async fn measure(idle_for: Duration) -> anyhow::Result<f64> {
 }
 
 /// Commands that clients sent, by `INFO commandstats`.
-fn sent(commandstats: &BTreeMap<String, String>) -> u64 {
+fn count_commands_sent(commandstats: &BTreeMap<String, String>) -> u64 {
     let calls = commandstats.iter().filter_map(|(name, stats)| {
         let command = name.strip_prefix("cmdstat_")?;
         let calls = stats.split(',').find_map(|stat| stat.strip_prefix("calls="))?;
@@ -91,7 +91,7 @@ mod tests {
             ("cmdstat_info", "calls=2,usec=1"),
         ];
         let stats = stats.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(sent(&stats.into()), 14);
+        assert_eq!(count_commands_sent(&stats.into()), 14);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use tokio::time::sleep_until;
 use workers::NewJob;
 
 use super::{
-    child::Worker,
-    options::Sizes,
-    runs::{Observed, now_us},
-    stage::Stage,
-    throughput::micros,
-    timers::timer,
+    child::WorkerChild,
+    options::RoundSizes,
+    runs::{ObservedRuns, now_us},
+    stage::QueueStage,
+    throughput::micros_to_duration,
+    timers::bench_timer,
 };
 
 /// How far ahead timers are enqueued.
@@ -30,18 +30,18 @@ const FILL: u32 = 10_000;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Lateness {
-    pub(super) observed: Observed,
+pub(super) struct LatenessRound {
+    pub(super) observed: ObservedRuns,
     /// What the producer really got done.
     pub(super) due_per_s: f64,
 }
 
 /// Fills the queue with timers of the coming days.
-pub(super) async fn fill(stage: &Stage, pending: u32) -> anyhow::Result<()> {
+pub(super) async fn fill_queue(stage: &QueueStage, pending: u32) -> anyhow::Result<()> {
     for from in (0..pending).step_by(FILL as usize) {
         let numbers = from..pending.min(from + FILL);
         let timers: Vec<NewJob> = numbers
-            .map(|number| NewJob::after(&timer(number), FAR + Duration::from_millis(u64::from(number) * 100)))
+            .map(|number| NewJob::after(&bench_timer(number), FAR + Duration::from_millis(u64::from(number) * 100)))
             .collect();
         stage.store.enqueue(&timers).await?;
     }
@@ -49,13 +49,13 @@ pub(super) async fn fill(stage: &Stage, pending: u32) -> anyhow::Result<()> {
 }
 
 /// One run over a filled queue.
-pub(super) async fn measure(stage: &Stage, sizes: &Sizes) -> anyhow::Result<Lateness> {
-    stage.quiet().await?;
+pub(super) async fn measure_lateness(stage: &QueueStage, sizes: &RoundSizes) -> anyhow::Result<LatenessRound> {
+    stage.wait_for_aof_rewrite().await?;
     let per_call = sizes.due_per_s * u32::try_from(EVERY.as_millis()).unwrap_or(u32::MAX) / 1000;
     let calls = u32::try_from(sizes.lateness_for.as_millis() / EVERY.as_millis()).unwrap_or(u32::MAX);
     let jobs = per_call * calls;
-    let worker = Worker::start(&stage.url(), jobs)?;
-    stage.workers(1).await?;
+    let worker = WorkerChild::start(&stage.url(), jobs)?;
+    stage.wait_for_workers(1).await?;
 
     let begun = Instant::now();
     let first_due_us = now_us() + i64::try_from(AHEAD.as_micros()).unwrap_or(i64::MAX);
@@ -66,12 +66,12 @@ pub(super) async fn measure(stage: &Stage, sizes: &Sizes) -> anyhow::Result<Late
         let timers: Vec<NewJob> = numbers
             .map(|number| {
                 let due_us = first_due_us + i64::from(number) * 1_000_000 / i64::from(sizes.due_per_s);
-                NewJob::after(&timer(number), micros(due_us - now_us))
+                NewJob::after(&bench_timer(number), micros_to_duration(due_us - now_us))
             })
             .collect();
         stage.store.enqueue(&timers).await?;
     }
-    let observed = worker.observed(AHEAD + DRAIN_TIMEOUT).await?;
-    let took = micros(observed.last_due_ms * 1000 - first_due_us);
-    Ok(Lateness { observed, due_per_s: f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON) })
+    let observed = worker.wait_for_observed(AHEAD + DRAIN_TIMEOUT).await?;
+    let took = micros_to_duration(observed.last_due_ms * 1000 - first_due_us);
+    Ok(LatenessRound { observed, due_per_s: f64::from(jobs) / took.as_secs_f64().max(f64::EPSILON) })
 }

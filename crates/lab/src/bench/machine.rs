@@ -4,10 +4,10 @@ use std::{env, fs, thread};
 
 use serde::Serialize;
 
-use super::stage::Stage;
+use super::stage::QueueStage;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Machine {
+pub(super) struct MachineInfo {
     pub(super) cores: usize,
     pub(super) memory_gib: Option<u64>,
     pub(super) kernel: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Machine {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Versions {
+pub(super) struct SoftwareVersions {
     pub(super) dispatchq: &'static str,
     pub(super) redis: String,
     /// Of the compiler that built this program, if it left its name.
@@ -25,8 +25,8 @@ pub(super) struct Versions {
     pub(super) optimized: bool,
 }
 
-impl Machine {
-    pub(super) fn look() -> Self {
+impl MachineInfo {
+    pub(super) fn read_system() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok();
         Self {
             cores: thread::available_parallelism().map_or(0, std::num::NonZero::get),
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut parts = vec![format!("{} cores", self.cores)];
         parts.extend(self.memory_gib.map(|gib| format!("{gib} GiB")));
         parts.extend(self.kernel.clone());
@@ -45,9 +45,9 @@ impl Machine {
     }
 }
 
-impl Versions {
-    pub(super) async fn look() -> anyhow::Result<Self> {
-        let server = Stage::start().await?.info("server").await?;
+impl SoftwareVersions {
+    pub(super) async fn read_versions() -> anyhow::Result<Self> {
+        let server = QueueStage::start().await?.read_info("server").await?;
         Ok(Self {
             dispatchq: env!("CARGO_PKG_VERSION"),
             redis: server.get("redis_version").cloned().unwrap_or_default(),
@@ -56,7 +56,7 @@ impl Versions {
         })
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let build = if self.optimized { "" } else { " (debug build: these figures mean nothing)" };
         let rustc = self.rustc.as_ref().map(|rustc| format!(", rustc {rustc}")).unwrap_or_default();
         format!("dispatchq {}{build}, Redis {}{rustc}", self.dispatchq, self.redis)

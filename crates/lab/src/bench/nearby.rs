@@ -14,15 +14,15 @@ use clap::Args;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redis::cmd;
 use serde_json::{Value, json};
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 use tokio::time::{MissedTickBehavior, interval};
 use workers::Store;
 
 use super::{
-    machine::{Machine, Versions},
-    spread::{Percentiles, micros},
+    machine::{MachineInfo, SoftwareVersions},
+    spread::{SamplePercentiles, duration_micros},
 };
-use crate::testbed::{print, signals::interrupted};
+use crate::testbed::{print, signals::wait_for_interrupt};
 use dispatch::{
     app::App,
     config::Config,
@@ -39,7 +39,7 @@ const GOAL_P99_MS: f64 = 5.0;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench nearby --json > nearby.json")]
-pub struct Options {
+pub struct NearbyOptions {
     /// Drivers online, spread over a city
     #[arg(long, value_name = "N", default_value = "10000")]
     pub drivers: NonZeroU32,
@@ -58,10 +58,10 @@ pub struct Options {
 }
 
 /// Measures and prints.
-pub async fn run(options: Options) -> anyhow::Result<()> {
+pub async fn run(options: NearbyOptions) -> anyhow::Result<()> {
     let report = tokio::select! {
-        report = measure(&options) => report?,
-        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+        report = measure_nearby(&options) => report?,
+        name = wait_for_interrupt() => bail!("the measurement was interrupted by {name}"),
     };
     let line = |name: &str| {
         let ms = &report[name];
@@ -74,22 +74,22 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         format!("index rebuilt in {} ms", report["rebuild_ms"]),
     ]
     .join("\n");
-    print::report(&text, &report, options.json)
+    print::print_report(&text, &report, options.json)
 }
 
-async fn measure(options: &Options) -> anyhow::Result<Value> {
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
+async fn measure_nearby(options: &NearbyOptions) -> anyhow::Result<Value> {
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
     let mut config = Config::defaults();
     config.redis.url = redis.url();
     config.database.url = postgres.url();
-    let pool = db::connect(&config.database).await?;
-    db::migrate(&pool).await?;
+    let pool = db::connect_pool(&config.database).await?;
+    db::migrate_schema(&pool).await?;
     let store = Store::connect(&config.redis.url).await?;
     let app = App::new(config, pool, store)?;
     let mut rng = StdRng::seed_from_u64(1);
-    let new: Vec<_> = (0..options.drivers.get()).map(|n| driver(n, &mut rng)).collect();
-    drivers::import(&app.db, &new).await?;
+    let new: Vec<_> = (0..options.drivers.get()).map(|n| random_driver(n, &mut rng)).collect();
+    drivers::import_drivers(&app.db, &new).await?;
     sqlx::query("ANALYZE drivers").execute(&app.db).await?;
 
     let begun = Instant::now();
@@ -97,17 +97,17 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
     let rebuild = begun.elapsed();
     let (searches, moves) = while_moving(&app, options, &mut rng).await?;
     // As if the index were not rebuilt: each search asks Postgres.
-    app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
+    app.store.run_command::<()>("flush", &cmd("FLUSHALL")).await?;
     let (by_postgres, _) = while_moving(&app, options, &mut rng).await?;
-    let searched = Percentiles::of(searches).ms();
+    let searched = SamplePercentiles::from_samples(searches).to_json_ms();
     Ok(json!({
         "drivers": options.drivers,
         "searches": options.searches,
         "moves_per_s": options.moves_per_s,
         "search_ms": searched,
-        "search_by_postgres_ms": Percentiles::of(by_postgres).ms(),
-        "move_ms": Percentiles::of(moves).ms(),
-        "rebuild_ms": millis(rebuild),
+        "search_by_postgres_ms": SamplePercentiles::from_samples(by_postgres).to_json_ms(),
+        "move_ms": SamplePercentiles::from_samples(moves).to_json_ms(),
+        "rebuild_ms": rounded_millis(rebuild),
         "goals": { "search_p99_ms": { "goal": format!("<= {GOAL_P99_MS}"), "met": searched["p99"].as_f64() <= Some(GOAL_P99_MS) } },
         "machine": machine,
         "versions": versions,
@@ -115,8 +115,8 @@ async fn measure(options: &Options) -> anyhow::Result<Value> {
 }
 
 /// Searches one after the other while drivers move. Returns how long each took.
-async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
-    let policy = app.config.policy(SERVICE_TYPE);
+async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
+    let policy = app.config.policy_for_type(SERVICE_TYPE);
     let mut moves = Vec::new();
     let moving = async {
         let mut rng = StdRng::seed_from_u64(2);
@@ -125,23 +125,23 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
         loop {
             ticks.tick().await;
             let driver = format!("D-{}", rng.random_range(0..options.drivers.get()));
-            let (lat, lng) = place(&mut rng);
+            let (lat, lng) = random_place(&mut rng);
             let begun = Instant::now();
             match drivers::move_to(&app.db, &driver, lat, lng).await {
-                Ok(Some(place)) => driver_index::upsert(app, &place).await,
+                Ok(Some(place)) => driver_index::upsert_driver(app, &place).await,
                 Ok(None) => {}
                 Err(error) => return error,
             }
-            moves.push(micros(begun.elapsed()));
+            moves.push(duration_micros(begun.elapsed()));
         }
     };
     let searching = async {
         let mut took = Vec::new();
         for _ in 0..options.searches.get() {
-            let s = order(place(rng))?;
+            let s = order_at_pickup(random_place(rng))?;
             let begun = Instant::now();
             let ranking = candidates::rank_drivers(app, &s, &policy).await?;
-            took.push(micros(begun.elapsed()));
+            took.push(duration_micros(begun.elapsed()));
             anyhow::ensure!(
                 !ranking.ranked.is_empty(),
                 "no driver was found near {:?}",
@@ -157,13 +157,13 @@ async fn while_moving(app: &App, options: &Options, rng: &mut StdRng) -> anyhow:
     Ok((searches, moves))
 }
 
-fn place(rng: &mut StdRng) -> (f64, f64) {
+fn random_place(rng: &mut StdRng) -> (f64, f64) {
     let ((south, north), (west, east)) = CITY;
     (rng.random_range(south..north), rng.random_range(west..east))
 }
 
-fn driver(n: u32, rng: &mut StdRng) -> NewDriver {
-    let (latitude, longitude) = place(rng);
+fn random_driver(n: u32, rng: &mut StdRng) -> NewDriver {
+    let (latitude, longitude) = random_place(rng);
     NewDriver {
         id: format!("D-{n}"),
         service_types: vec![SERVICE_TYPE.to_owned()],
@@ -175,11 +175,11 @@ fn driver(n: u32, rng: &mut StdRng) -> NewDriver {
 }
 
 /// An order that looks for its first driver.
-fn order(pickup: (f64, f64)) -> anyhow::Result<Snapshot> {
+fn order_at_pickup(pickup: (f64, f64)) -> anyhow::Result<Snapshot> {
     let now = Utc::now();
-    Ok(Snapshot::bare(Order::created("ORD-1".parse()?, SERVICE_TYPE, pickup, now), now))
+    Ok(Snapshot::from_order(Order::new_unpaid("ORD-1".parse()?, SERVICE_TYPE, pickup, now), now))
 }
 
-fn millis(duration: Duration) -> f64 {
+fn rounded_millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
 }

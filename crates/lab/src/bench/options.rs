@@ -31,15 +31,15 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    pub(super) fn sizes(&self) -> Sizes {
-        if self.quick { Sizes::QUICK } else { Sizes::FULL }
+    pub(super) fn round_sizes(&self) -> RoundSizes {
+        if self.quick { RoundSizes::QUICK } else { RoundSizes::FULL }
     }
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct SoakOptions {
     /// How long jobs are enqueued; the last of them fall due up to --spread seconds later
-    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = minutes)]
+    #[arg(long, value_name = "N", default_value_t = 30.0, value_parser = parse_minutes)]
     pub minutes: f64,
 
     /// Jobs enqueued per second
@@ -56,7 +56,7 @@ pub struct SoakOptions {
 }
 
 /// Up to a week.
-fn minutes(text: &str) -> Result<f64, String> {
+fn parse_minutes(text: &str) -> Result<f64, String> {
     const MAX: f64 = 7.0 * 24.0 * 60.0;
     let minutes: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if minutes > 0.0 && minutes <= MAX { Ok(minutes) } else { Err(format!("expected more than 0, at most {MAX}")) }
@@ -97,7 +97,7 @@ pub struct WorkerOptions {
 
 /// How much of everything there is in one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct RoundSizes {
     /// Jobs enqueued, then performed.
     pub(super) throughput_jobs: u32,
     /// Timers that lie in the queue and do not fall due.
@@ -112,7 +112,7 @@ pub(super) struct Sizes {
     pub(super) peer_due_per_s: u32,
 }
 
-impl Sizes {
+impl RoundSizes {
     pub(super) const FULL: Self = Self {
         throughput_jobs: 200_000,
         pending: 1_000_000,
@@ -156,17 +156,17 @@ mod tests {
 
     #[test]
     fn a_soak_has_a_length() {
-        assert_eq!(minutes("0.5"), Ok(0.5));
+        assert_eq!(parse_minutes("0.5"), Ok(0.5));
         for bad in ["0", "-1", "long", "NaN", "inf"] {
-            assert!(minutes(bad).is_err(), "{bad}");
+            assert!(parse_minutes(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn three_rounds_of_full_size_unless_told_otherwise() {
         let options = parse("").unwrap();
-        assert_eq!((options.rounds.get(), options.sizes()), (3, Sizes::FULL));
-        assert_eq!(parse("--quick").unwrap().sizes(), Sizes::QUICK);
+        assert_eq!((options.rounds.get(), options.round_sizes()), (3, RoundSizes::FULL));
+        assert_eq!(parse("--quick").unwrap().round_sizes(), RoundSizes::QUICK);
         assert!(parse("--rounds 0").is_err());
     }
 }

@@ -10,13 +10,13 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{process::Command, time::timeout};
 
-use super::options::Sizes;
+use super::options::RoundSizes;
 
 const PEER_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What `PROGRAM process` answers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub(super) struct Processed {
+pub(super) struct PeerThroughput {
     pub(super) name: String,
     pub(super) version: String,
     /// What it was set to, in words.
@@ -34,7 +34,7 @@ pub(super) struct Processed {
 
 /// What `PROGRAM lateness` answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Lateness {
+pub(super) struct PeerLateness {
     pub(super) pending: u32,
     pub(super) due_per_s: u32,
     pub(super) p50: f64,
@@ -42,18 +42,18 @@ pub(super) struct Lateness {
     pub(super) max: f64,
 }
 
-pub(super) async fn process(program: &Path, sizes: &Sizes) -> anyhow::Result<Processed> {
-    run(program, &["process", "--jobs", &sizes.throughput_jobs.to_string()]).await
+pub(super) async fn measure_peer_throughput(program: &Path, sizes: &RoundSizes) -> anyhow::Result<PeerThroughput> {
+    run_peer(program, &["process", "--jobs", &sizes.throughput_jobs.to_string()]).await
 }
 
-pub(super) async fn lateness(program: &Path, sizes: &Sizes) -> anyhow::Result<Lateness> {
+pub(super) async fn measure_peer_lateness(program: &Path, sizes: &RoundSizes) -> anyhow::Result<PeerLateness> {
     let pending = sizes.peer_pending.to_string();
     let due_per_s = sizes.peer_due_per_s.to_string();
     let seconds = sizes.lateness_for.as_secs().to_string();
-    run(program, &["lateness", "--pending", &pending, "--due-per-s", &due_per_s, "--seconds", &seconds]).await
+    run_peer(program, &["lateness", "--pending", &pending, "--due-per-s", &due_per_s, "--seconds", &seconds]).await
 }
 
-async fn run<T: DeserializeOwned>(program: &Path, args: &[&str]) -> anyhow::Result<T> {
+async fn run_peer<T: DeserializeOwned>(program: &Path, args: &[&str]) -> anyhow::Result<T> {
     let shown = program.display();
     let running = Command::new(program)
         .args(args)

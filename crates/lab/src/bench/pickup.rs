@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use jobs::Timeout;
+use jobs::ExpireAttempt;
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
@@ -15,17 +15,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use workers::{Delivery, NewJob, Outcome, Registry, Runtime, Store};
 
-use super::{options::CONCURRENCY, spread::Percentiles, stage::Stage, timers};
+use super::{options::CONCURRENCY, spread::SamplePercentiles, stage::QueueStage, timers};
 
 /// Long enough for the worker to have settled the job before and to sleep.
 const PAUSE: Duration = Duration::from_millis(20);
 const PICKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// In microseconds.
-pub(super) async fn measure(pickups: u32) -> anyhow::Result<Percentiles> {
-    let stage = Stage::start().await?;
+pub(super) async fn measure_pickup(pickups: u32) -> anyhow::Result<SamplePercentiles> {
+    let stage = QueueStage::start().await?;
     let (started, mut starts) = mpsc::unbounded_channel();
-    let registry = Registry::new().register(move |_: Timeout, _: Delivery| {
+    let registry = Registry::new().register(move |_: ExpireAttempt, _: Delivery| {
         let _ = started.send(Instant::now());
         std::future::ready(Outcome::done())
     });
@@ -33,12 +33,12 @@ pub(super) async fn measure(pickups: u32) -> anyhow::Result<Percentiles> {
     let of_worker = Store::connect(&stage.url()).await?;
     let runtime = Runtime::new(of_worker, registry).queues(timers::QUEUES.map(|queue| (queue, CONCURRENCY)));
     let runtime = tokio::spawn(runtime.run(stop.clone()));
-    stage.workers(1).await?;
+    stage.wait_for_workers(1).await?;
 
     let mut samples = Vec::new();
     for number in 0..pickups {
         sleep(PAUSE).await;
-        let job = [NewJob::now(&timers::timer(number))];
+        let job = [NewJob::now(&timers::bench_timer(number))];
         let begun = Instant::now();
         stage.store.enqueue(&job).await?;
         let start = timeout(PICKUP_TIMEOUT, starts.recv()).await.context("a job did not start")?;
@@ -47,5 +47,5 @@ pub(super) async fn measure(pickups: u32) -> anyhow::Result<Percentiles> {
     }
     stop.cancel();
     runtime.await.context("the worker panicked")??;
-    Ok(Percentiles::of(samples))
+    Ok(SamplePercentiles::from_samples(samples))
 }

@@ -8,11 +8,11 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct StepProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl StepProgress {
     pub(super) fn new(steps: usize, quiet: bool) -> Self {
         let visible = !quiet && io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -24,7 +24,7 @@ impl Progress {
     }
 
     /// Shows what is being measured, for as long as `measuring` takes.
-    pub(super) async fn step<T>(&self, what: impl Into<String>, measuring: impl Future<Output = T>) -> T {
+    pub(super) async fn run_step<T>(&self, what: impl Into<String>, measuring: impl Future<Output = T>) -> T {
         self.bar.set_message(what.into());
         let measured = measuring.await;
         self.bar.inc(1);
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for StepProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

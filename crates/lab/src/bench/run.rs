@@ -7,13 +7,13 @@ use anyhow::Context;
 
 use super::{
     herd, idle, lateness,
-    machine::{Machine, Versions},
+    machine::{MachineInfo, SoftwareVersions},
     memory,
-    options::{QueueOptions, Sizes},
+    options::{QueueOptions, RoundSizes},
     peer, pickup,
-    progress::Progress,
-    report::{Peer, Report},
-    stage::Stage,
+    progress::StepProgress,
+    report::{PeerRounds, QueueReport},
+    stage::QueueStage,
     throughput,
 };
 use crate::testbed::print;
@@ -21,69 +21,72 @@ use crate::testbed::print;
 /// Measures, prints the report, and answers whether every promise was kept: nothing lost, doubled or early. Speed is
 /// reported, never judged: a busy or small machine is no fault.
 pub async fn run(options: QueueOptions) -> anyhow::Result<bool> {
-    let report = measure(&options).await?;
-    print::report(&report.text(), &report.json(), options.json)?;
+    let report = measure_queue(&options).await?;
+    print::print_report(&report.to_text(), &report.to_json(), options.json)?;
     Ok(report.keeps_promises())
 }
 
-async fn measure(options: &QueueOptions) -> anyhow::Result<Report> {
-    let sizes = options.sizes();
+async fn measure_queue(options: &QueueOptions) -> anyhow::Result<QueueReport> {
+    let sizes = options.round_sizes();
     let rounds = options.rounds.get();
     let peers = options.peer.len();
-    let progress = Progress::new(rounds * (5 + peers) + 2 + peers, options.json);
+    let progress = StepProgress::new(rounds * (5 + peers) + 2 + peers, options.json);
     let of = |round: usize, what: &str| format!("{what}, round {} of {rounds}", round + 1);
 
-    let machine = Machine::look();
-    let mut report = Report::new(machine, Versions::look().await?, sizes);
+    let machine = MachineInfo::read_system();
+    let mut report = QueueReport::new(machine, SoftwareVersions::read_versions().await?, sizes);
     for round in 0..rounds {
-        let measured =
-            progress.step(of(round, "enqueue and process"), throughput::measure(sizes.throughput_jobs)).await;
+        let measured = progress
+            .run_step(of(round, "enqueue and process"), throughput::measure_throughput(sizes.throughput_jobs))
+            .await;
         report.throughput.push(measured.context("throughput")?);
         for program in &options.peer {
-            let measured = progress.step(of(round, "peer: process"), peer::process(program, &sizes)).await;
-            add(&mut report.peers, measured.context("throughput of a peer")?);
+            let measured =
+                progress.run_step(of(round, "peer: process"), peer::measure_peer_throughput(program, &sizes)).await;
+            add_peer_round(&mut report.peers, measured.context("throughput of a peer")?);
         }
     }
 
     {
-        let stage = Stage::start().await?;
-        progress.step("filling the queue", lateness::fill(&stage, sizes.pending)).await?;
+        let stage = QueueStage::start().await?;
+        progress.run_step("filling the queue", lateness::fill_queue(&stage, sizes.pending)).await?;
         for round in 0..rounds {
-            let measured = progress.step(of(round, "lateness"), lateness::measure(&stage, &sizes)).await;
+            let measured = progress.run_step(of(round, "lateness"), lateness::measure_lateness(&stage, &sizes)).await;
             report.lateness.push(measured.context("lateness")?);
         }
     }
     for (position, program) in options.peer.iter().enumerate() {
-        let measured = progress.step("peer: lateness", peer_lateness(program, &sizes)).await?;
+        let measured = progress.run_step("peer: lateness", peer_lateness(program, &sizes)).await?;
         if let Some(peer) = report.peers.values_mut().find(|peer| peer.position == position) {
             peer.lateness = Some(measured);
         }
     }
 
     for round in 0..rounds {
-        let measured = progress.step(of(round, "pickup"), pickup::measure(sizes.pickups)).await;
+        let measured = progress.run_step(of(round, "pickup"), pickup::measure_pickup(sizes.pickups)).await;
         report.pickup.push(measured.context("pickup")?);
     }
     let enqueue_per_s = report.slowest_enqueue();
     for round in 0..rounds {
-        let measured = progress.step(of(round, "herd"), herd::measure(sizes.herd_jobs, enqueue_per_s)).await;
+        let measured = progress.run_step(of(round, "herd"), herd::measure_herd(sizes.herd_jobs, enqueue_per_s)).await;
         report.herd.push(measured.context("herd")?);
     }
-    report.memory = Some(progress.step("memory", memory::measure(sizes.memory_jobs)).await.context("memory")?);
+    report.memory =
+        Some(progress.run_step("memory", memory::measure_memory(sizes.memory_jobs)).await.context("memory")?);
     for round in 0..rounds {
-        let measured = progress.step(of(round, "idle cost"), idle::measure(sizes.idle_for)).await;
+        let measured = progress.run_step(of(round, "idle cost"), idle::measure_idle(sizes.idle_for)).await;
         report.idle.push(measured.context("idle cost")?);
     }
     Ok(report)
 }
 
-async fn peer_lateness(program: &Path, sizes: &Sizes) -> anyhow::Result<peer::Lateness> {
-    peer::lateness(program, sizes).await.context("lateness of a peer")
+async fn peer_lateness(program: &Path, sizes: &RoundSizes) -> anyhow::Result<peer::PeerLateness> {
+    peer::measure_peer_lateness(program, sizes).await.context("lateness of a peer")
 }
 
-fn add(peers: &mut BTreeMap<String, Peer>, processed: peer::Processed) {
+fn add_peer_round(peers: &mut BTreeMap<String, PeerRounds>, processed: peer::PeerThroughput) {
     let position = peers.len();
-    let peer = peers.entry(processed.name.clone()).or_insert_with(|| Peer {
+    let peer = peers.entry(processed.name.clone()).or_insert_with(|| PeerRounds {
         position,
         version: processed.version.clone(),
         settings: processed.settings.clone(),

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::{machine, spread::Percentiles};
+use super::{machine, spread::SamplePercentiles};
 
 /// Microseconds since 1970 by the clock that the Redis beside us reads, too.
 pub(super) fn now_us() -> i64 {
@@ -18,7 +18,7 @@ pub(super) fn now_us() -> i64 {
 
 /// Runs of timers 0..n. Written by many handlers at once, so all of it is atomic.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(super) struct TimerRuns {
     times: Vec<AtomicU8>,
     lateness_us: Vec<AtomicI64>,
     /// When the last of them was due.
@@ -29,7 +29,7 @@ pub(super) struct Runs {
 
 /// What came of them; the line a measured worker prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Observed {
+pub(super) struct ObservedRuns {
     /// Timers that ran.
     pub(super) jobs: u32,
     /// Timers that did not.
@@ -39,7 +39,7 @@ pub(super) struct Observed {
     /// Timers that ran before they were due.
     pub(super) early: u32,
     /// Start of the handler minus due.
-    pub(super) lateness_us: Percentiles,
+    pub(super) lateness_us: SamplePercentiles,
     /// When the last of them was due.
     pub(super) last_due_ms: i64,
     /// When the worker was started.
@@ -50,7 +50,7 @@ pub(super) struct Observed {
     pub(super) settled_us: Option<i64>,
 }
 
-impl Runs {
+impl TimerRuns {
     pub(super) fn new(jobs: u32) -> Self {
         Self {
             times: (0..jobs).map(|_| AtomicU8::new(0)).collect(),
@@ -63,7 +63,7 @@ impl Runs {
 
     /// Notes the start of a run at `now_us`. A number out of range is of a timer that was not to run at all: it counts
     /// as no run, and as the jobs that are waited for never get complete, it does not go unseen.
-    pub(super) fn record(&self, number: u32, due_ms: u64, now_us: i64) {
+    pub(super) fn record_run(&self, number: u32, due_ms: u64, now_us: i64) {
         let due_ms = due_ms.cast_signed();
         let Some(times) = self.times.get(number as usize) else { return };
         if times.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -77,22 +77,22 @@ impl Runs {
     }
 
     /// Every timer has run at least once. Without timers that is never.
-    pub(super) async fn complete(&self) {
+    pub(super) async fn wait_until_complete(&self) {
         self.complete.notified().await;
     }
 
-    pub(super) fn observed(&self, began_us: i64, settled_us: Option<i64>) -> Observed {
+    pub(super) fn summarize_runs(&self, began_us: i64, settled_us: Option<i64>) -> ObservedRuns {
         let times = || self.times.iter().map(|times| times.load(Ordering::Acquire));
         let count = |what: fn(u8) -> bool| u32::try_from(times().filter(|n| what(*n)).count()).unwrap_or(u32::MAX);
         let ran = self.lateness_us.iter().zip(times()).filter(|(_, times)| *times > 0);
         let lateness_us: Vec<i64> = ran.map(|(lateness, _)| lateness.load(Ordering::Relaxed)).collect();
         let early = lateness_us.iter().filter(|lateness| **lateness < 0).count();
-        Observed {
+        ObservedRuns {
             jobs: count(|n| n > 0),
             lost: count(|n| n == 0),
             doubled: count(|n| n > 1),
             early: u32::try_from(early).unwrap_or(u32::MAX),
-            lateness_us: Percentiles::of(lateness_us),
+            lateness_us: SamplePercentiles::from_samples(lateness_us),
             last_due_ms: self.last_due_ms.load(Ordering::Relaxed),
             began_us,
             cpu_ms: machine::cpu_ms(),
@@ -107,25 +107,25 @@ mod tests {
 
     #[test]
     fn lost_doubled_and_early_runs_are_told_apart() {
-        let runs = Runs::new(4);
-        runs.record(0, 1_000, 1_001_500);
-        runs.record(1, 1_002, 1_001_999);
-        runs.record(1, 1_002, 1_900_000);
-        runs.record(2, 1_001, 1_004_000);
-        runs.record(99, 1_001, 1_004_000);
-        let observed = runs.observed(7, None);
+        let runs = TimerRuns::new(4);
+        runs.record_run(0, 1_000, 1_001_500);
+        runs.record_run(1, 1_002, 1_001_999);
+        runs.record_run(1, 1_002, 1_900_000);
+        runs.record_run(2, 1_001, 1_004_000);
+        runs.record_run(99, 1_001, 1_004_000);
+        let observed = runs.summarize_runs(7, None);
         assert_eq!((observed.jobs, observed.lost, observed.doubled, observed.early), (3, 1, 1, 1));
-        assert_eq!(observed.lateness_us, Percentiles { p50: 1_500, p99: 3_000, max: 3_000 });
+        assert_eq!(observed.lateness_us, SamplePercentiles { p50: 1_500, p99: 3_000, max: 3_000 });
         assert_eq!(observed.last_due_ms, 1_002);
     }
 
     #[tokio::test]
     async fn complete_when_each_has_run() {
-        let runs = Runs::new(2);
-        runs.record(0, 0, 0);
-        runs.record(0, 0, 0);
-        runs.record(1, 0, 0);
-        runs.complete().await;
-        assert_eq!(runs.observed(0, Some(1)).lost, 0);
+        let runs = TimerRuns::new(2);
+        runs.record_run(0, 0, 0);
+        runs.record_run(0, 0, 0);
+        runs.record_run(1, 0, 0);
+        runs.wait_until_complete().await;
+        assert_eq!(runs.summarize_runs(0, Some(1)).lost, 0);
     }
 }

@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 /// One figure over some rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct RoundSpread {
     pub(super) min: f64,
     pub(super) median: f64,
     pub(super) max: f64,
 }
 
-impl Spread {
+impl RoundSpread {
     /// All zero when there was no round.
-    pub(super) fn of(rounds: impl IntoIterator<Item = f64>) -> Self {
+    pub(super) fn over_rounds(rounds: impl IntoIterator<Item = f64>) -> Self {
         let mut rounds: Vec<f64> = rounds.into_iter().collect();
         rounds.sort_by(f64::total_cmp);
         let (Some(min), Some(max)) = (rounds.first(), rounds.last()) else {
@@ -33,15 +33,15 @@ impl Spread {
 
 /// How long something took, over many samples, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Percentiles {
+pub(super) struct SamplePercentiles {
     pub(super) p50: i64,
     pub(super) p99: i64,
     pub(super) max: i64,
 }
 
-impl Percentiles {
+impl SamplePercentiles {
     /// By nearest rank: each is a value that was seen. All zero without samples.
-    pub(super) fn of(mut samples: Vec<i64>) -> Self {
+    pub(super) fn from_samples(mut samples: Vec<i64>) -> Self {
         samples.sort_unstable();
         let at = |percent: usize| {
             let rank = (samples.len() * percent).div_ceil(100);
@@ -51,20 +51,20 @@ impl Percentiles {
     }
 }
 
-impl Percentiles {
+impl SamplePercentiles {
     /// As `{"p50", "p99", "max"}` in milliseconds.
-    pub(super) fn ms(self) -> Value {
-        json!({ "p50": ms(self.p50), "p99": ms(self.p99), "max": ms(self.max) })
+    pub(super) fn to_json_ms(self) -> Value {
+        json!({ "p50": us_to_ms(self.p50), "p99": us_to_ms(self.p99), "max": us_to_ms(self.max) })
     }
 }
 
 /// Microseconds as milliseconds with two digits.
-pub(super) fn ms(us: i64) -> f64 {
+pub(super) fn us_to_ms(us: i64) -> f64 {
     (us as f64 / 10.0).round() / 100.0
 }
 
 /// A duration as a sample.
-pub(super) fn micros(duration: Duration) -> i64 {
+pub(super) fn duration_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
@@ -74,16 +74,19 @@ mod tests {
 
     #[test]
     fn the_median_stands_in_the_middle() {
-        assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { min: 1.0, median: 2.0, max: 3.0 });
-        assert_eq!(Spread::of([4.0, 1.0]), Spread { min: 1.0, median: 2.5, max: 4.0 });
-        assert_eq!(Spread::of([]).median, 0.0);
+        assert_eq!(RoundSpread::over_rounds([3.0, 1.0, 2.0]), RoundSpread { min: 1.0, median: 2.0, max: 3.0 });
+        assert_eq!(RoundSpread::over_rounds([4.0, 1.0]), RoundSpread { min: 1.0, median: 2.5, max: 4.0 });
+        assert_eq!(RoundSpread::over_rounds([]).median, 0.0);
     }
 
     #[test]
     fn percentiles_are_values_that_were_seen() {
-        assert_eq!(Percentiles::of((1..=200).rev().collect()), Percentiles { p50: 100, p99: 198, max: 200 });
-        assert_eq!(Percentiles::of(vec![7]), Percentiles { p50: 7, p99: 7, max: 7 });
-        assert_eq!(Percentiles::of(vec![-3, 5, 1]), Percentiles { p50: 1, p99: 5, max: 5 });
-        assert_eq!(Percentiles::of(Vec::new()), Percentiles::default());
+        assert_eq!(
+            SamplePercentiles::from_samples((1..=200).rev().collect()),
+            SamplePercentiles { p50: 100, p99: 198, max: 200 }
+        );
+        assert_eq!(SamplePercentiles::from_samples(vec![7]), SamplePercentiles { p50: 7, p99: 7, max: 7 });
+        assert_eq!(SamplePercentiles::from_samples(vec![-3, 5, 1]), SamplePercentiles { p50: 1, p99: 5, max: 5 });
+        assert_eq!(SamplePercentiles::from_samples(Vec::new()), SamplePercentiles::default());
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use servers::Redis;
+use servers::RedisServer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -20,14 +20,14 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dropping it ends the server and removes its data.
 #[derive(Debug)]
-pub(super) struct Stage {
-    redis: Redis,
+pub(super) struct QueueStage {
+    redis: RedisServer,
     pub(super) store: Store,
 }
 
-impl Stage {
+impl QueueStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let redis = Redis::start().await.context("the benchmark needs a Redis of its own")?;
+        let redis = RedisServer::start().await.context("the benchmark needs a Redis of its own")?;
         let store = Store::connect(&redis.url()).await?;
         // There is nothing to rebuild, and workers take no job before that is established.
         let run_id = store.run_id().await?;
@@ -43,9 +43,9 @@ impl Stage {
     }
 
     /// Returns once so many workers have given a sign of life.
-    pub(super) async fn workers(&self, count: usize) -> anyhow::Result<()> {
+    pub(super) async fn wait_for_workers(&self, count: usize) -> anyhow::Result<()> {
         let begun = Instant::now();
-        while self.store.workers().await?.len() < count {
+        while self.store.list_workers().await?.len() < count {
             if begun.elapsed() > STARTUP_TIMEOUT {
                 bail!("the worker processes did not start within {STARTUP_TIMEOUT:?}");
             }
@@ -55,10 +55,10 @@ impl Stage {
     }
 
     /// Returns once the append-only file is not being rewritten: filling a queue brings that about, not using it.
-    pub(super) async fn quiet(&self) -> anyhow::Result<()> {
+    pub(super) async fn wait_for_aof_rewrite(&self) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            let info = self.info("persistence").await?;
+            let info = self.read_info("persistence").await?;
             let busy = |name: &str| info.get(name).is_some_and(|value| value != "0");
             if !busy("aof_rewrite_in_progress") && !busy("aof_rewrite_scheduled") || begun.elapsed() > STARTUP_TIMEOUT {
                 return Ok(());
@@ -68,7 +68,7 @@ impl Stage {
     }
 
     /// One section of INFO. It goes over a connection of its own, which is gone afterwards and costs no memory.
-    pub(super) async fn info(&self, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    pub(super) async fn read_info(&self, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.redis.port())).await?;
         stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).await?;
         let mut answer = String::new();

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use super::{
-    child::Worker,
-    runs::{Observed, now_us},
-    stage::Stage,
-    timers::timers,
+    child::WorkerChild,
+    runs::{ObservedRuns, now_us},
+    stage::QueueStage,
+    timers::bench_timers,
 };
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Throughput {
+pub(super) struct ThroughputRound {
     pub(super) enqueue_per_s: f64,
     pub(super) process_per_s: f64,
     pub(super) through_per_s: f64,
@@ -34,20 +34,20 @@ pub(super) struct Throughput {
 }
 
 /// What lay in the queue was performed by one worker.
-struct Processed {
-    observed: Observed,
+struct ProcessedBatch {
+    observed: ObservedRuns,
     enqueue_per_s: f64,
     per_s: f64,
     worker_cpu_us: Option<f64>,
     redis_cpu_us: f64,
 }
 
-pub(super) async fn measure(jobs: u32) -> anyhow::Result<Throughput> {
-    let through = through(jobs).await?;
-    let plain = process(jobs, Worker::start).await?;
-    let metered = process(jobs, Worker::metered).await?;
+pub(super) async fn measure_throughput(jobs: u32) -> anyhow::Result<ThroughputRound> {
+    let through = measure_flow_through(jobs).await?;
+    let plain = measure_processing(jobs, WorkerChild::start).await?;
+    let metered = measure_processing(jobs, WorkerChild::start_metered).await?;
     let observed = [plain.observed, metered.observed, through.1];
-    Ok(Throughput {
+    Ok(ThroughputRound {
         enqueue_per_s: plain.enqueue_per_s,
         process_per_s: plain.per_s,
         through_per_s: through.0,
@@ -60,46 +60,55 @@ pub(super) async fn measure(jobs: u32) -> anyhow::Result<Throughput> {
     })
 }
 
-async fn process(jobs: u32, start: fn(&str, u32) -> anyhow::Result<Worker>) -> anyhow::Result<Processed> {
-    let stage = Stage::start().await?;
-    let timers = timers(jobs, Duration::ZERO);
+async fn measure_processing(
+    jobs: u32,
+    start: fn(&str, u32) -> anyhow::Result<WorkerChild>,
+) -> anyhow::Result<ProcessedBatch> {
+    let stage = QueueStage::start().await?;
+    let timers = bench_timers(jobs, Duration::ZERO);
     let begun = Instant::now();
     stage.store.enqueue(&timers).await?;
     let enqueue_per_s = f64::from(jobs) / begun.elapsed().as_secs_f64();
     drop(timers);
-    stage.quiet().await?;
+    stage.wait_for_aof_rewrite().await?;
 
     let redis_cpu = redis_cpu(&stage).await?;
-    let observed = start(&stage.url(), jobs)?.observed(DRAIN_TIMEOUT).await?;
+    let observed = start(&stage.url(), jobs)?.wait_for_observed(DRAIN_TIMEOUT).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
-    let per_s = f64::from(jobs) / micros(settled_us - observed.began_us).as_secs_f64();
+    let per_s = f64::from(jobs) / micros_to_duration(settled_us - observed.began_us).as_secs_f64();
     let redis_cpu = self::redis_cpu(&stage).await? - redis_cpu;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a benchmark")]
     let worker_cpu_us = observed.cpu_ms.map(|ms| ms as f64 * 1e3 / f64::from(jobs));
-    Ok(Processed { observed, enqueue_per_s, per_s, worker_cpu_us, redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs) })
+    Ok(ProcessedBatch {
+        observed,
+        enqueue_per_s,
+        per_s,
+        worker_cpu_us,
+        redis_cpu_us: redis_cpu * 1e6 / f64::from(jobs),
+    })
 }
 
 /// Enqueued and performed at the same time, jobs per second.
-async fn through(jobs: u32) -> anyhow::Result<(f64, Observed)> {
-    let stage = Stage::start().await?;
-    let worker = Worker::start(&stage.url(), jobs)?;
-    stage.workers(1).await?;
-    let timers = timers(jobs, Duration::ZERO);
+async fn measure_flow_through(jobs: u32) -> anyhow::Result<(f64, ObservedRuns)> {
+    let stage = QueueStage::start().await?;
+    let worker = WorkerChild::start(&stage.url(), jobs)?;
+    stage.wait_for_workers(1).await?;
+    let timers = bench_timers(jobs, Duration::ZERO);
     let begun_us = now_us();
     stage.store.enqueue(&timers).await?;
-    let observed = worker.observed(DRAIN_TIMEOUT).await?;
+    let observed = worker.wait_for_observed(DRAIN_TIMEOUT).await?;
     let settled_us = observed.settled_us.with_context(|| format!("of {jobs} jobs only {} ran", observed.jobs))?;
-    Ok((f64::from(jobs) / micros(settled_us - begun_us).as_secs_f64(), observed))
+    Ok((f64::from(jobs) / micros_to_duration(settled_us - begun_us).as_secs_f64(), observed))
 }
 
 /// Seconds of processor time that Redis has used.
-async fn redis_cpu(stage: &Stage) -> anyhow::Result<f64> {
-    let info = stage.info("cpu").await?;
+async fn redis_cpu(stage: &QueueStage) -> anyhow::Result<f64> {
+    let info = stage.read_info("cpu").await?;
     let seconds = |name: &str| info.get(name).and_then(|seconds| seconds.parse::<f64>().ok());
     Ok(seconds("used_cpu_user").unwrap_or_default() + seconds("used_cpu_sys").unwrap_or_default())
 }
 
 /// A span of time between two moments; zero if they stand the wrong way round.
-pub(super) fn micros(us: i64) -> Duration {
+pub(super) fn micros_to_duration(us: i64) -> Duration {
     Duration::from_micros(u64::try_from(us).unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs::{OrderId, Timeout, queues};
+use jobs::{ExpireAttempt, OrderId, queues};
 use uuid::Uuid;
 use workers::{JobId, NewJob};
 
@@ -13,14 +13,14 @@ pub(super) const QUEUES: [&str; queues::ALL.len()] = queues::ALL;
 pub(super) const QUEUE: &str = queues::DISPATCH_TIMEOUT;
 
 /// `timeout:ORD-<32 hex digits>:{number}`. Each is of another order; the worker tells them apart by the number.
-pub(super) fn timer(number: u32) -> Timeout {
+pub(super) fn bench_timer(number: u32) -> ExpireAttempt {
     let order: OrderId = format!("ORD-{}", Uuid::new_v4().simple()).parse().expect("letters, digits and a dash");
-    Timeout { order, attempt: number }
+    ExpireAttempt { order, attempt: number }
 }
 
 /// Timers 0..`count`, all due after `delay`.
-pub(super) fn timers(count: u32, delay: Duration) -> Vec<NewJob> {
-    (0..count).map(|number| NewJob::after(&timer(number), delay)).collect()
+pub(super) fn bench_timers(count: u32, delay: Duration) -> Vec<NewJob> {
+    (0..count).map(|number| NewJob::after(&bench_timer(number), delay)).collect()
 }
 
 /// A job with an id of 30 characters and a payload of 100 bytes of JSON.
@@ -38,14 +38,14 @@ mod tests {
 
     #[test]
     fn jobs_are_as_long_as_the_figures_say() {
-        assert_eq!(timer(1).id().as_str().len(), "timeout:ORD-:1".len() + 32);
+        assert_eq!(bench_timer(1).id().as_str().len(), "timeout:ORD-:1".len() + 32);
         let job = job_with_payload(7, Duration::ZERO);
         assert_eq!((job.id.as_str().len(), job.payload.unwrap().to_string().len()), (30, 100));
     }
 
     #[test]
     fn a_timer_keeps_its_number() {
-        let timer = timer(199_999);
-        assert_eq!(Timeout::decode(&timer.id(), None).unwrap(), timer);
+        let timer = bench_timer(199_999);
+        assert_eq!(ExpireAttempt::decode(&timer.id(), None).unwrap(), timer);
     }
 }

@@ -11,13 +11,13 @@ use std::{
 };
 
 use anyhow::Context;
-use jobs::Timeout;
+use jobs::ExpireAttempt;
 use tokio_util::sync::CancellationToken;
 use workers::{Delivery, Outcome, Registry, Runtime, Store};
 
 use super::{
     options::WorkerOptions,
-    runs::{Runs, now_us},
+    runs::{TimerRuns, now_us},
     timers::{QUEUE, QUEUES},
 };
 use dispatch::telemetry;
@@ -30,11 +30,11 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     if options.metrics {
         telemetry::init_metrics()?;
     }
-    let runs = Arc::new(Runs::new(options.jobs));
+    let runs = Arc::new(TimerRuns::new(options.jobs));
     let registry = Registry::new().register({
         let runs = runs.clone();
-        move |timer: Timeout, delivery: Delivery| {
-            runs.record(timer.attempt, delivery.due_ms, now_us());
+        move |timer: ExpireAttempt, delivery: Delivery| {
+            runs.record_run(timer.attempt, delivery.due_ms, now_us());
             std::future::ready(Outcome::done())
         }
     });
@@ -44,10 +44,10 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
     let runtime = Runtime::new(store.clone(), registry).queues(QUEUES.map(|queue| (queue, options.concurrency)));
     let runtime = tokio::spawn(runtime.run(stop.clone()));
     let settled_us = tokio::select! {
-        settled_us = settled(&runs, &store) => Some(settled_us?),
+        settled_us = wait_until_settled(&runs, &store) => Some(settled_us?),
         () = closed.cancelled() => None,
     };
-    let observed = runs.observed(began_us, settled_us);
+    let observed = runs.summarize_runs(began_us, settled_us);
     stop.cancel();
     runtime.await.context("the worker panicked")?.context("the worker ended by itself")?;
     writeln!(io::stdout(), "{}", serde_json::to_string(&observed)?)?;
@@ -55,9 +55,9 @@ pub async fn run(options: WorkerOptions) -> anyhow::Result<()> {
 }
 
 /// Waits until every timer has run and no lease is left, and answers when that was.
-async fn settled(runs: &Runs, store: &Store) -> anyhow::Result<i64> {
-    runs.complete().await;
-    while store.stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
+async fn wait_until_settled(runs: &TimerRuns, store: &Store) -> anyhow::Result<i64> {
+    runs.wait_until_complete().await;
+    while store.queue_stats(&[QUEUE]).await?.iter().any(|stats| stats.leased > 0) {
         tokio::time::sleep(LOOK).await;
     }
     Ok(now_us())

@@ -22,7 +22,7 @@ const MIN_TRIP: Duration = Duration::from_secs(2 * 60);
 const DECLINE_REASONS: [&str; 3] = ["too far", "on a break", "going home"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reaction {
+pub(super) enum DriverReaction {
     Accept,
     Decline(&'static str),
     Ignore,
@@ -30,14 +30,14 @@ pub(super) enum Reaction {
 
 /// What a driver does about an offer, and how long after it came.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Choice {
-    pub(super) reaction: Reaction,
+pub(super) struct DriverChoice {
+    pub(super) reaction: DriverReaction,
     pub(super) after: Duration,
 }
 
 /// What all drivers have in common.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Behaviour {
+pub(super) struct DriverBehaviour {
     pub(super) seed: u64,
     pub(super) accept_rate: f64,
     /// How long an offer stands.
@@ -45,30 +45,30 @@ pub(super) struct Behaviour {
 }
 
 /// The choice of `driver` about attempt `attempt` of `order`. Who does not accept declines or ignores, as often.
-pub(super) fn react(behaviour: &Behaviour, driver: &str, order: &str, attempt: u64) -> Choice {
-    let mut rng = ChoiceSeed::new(behaviour.seed, &["offer", driver, order, &attempt.to_string()]).rng();
+pub(super) fn choose_reaction(behaviour: &DriverBehaviour, driver: &str, order: &str, attempt: u64) -> DriverChoice {
+    let mut rng = ChoiceSeed::new(behaviour.seed, &["offer", driver, order, &attempt.to_string()]).into_rng();
     let reaction = if rng.random::<f64>() < behaviour.accept_rate {
-        Reaction::Accept
+        DriverReaction::Accept
     } else if rng.random() {
-        Reaction::Decline(DECLINE_REASONS[rng.random_range(0..DECLINE_REASONS.len())])
+        DriverReaction::Decline(DECLINE_REASONS[rng.random_range(0..DECLINE_REASONS.len())])
     } else {
-        Reaction::Ignore
+        DriverReaction::Ignore
     };
     // Cubed: half answer within half a minute, one in eight too late.
     let slowest_s = (behaviour.attempt.as_secs_f64() * SLOWEST_ATTEMPTS).max(FASTEST_S);
     let after_s = FASTEST_S + (slowest_s - FASTEST_S) * rng.random::<f64>().powi(3);
-    Choice { reaction, after: Duration::from_secs_f64(after_s) }
+    DriverChoice { reaction, after: Duration::from_secs_f64(after_s) }
 }
 
 /// From acceptance to pickup.
-pub(super) fn approach(seed: u64, order: &str) -> Duration {
-    let seconds = ChoiceSeed::new(seed, &["approach", order]).rng().random_range(60..=MAX_APPROACH.as_secs());
+pub(super) fn approach_duration(seed: u64, order: &str) -> Duration {
+    let seconds = ChoiceSeed::new(seed, &["approach", order]).into_rng().random_range(60..=MAX_APPROACH.as_secs());
     Duration::from_secs(seconds)
 }
 
 /// From pickup to completion: as the ride went, within bounds, or an ordinary trip when the file does not say.
-pub(super) fn trip(seed: u64, order: &str, ride: Option<Duration>) -> Duration {
-    let ordinary = || Duration::from_secs(ChoiceSeed::new(seed, &["trip", order]).rng().random_range(300..=1200));
+pub(super) fn trip_duration(seed: u64, order: &str, ride: Option<Duration>) -> Duration {
+    let ordinary = || Duration::from_secs(ChoiceSeed::new(seed, &["trip", order]).into_rng().random_range(300..=1200));
     ride.unwrap_or_else(ordinary).clamp(MIN_TRIP, MAX_TRIP)
 }
 
@@ -76,36 +76,40 @@ pub(super) fn trip(seed: u64, order: &str, ride: Option<Duration>) -> Duration {
 mod tests {
     use super::*;
 
-    fn behaviour(seed: u64, accept_rate: f64) -> Behaviour {
-        Behaviour { seed, accept_rate, attempt: Duration::from_secs(120) }
+    fn behaviour(seed: u64, accept_rate: f64) -> DriverBehaviour {
+        DriverBehaviour { seed, accept_rate, attempt: Duration::from_secs(120) }
     }
 
-    fn choices(accept_rate: f64) -> Vec<Choice> {
-        (0..2000).map(|n| react(&behaviour(1, accept_rate), &format!("D{n}"), "ride-1", 1)).collect()
+    fn choices(accept_rate: f64) -> Vec<DriverChoice> {
+        (0..2000).map(|n| choose_reaction(&behaviour(1, accept_rate), &format!("D{n}"), "ride-1", 1)).collect()
     }
 
     #[test]
     fn the_same_seed_and_offer_is_the_same_choice() {
         let (one, two) = (behaviour(1, 0.8), behaviour(2, 0.8));
-        let choice = react(&one, "D1", "O1", 1);
-        assert_eq!(choice, react(&one, "D1", "O1", 1));
-        let others = [react(&two, "D1", "O1", 1), react(&one, "D1", "O1", 2), react(&one, "D1O", "1", 1)];
+        let choice = choose_reaction(&one, "D1", "O1", 1);
+        assert_eq!(choice, choose_reaction(&one, "D1", "O1", 1));
+        let others = [
+            choose_reaction(&two, "D1", "O1", 1),
+            choose_reaction(&one, "D1", "O1", 2),
+            choose_reaction(&one, "D1O", "1", 1),
+        ];
         assert!(others.iter().all(|other| other.after != choice.after));
     }
 
     #[test]
     fn the_accept_rate_holds_and_the_rest_is_halved() {
-        let count = |wanted: fn(&Choice) -> bool| choices(0.8).iter().filter(|c| wanted(c)).count();
-        let accepted = count(|c| c.reaction == Reaction::Accept);
-        let ignored = count(|c| c.reaction == Reaction::Ignore);
+        let count = |wanted: fn(&DriverChoice) -> bool| choices(0.8).iter().filter(|c| wanted(c)).count();
+        let accepted = count(|c| c.reaction == DriverReaction::Accept);
+        let ignored = count(|c| c.reaction == DriverReaction::Ignore);
         assert!((1540..1660).contains(&accepted), "{accepted}");
         assert!((150..250).contains(&ignored), "{ignored}");
     }
 
     #[test]
     fn at_the_ends_all_accept_or_none() {
-        assert!(choices(1.0).iter().all(|c| c.reaction == Reaction::Accept));
-        assert!(choices(0.0).iter().all(|c| c.reaction != Reaction::Accept));
+        assert!(choices(1.0).iter().all(|c| c.reaction == DriverReaction::Accept));
+        assert!(choices(0.0).iter().all(|c| c.reaction != DriverReaction::Accept));
     }
 
     #[test]
@@ -117,7 +121,7 @@ mod tests {
 
     #[test]
     fn trips_are_as_the_ride_within_bounds() {
-        let trip = |secs: Option<u64>| trip(1, "ride-1", secs.map(Duration::from_secs)).as_secs();
+        let trip = |secs: Option<u64>| trip_duration(1, "ride-1", secs.map(Duration::from_secs)).as_secs();
         assert_eq!([Some(600), Some(5), Some(90_000)].map(trip), [600, 120, 2400]);
         assert!((300..=1200).contains(&trip(None)));
     }

@@ -13,7 +13,7 @@ const AMOUNT: &[&str] = &["total_amount"];
 
 /// Positions in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Columns {
+pub(super) struct RideColumns {
     pub(super) zone: usize,
     pub(super) time: usize,
     /// Only tells how long the trip takes: a file may lack it.
@@ -24,16 +24,16 @@ pub(super) struct Columns {
     pub(super) count: usize,
 }
 
-impl Columns {
+impl RideColumns {
     /// Finds them in a header, whatever the case. `file` is only named in errors.
-    pub(super) fn find(header: &StringRecord, file: &dyn fmt::Display) -> anyhow::Result<Self> {
-        let position = |names: &[&str]| header.iter().position(|column| names.iter().any(|n| same(column, n)));
+    pub(super) fn find_in_header(header: &StringRecord, file: &dyn fmt::Display) -> anyhow::Result<Self> {
+        let position = |names: &[&str]| header.iter().position(|column| names.iter().any(|n| names_match(column, n)));
         let needed = |names: &[&str]| match position(names) {
             Some(position) => Ok(position),
             None => bail!(
                 "{file} has no column {}; its first line must name the columns of TLC trip records, and names: {}",
                 names.join(" or "),
-                shown(header)
+                shorten_header(header)
             ),
         };
         Ok(Self {
@@ -48,7 +48,7 @@ impl Columns {
 }
 
 /// A header for an error message; what is no ride file at all may have a first line of any length.
-fn shown(header: &StringRecord) -> String {
+fn shorten_header(header: &StringRecord) -> String {
     const MOST: usize = 300;
     let names = header.iter().collect::<Vec<_>>().join(", ");
     match names.char_indices().nth(MOST) {
@@ -59,7 +59,7 @@ fn shown(header: &StringRecord) -> String {
 }
 
 /// The same name, written another way: case and separators differ between publishers.
-pub(super) fn same(a: &str, b: &str) -> bool {
+pub(super) fn names_match(a: &str, b: &str) -> bool {
     let letters = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     letters(a) == letters(b)
 }
@@ -68,8 +68,8 @@ pub(super) fn same(a: &str, b: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn find(header: &str) -> anyhow::Result<Columns> {
-        Columns::find(&StringRecord::from(header.split(',').collect::<Vec<_>>()), &"rides.csv")
+    fn find(header: &str) -> anyhow::Result<RideColumns> {
+        RideColumns::find_in_header(&StringRecord::from(header.split(',').collect::<Vec<_>>()), &"rides.csv")
     }
 
     #[test]

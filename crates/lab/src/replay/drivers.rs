@@ -19,50 +19,50 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    choices::{self, Behaviour, Reaction},
+    choices::{self, DriverBehaviour, DriverReaction},
     fleet::SimulatedDriver,
     plan::PlannedOrder,
 };
-use crate::testbed::api::{Answer, Api};
+use crate::testbed::api::{ApiAnswer, ApiClient};
 use dispatch::notifications::messages::OFFER;
 
 /// The webhook receiver, and all drivers at work. Dropping it stops them.
 #[derive(Debug)]
-pub(super) struct Drivers {
-    simulation: Arc<Simulation>,
+pub(super) struct RunningDrivers {
+    simulation: Arc<DriverSimulation>,
     receiver: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Simulation {
-    api: Api,
-    behaviour: Behaviour,
+struct DriverSimulation {
+    api: ApiClient,
+    behaviour: DriverBehaviour,
     speed: f64,
     /// Keys by driver.
     keys: HashMap<String, String>,
     /// Approach and trip by order, in the order's time.
     trips: HashMap<String, (Duration, Duration)>,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<AnswerLedger>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 /// What was seen and done so far. A std mutex: it is never held across an await.
 #[derive(Debug, Default)]
-struct Ledger {
+struct AnswerLedger {
     offers_seen: HashSet<String>,
     answers: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Webhook {
+struct OfferWebhook {
     #[serde(rename = "type")]
     kind: String,
     data: Value,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Offer {
+struct WebhookOffer {
     offer_id: String,
     order_id: String,
     driver_id: String,
@@ -71,13 +71,13 @@ struct Offer {
 
 /// A receiver that has its port, so that a configuration can name it before anybody can be served.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(super) struct OfferReceiver {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Receiver {
-    pub(super) async fn bind() -> anyhow::Result<Self> {
+impl OfferReceiver {
+    pub(super) async fn bind_port() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for offers on 127.0.0.1")?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
@@ -90,13 +90,13 @@ impl Receiver {
     /// Lets the drivers work.
     pub(super) fn start(
         self,
-        api: Api,
-        behaviour: Behaviour,
+        api: ApiClient,
+        behaviour: DriverBehaviour,
         speed: f64,
         fleet: &[SimulatedDriver],
         orders: &[PlannedOrder],
-    ) -> Drivers {
-        let simulation = Arc::new(Simulation {
+    ) -> RunningDrivers {
+        let simulation = Arc::new(DriverSimulation {
             api,
             behaviour,
             speed,
@@ -106,112 +106,117 @@ impl Receiver {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
-        let router = Router::new().route("/offers", post(receive)).with_state(simulation.clone());
+        let router = Router::new().route("/offers", post(receive_offer)).with_state(simulation.clone());
         let receiver = tokio::spawn(async move {
             if let Err(error) = axum::serve(self.listener, router).await {
                 tracing::error!(%error, "The receiver of offers ended.");
             }
         });
-        Drivers { simulation, receiver }
+        RunningDrivers { simulation, receiver }
     }
 }
 
-impl Drivers {
-    pub(super) fn count(&self) -> usize {
+impl RunningDrivers {
+    pub(super) fn driver_count(&self) -> usize {
         self.simulation.keys.len()
     }
 
     /// How often each answer was given, so far.
-    pub(super) fn answers(&self) -> BTreeMap<String, u64> {
-        self.simulation.ledger().answers.clone()
+    pub(super) fn answer_counts(&self) -> BTreeMap<String, u64> {
+        self.simulation.lock_ledger().answers.clone()
     }
 }
 
-impl Drop for Drivers {
+impl Drop for RunningDrivers {
     fn drop(&mut self) {
         self.simulation.stop.cancel();
         self.receiver.abort();
     }
 }
 
-async fn receive(State(simulation): State<Arc<Simulation>>, Json(webhook): Json<Webhook>) -> StatusCode {
+async fn receive_offer(
+    State(simulation): State<Arc<DriverSimulation>>,
+    Json(webhook): Json<OfferWebhook>,
+) -> StatusCode {
     if webhook.kind != OFFER {
         return StatusCode::NO_CONTENT;
     }
-    let Ok(offer) = serde_json::from_value::<Offer>(webhook.data) else {
-        simulation.count("unreadable_offer");
+    let Ok(offer) = serde_json::from_value::<WebhookOffer>(webhook.data) else {
+        simulation.count_answer("unreadable_offer");
         return StatusCode::BAD_REQUEST;
     };
-    if !simulation.ledger().offers_seen.insert(offer.offer_id.clone()) {
-        simulation.count("repeated_offer");
+    if !simulation.lock_ledger().offers_seen.insert(offer.offer_id.clone()) {
+        simulation.count_answer("repeated_offer");
         return StatusCode::OK;
     }
     let (tasks, stop) = (simulation.tasks.clone(), simulation.stop.clone());
-    tasks.spawn(async move { stop.run_until_cancelled(simulation.consider(&offer)).await });
+    tasks.spawn(async move { stop.run_until_cancelled(simulation.handle_offer(&offer)).await });
     StatusCode::OK
 }
 
-impl Simulation {
+impl DriverSimulation {
     /// One driver and one offer, to the end of the trip if it comes to that.
-    async fn consider(&self, offer: &Offer) {
-        let Some(key) = self.keys.get(&offer.driver_id) else { return self.count("offer_to_a_stranger") };
-        let choice = choices::react(&self.behaviour, &offer.driver_id, &offer.order_id, offer.attempt_no);
-        self.live(choice.after).await;
+    async fn handle_offer(&self, offer: &WebhookOffer) {
+        let Some(key) = self.keys.get(&offer.driver_id) else { return self.count_answer("offer_to_a_stranger") };
+        let choice = choices::choose_reaction(&self.behaviour, &offer.driver_id, &offer.order_id, offer.attempt_no);
+        self.sleep_scaled(choice.after).await;
         match choice.reaction {
-            Reaction::Ignore => self.count("ignored"),
-            Reaction::Decline(reason) => {
+            DriverReaction::Ignore => self.count_answer("ignored"),
+            DriverReaction::Decline(reason) => {
                 let body = json!({ "driver_id": offer.driver_id, "offer_id": offer.offer_id, "reason": reason });
-                self.act(key, offer, "decline", "declined", &body).await;
+                self.post_action(key, offer, "decline", "declined", &body).await;
             }
-            Reaction::Accept => {
+            DriverReaction::Accept => {
                 let body = json!({ "driver_id": offer.driver_id, "offer_id": offer.offer_id });
-                if self.act(key, offer, "accept", "accepted", &body).await {
-                    self.drive(key, offer).await;
+                if self.post_action(key, offer, "accept", "accepted", &body).await {
+                    self.drive_trip(key, offer).await;
                 }
             }
         }
     }
 
-    async fn drive(&self, key: &str, offer: &Offer) {
-        let Some(&(approach, trip)) = self.trips.get(&offer.order_id) else { return self.count("order_of_a_stranger") };
+    async fn drive_trip(&self, key: &str, offer: &WebhookOffer) {
+        let Some(&(approach, trip)) = self.trips.get(&offer.order_id) else {
+            return self.count_answer("order_of_a_stranger");
+        };
         let body = json!({ "driver_id": offer.driver_id });
-        self.live(approach).await;
-        if self.act(key, offer, "pickup", "picked_up", &body).await {
-            self.live(trip).await;
-            self.act(key, offer, "complete", "completed", &body).await;
+        self.sleep_scaled(approach).await;
+        if self.post_action(key, offer, "pickup", "picked_up", &body).await {
+            self.sleep_scaled(trip).await;
+            self.post_action(key, offer, "complete", "completed", &body).await;
         }
     }
 
     /// Sends one request and counts its end. Was it done?
-    async fn act(&self, key: &str, offer: &Offer, action: &str, done: &str, body: &Value) -> bool {
+    async fn post_action(&self, key: &str, offer: &WebhookOffer, action: &str, done: &str, body: &Value) -> bool {
         match self.api.order_action(key, &offer.order_id, action, body).await {
-            Answer::Done => {
-                self.count(done);
+            ApiAnswer::Done => {
+                self.count_answer(done);
                 true
             }
-            Answer::Refused { status, code } => {
+            ApiAnswer::Refused { status, code } => {
                 tracing::debug!(order.id = offer.order_id, action, status, code, "A driver's request was refused.");
-                self.count(&format!("{action}_refused_{}", code.to_lowercase()));
+                self.count_answer(&format!("{action}_refused_{}", code.to_lowercase()));
                 false
             }
-            Answer::Failed(error) => {
+            ApiAnswer::Failed(error) => {
                 tracing::warn!(order.id = offer.order_id, action, error, "A driver's request got no answer.");
-                self.count(&format!("{action}_failed"));
+                self.count_answer(&format!("{action}_failed"));
                 false
             }
         }
     }
 
     /// Lets this much of the drivers' time pass.
-    async fn live(&self, time: Duration) {
+    async fn sleep_scaled(&self, time: Duration) {
         tokio::time::sleep(time.div_f64(self.speed)).await;
     }
 
-    fn count(&self, answer: &str) {
-        *self.ledger().answers.entry(answer.to_owned()).or_default() += 1;
+    fn count_answer(&self, answer: &str) {
+        *self.lock_ledger().answers.entry(answer.to_owned()).or_default() += 1;
     }
 
-    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+    fn lock_ledger(&self) -> std::sync::MutexGuard<'_, AnswerLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

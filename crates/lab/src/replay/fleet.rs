@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     choices::ChoiceSeed,
-    plan::{Plan, PlannedOrder},
+    plan::{PlannedOrder, ReplayPlan},
 };
 use dispatch::db::Pool;
 use dispatch::people::api_keys;
@@ -34,17 +34,17 @@ pub(super) struct SimulatedDriver {
 }
 
 /// How many drivers serve most orders of a plan.
-pub(super) fn sufficient(plan: &Plan) -> usize {
-    (plan.peak() * PER_PEAK_ORDER).clamp(FEWEST, MOST)
+pub(super) fn sufficient_drivers(plan: &ReplayPlan) -> usize {
+    (plan.peak_orders() * PER_PEAK_ORDER).clamp(FEWEST, MOST)
 }
 
 /// Drivers at the pickup points of random orders, so that supply is where demand is.
-pub(super) fn place(plan: &Plan, count: usize, seed: u64) -> Vec<SimulatedDriver> {
-    let mut rng = ChoiceSeed::new(seed, &["fleet"]).rng();
+pub(super) fn place_drivers(plan: &ReplayPlan, count: usize, seed: u64) -> Vec<SimulatedDriver> {
+    let mut rng = ChoiceSeed::new(seed, &["fleet"]).into_rng();
     (1..=count)
         .filter_map(|n| {
             let at = waiting_place(&plan.orders, &mut rng)?;
-            Some(SimulatedDriver { id: format!("driver-{n:05}"), key: api_keys::generate(), at })
+            Some(SimulatedDriver { id: format!("driver-{n:05}"), key: api_keys::generate_key(), at })
         })
         .collect()
 }
@@ -64,7 +64,7 @@ fn waiting_place(orders: &[PlannedOrder], rng: &mut impl Rng) -> Option<Point> {
 }
 
 /// Adds them and their keys in two statements, however many they are.
-pub(super) async fn insert(db: &Pool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
+pub(super) async fn insert_drivers(db: &Pool, fleet: &[SimulatedDriver]) -> anyhow::Result<()> {
     let ids: Vec<&str> = fleet.iter().map(|driver| driver.id.as_str()).collect();
     let lats: Vec<f64> = fleet.iter().map(|driver| driver.at.y()).collect();
     let lngs: Vec<f64> = fleet.iter().map(|driver| driver.at.x()).collect();
@@ -81,7 +81,7 @@ pub(super) async fn insert(db: &Pool, fleet: &[SimulatedDriver]) -> anyhow::Resu
     .await
     .context("cannot add the simulated drivers")?;
     let key_ids: Vec<Uuid> = fleet.iter().map(|_| Uuid::now_v7()).collect();
-    let hashes: Vec<Vec<u8>> = fleet.iter().map(|driver| api_keys::hash(&driver.key)).collect();
+    let hashes: Vec<Vec<u8>> = fleet.iter().map(|driver| api_keys::hash_key(&driver.key)).collect();
     sqlx::query(
         "-- insert simulated drivers' keys
          INSERT INTO api_keys (id, name, sha256, role, driver_id)
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     /// Orders at `points`, all at once.
-    fn plan(points: impl Iterator<Item = Point>) -> Plan {
+    fn plan(points: impl Iterator<Item = Point>) -> ReplayPlan {
         let order = |(n, pickup): (usize, Point)| PlannedOrder {
             id: format!("ride-{n}"),
             at: Duration::ZERO,
@@ -114,14 +114,14 @@ mod tests {
             approach: Duration::from_secs(60),
             trip: Duration::from_secs(600),
         };
-        Plan { orders: points.enumerate().map(order).collect(), skipped: BTreeMap::new() }
+        ReplayPlan { orders: points.enumerate().map(order).collect(), skipped: BTreeMap::new() }
     }
 
     #[test]
     fn drivers_wait_where_rides_are_frequent() {
         let lonely = Point::new(1.0, 1.0);
         let plan = plan((0..200).map(|n| if n == 0 { lonely } else { Point::new(f64::from(n) / 1e5, 0.0) }));
-        let fleet = place(&plan, 300, 1);
+        let fleet = place_drivers(&plan, 300, 1);
         assert_eq!(fleet.len(), 300);
         assert!(fleet.iter().filter(|driver| driver.at == lonely).count() <= 1);
     }
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn a_single_order_still_gets_drivers_around_it() {
         let plan = plan([Point::new(1.0, 1.0)].into_iter());
-        assert_eq!(sufficient(&plan), FEWEST);
-        assert_eq!(place(&plan, 3, 1).len(), 3);
+        assert_eq!(sufficient_drivers(&plan), FEWEST);
+        assert_eq!(place_drivers(&plan, 3, 1).len(), 3);
     }
 
     #[test]
     fn the_same_seed_places_the_same_fleet() {
         let plan = plan((0..50).map(|n| Point::new(f64::from(n) / 100.0, 0.0)));
-        let places = |seed| place(&plan, 20, seed).into_iter().map(|driver| driver.at).collect::<Vec<_>>();
+        let places = |seed| place_drivers(&plan, 20, seed).into_iter().map(|driver| driver.at).collect::<Vec<_>>();
         assert_eq!(places(1), places(1));
         assert_ne!(places(1), places(2));
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sqlx::Row;
 use workers::Store;
 
-use crate::testbed::figures::{self, Lateness, Outcomes};
+use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
 use dispatch::db::Pool;
 
 /// Seconds of the order's time.
@@ -18,12 +18,12 @@ pub(super) struct TimeToDriver {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Measures {
-    pub(super) outcomes: Outcomes,
+pub(super) struct ReplayMeasures {
+    pub(super) outcomes: OrderOutcomes,
     /// Orders by number of attempts.
     pub(super) attempts: BTreeMap<i32, u64>,
     pub(super) time_to_driver: TimeToDriver,
-    pub(super) lateness: Lateness,
+    pub(super) lateness: JobLateness,
     /// Timers the reconciler put back or moved.
     pub(super) repairs: i64,
     /// Delivered alerts, by channel.
@@ -32,9 +32,9 @@ pub(super) struct Measures {
     pub(super) bookings: BTreeMap<String, u64>,
 }
 
-impl Measures {
+impl ReplayMeasures {
     /// `speed` turns wall time into the order's time.
-    pub(super) async fn take(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
+    pub(super) async fn read_measures(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
         let attempts: Vec<(i32, i64)> = sqlx::query_as(
             "-- replay attempts
              SELECT attempt_no, count(*) FROM orders GROUP BY attempt_no",
@@ -53,16 +53,16 @@ impl Measures {
         .await?;
         let in_order_time = |wall_s: Option<f64>| wall_s.map(|s| (s * speed * 10.0).round() / 10.0);
         Ok(Self {
-            outcomes: figures::outcomes(db).await?,
+            outcomes: figures::count_outcomes(db).await?,
             attempts: attempts.into_iter().map(|(n, orders)| (n, orders.unsigned_abs())).collect(),
             time_to_driver: TimeToDriver {
                 p50: in_order_time(to_driver.try_get("p50")?),
                 p95: in_order_time(to_driver.try_get("p95")?),
             },
-            lateness: figures::lateness(store).await?,
-            repairs: figures::repairs(db).await?,
-            alerts: figures::alerts(db).await?,
-            bookings: figures::bookings(db).await?,
+            lateness: figures::read_lateness(store).await?,
+            repairs: figures::count_repairs(db).await?,
+            alerts: figures::count_delivered_alerts(db).await?,
+            bookings: figures::count_bookings(db).await?,
         })
     }
 }

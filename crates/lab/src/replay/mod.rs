@@ -23,5 +23,5 @@ mod sample;
 mod supply;
 mod zones;
 
-pub use options::Options;
+pub use options::ReplayOptions;
 pub use run::run;

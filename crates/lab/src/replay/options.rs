@@ -17,7 +17,7 @@ const ACCEPT_RATE: f64 = 0.8;
 /// Who drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum SupplyStrategy {
     /// Simulated drivers of our own, who are offered the rides
     Fleet,
     /// A simulated partner, with whom the rides are booked
@@ -25,7 +25,7 @@ pub enum Strategy {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Options {
+pub struct ReplayOptions {
     /// Ride files (CSV with the columns of TLC trip records); they are read in this order
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "zones")]
     pub rides: Vec<PathBuf>,
@@ -44,7 +44,7 @@ pub struct Options {
 
     /// How much faster than life; divides the order's own durations and the drivers' times, never the machine's
     /// [default: 60, the sample 400]
-    #[arg(long, value_name = "X", value_parser = positive)]
+    #[arg(long, value_name = "X", value_parser = parse_positive)]
     pub speed: Option<f64>,
 
     /// Play all rides on one day, each at its time of day; without it the dates are kept, and a month takes a month
@@ -54,19 +54,19 @@ pub struct Options {
 
     /// Who drives
     #[arg(long, value_name = "WHO", default_value = "fleet")]
-    pub strategy: Strategy,
+    pub strategy: SupplyStrategy,
 
     /// Simulated drivers, of a fleet [default: enough that most orders find one]
     #[arg(long, value_name = "N")]
     pub drivers: Option<NonZeroUsize>,
 
     /// Part of the offers that a fleet's drivers accept; of the others half are declined and half ignored [default: 0.8]
-    #[arg(long, value_name = "P", value_parser = rate)]
+    #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub accept_rate: Option<f64>,
 
     /// Part of the bookings that find a driver at a partner; with 0.2 one order in twenty finds none within its lifetime
     /// [default: 0.9]
-    #[arg(long, value_name = "P", value_parser = rate)]
+    #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub driver_rate: Option<f64>,
 
     /// Decides pickup points, drivers' places and choices, bookings' fates: the same seed, the same choices
@@ -78,7 +78,7 @@ pub struct Options {
     pub workers: NonZeroUsize,
 
     /// Kill one worker process (SIGKILL) every so many seconds and start another
-    #[arg(long, value_name = "SECS", value_parser = positive)]
+    #[arg(long, value_name = "SECS", value_parser = parse_positive)]
     pub kill_every: Option<f64>,
 
     /// Leave Redis and Postgres running afterwards, and print their addresses and pids
@@ -90,20 +90,20 @@ pub struct Options {
     pub json: bool,
 }
 
-impl Options {
+impl ReplayOptions {
     pub fn is_sample(&self) -> bool {
         self.rides.is_empty()
     }
 
     /// What no single option can say.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub fn check_combinations(&self) -> anyhow::Result<()> {
         let of_fleet = self.drivers.is_some() || self.accept_rate.is_some();
         ensure!(
-            self.strategy == Strategy::Fleet || !of_fleet,
+            self.strategy == SupplyStrategy::Fleet || !of_fleet,
             "--drivers and --accept-rate are about drivers of our own; with --strategy partner there are none"
         );
         ensure!(
-            self.strategy == Strategy::Partner || self.driver_rate.is_none(),
+            self.strategy == SupplyStrategy::Partner || self.driver_rate.is_none(),
             "--driver-rate is about a partner's bookings; give --strategy partner, or --accept-rate for own drivers"
         );
         Ok(())
@@ -113,22 +113,22 @@ impl Options {
         self.accept_rate.unwrap_or(ACCEPT_RATE)
     }
 
-    pub fn speed(&self) -> f64 {
+    pub fn replay_speed(&self) -> f64 {
         self.speed.unwrap_or(if self.is_sample() { SAMPLE_SPEED } else { RIDES_SPEED })
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    number(text).filter(|x| *x > 0.0).ok_or_else(|| "expected a number above 0".to_owned())
+fn parse_positive(text: &str) -> Result<f64, String> {
+    parse_finite(text).filter(|x| *x > 0.0).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-fn rate(text: &str) -> Result<f64, String> {
-    number(text)
+fn parse_rate(text: &str) -> Result<f64, String> {
+    parse_finite(text)
         .filter(|x| (0.0..=1.0).contains(x))
         .ok_or_else(|| "expected a number from 0 to 1, such as 0.8".to_owned())
 }
 
-fn number(text: &str) -> Option<f64> {
+fn parse_finite(text: &str) -> Option<f64> {
     text.parse().ok().filter(|x: &f64| x.is_finite())
 }
 
@@ -141,10 +141,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: ReplayOptions,
     }
 
-    fn parse(args: &str) -> Result<Options, clap::Error> {
+    fn parse(args: &str) -> Result<ReplayOptions, clap::Error> {
         Cli::try_parse_from(["replay"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
     }
 
@@ -162,12 +162,12 @@ mod tests {
 
     #[test]
     fn a_partner_has_no_drivers_of_ours() {
-        assert!(parse("--drivers 5 --accept-rate 1").unwrap().check().is_ok());
+        assert!(parse("--drivers 5 --accept-rate 1").unwrap().check_combinations().is_ok());
         for bad in ["--strategy partner --drivers 5", "--strategy partner --accept-rate 0.5"] {
-            assert!(parse(bad).unwrap().check().is_err(), "{bad}");
+            assert!(parse(bad).unwrap().check_combinations().is_err(), "{bad}");
         }
-        assert!(parse("--strategy partner --driver-rate 0.2").unwrap().check().is_ok());
-        assert!(parse("--driver-rate 0.2").unwrap().check().is_err());
+        assert!(parse("--strategy partner --driver-rate 0.2").unwrap().check_combinations().is_ok());
+        assert!(parse("--driver-rate 0.2").unwrap().check_combinations().is_err());
     }
 
     #[test]

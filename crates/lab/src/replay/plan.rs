@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::{
     choices::{self, ChoiceSeed},
-    options::Options,
-    rides::{Ride, Rides},
+    options::ReplayOptions,
+    rides::{TaxiRide, TaxiRides},
     sample,
-    zones::Zones,
+    zones::ZoneMap,
 };
-use crate::testbed::producer::Creation;
+use crate::testbed::producer::OrderCreation;
 
 /// Amounts in ride files have no currency column.
 const CURRENCY: &str = "USD";
@@ -39,24 +39,24 @@ pub(super) struct PlannedOrder {
 
 /// The replay as it shall go.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ReplayPlan {
     /// By time of creation.
     pub(super) orders: Vec<PlannedOrder>,
     pub(super) skipped: BTreeMap<&'static str, u64>,
 }
 
-impl Plan {
-    pub(super) fn load(options: &Options) -> anyhow::Result<Self> {
+impl ReplayPlan {
+    pub(super) fn load(options: &ReplayOptions) -> anyhow::Result<Self> {
         let limit = options.limit.map_or(usize::MAX, std::num::NonZero::get);
-        let mut rides = Rides::default();
+        let mut rides = TaxiRides::default();
         let zones;
         if options.is_sample() {
-            zones = Zones::parse(sample::ZONES, &sample::NAME)?;
-            rides.read(sample::RIDES.as_bytes(), &sample::NAME, &zones, limit)?;
+            zones = ZoneMap::parse(sample::ZONES, &sample::NAME)?;
+            rides.read_csv(sample::RIDES.as_bytes(), &sample::NAME, &zones, limit)?;
         } else {
             let path =
                 options.zones.as_ref().context("--rides needs --zones FILE, the polygons of the rides' zones")?;
-            zones = Zones::read_file(path)?;
+            zones = ZoneMap::read_file(path)?;
             for path in &options.rides {
                 rides.read_file(path, &zones, limit)?;
             }
@@ -64,13 +64,13 @@ impl Plan {
         Self::new(rides, &zones, options.fold_days, options.seed)
     }
 
-    fn new(rides: Rides, zones: &Zones, fold_days: bool, seed: u64) -> anyhow::Result<Self> {
-        let Rides { rides, skipped } = rides;
+    fn new(rides: TaxiRides, zones: &ZoneMap, fold_days: bool, seed: u64) -> anyhow::Result<Self> {
+        let TaxiRides { rides, skipped } = rides;
         ensure!(!rides.is_empty(), "no row can be played as an order; skipped: {skipped:?}");
         let mut timed: Vec<(NaiveDateTime, PlannedOrder)> = rides
             .iter()
             .enumerate()
-            .filter_map(|(n, ride)| Some((time(ride, fold_days), order(n, ride, zones, seed)?)))
+            .filter_map(|(n, ride)| Some((creation_time(ride, fold_days), plan_order(n, ride, zones, seed)?)))
             .collect();
         // Stable: rides of the same second keep the order of the file.
         timed.sort_by_key(|(time, _)| *time);
@@ -83,8 +83,8 @@ impl Plan {
     }
 
     /// How the orders are to be created, as ones of `service_type`.
-    pub(super) fn creations(&self, speed: f64, service_type: &str) -> impl Iterator<Item = Creation> {
-        self.orders.iter().map(move |order| Creation {
+    pub(super) fn order_creations(&self, speed: f64, service_type: &str) -> impl Iterator<Item = OrderCreation> {
+        self.orders.iter().map(move |order| OrderCreation {
             id: order.id.clone(),
             at: order.at.div_f64(speed),
             body: json!({
@@ -99,12 +99,12 @@ impl Plan {
     }
 
     /// From the first creation to the last.
-    pub(super) fn span(&self) -> Duration {
+    pub(super) fn creation_span(&self) -> Duration {
         self.orders.last().map_or(Duration::ZERO, |order| order.at)
     }
 
     /// Most orders that would have a driver at the same time, if each found one at once.
-    pub(super) fn peak(&self) -> usize {
+    pub(super) fn peak_orders(&self) -> usize {
         let mut changes: Vec<(Duration, isize)> = self
             .orders
             .iter()
@@ -119,21 +119,21 @@ impl Plan {
     }
 }
 
-fn time(ride: &Ride, fold_days: bool) -> NaiveDateTime {
+fn creation_time(ride: &TaxiRide, fold_days: bool) -> NaiveDateTime {
     if fold_days { NaiveDate::default().and_time(ride.pickup.time()) } else { ride.pickup }
 }
 
 /// The n-th ride as an order. Its choices depend on nothing but the seed and its own number.
-fn order(n: usize, ride: &Ride, zones: &Zones, seed: u64) -> Option<PlannedOrder> {
+fn plan_order(n: usize, ride: &TaxiRide, zones: &ZoneMap, seed: u64) -> Option<PlannedOrder> {
     let id = format!("ride-{:06}", n + 1);
-    let pickup = zones.point(ride.zone, &mut ChoiceSeed::new(seed, &["pickup", &id]).rng())?;
+    let pickup = zones.random_point(ride.zone, &mut ChoiceSeed::new(seed, &["pickup", &id]).into_rng())?;
     Some(PlannedOrder {
         at: Duration::ZERO,
         pickup,
         payment_status: ride.payment_status,
         amount_minor: ride.amount_minor,
-        approach: choices::approach(seed, &id),
-        trip: choices::trip(seed, &id, ride.trip),
+        approach: choices::approach_duration(seed, &id),
+        trip: choices::trip_duration(seed, &id, ride.trip),
         id,
     })
 }
@@ -144,14 +144,14 @@ mod tests {
 
     const HEADER: &str = "pickup_datetime,dropoff_datetime,pickup_location_id,payment_type,total_amount\n";
 
-    fn plan(rows: &str, limit: usize, fold_days: bool) -> Plan {
+    fn plan(rows: &str, limit: usize, fold_days: bool) -> ReplayPlan {
         let zones = super::super::zones::fixture();
-        let mut rides = Rides::default();
-        rides.read(format!("{HEADER}{rows}").as_bytes(), &"rides.csv", &zones, limit).unwrap();
-        Plan::new(rides, &zones, fold_days, 1).unwrap()
+        let mut rides = TaxiRides::default();
+        rides.read_csv(format!("{HEADER}{rows}").as_bytes(), &"rides.csv", &zones, limit).unwrap();
+        ReplayPlan::new(rides, &zones, fold_days, 1).unwrap()
     }
 
-    fn times(plan: &Plan) -> Vec<(&str, u64)> {
+    fn times(plan: &ReplayPlan) -> Vec<(&str, u64)> {
         plan.orders.iter().map(|o| (o.id.as_str(), o.at.as_secs())).collect()
     }
 
@@ -185,13 +185,13 @@ mod tests {
     fn the_peak_counts_overlapping_trips() {
         let at = |time: &str| format!("2019-01-01 {time},2019-01-01 23:59:59,1,1,5\n");
         // Each takes 40 minutes and its approach.
-        assert_eq!(plan(&[at("08:00:00"), at("08:10:00"), at("12:00:00")].concat(), 9, true).peak(), 2);
+        assert_eq!(plan(&[at("08:00:00"), at("08:10:00"), at("12:00:00")].concat(), 9, true).peak_orders(), 2);
     }
 
     #[test]
     fn nothing_playable_says_why() {
-        let error = Plan::new(
-            Rides { rides: vec![], skipped: BTreeMap::from([("unknown_zone", 3)]) },
+        let error = ReplayPlan::new(
+            TaxiRides { rides: vec![], skipped: BTreeMap::from([("unknown_zone", 3)]) },
             &super::super::zones::fixture(),
             true,
             1,
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn the_sample_is_playable_and_shows_dirt() {
-        let zones = Zones::parse(sample::ZONES, &sample::NAME).unwrap();
-        let mut rides = Rides::default();
-        rides.read(sample::RIDES.as_bytes(), &sample::NAME, &zones, usize::MAX).unwrap();
+        let zones = ZoneMap::parse(sample::ZONES, &sample::NAME).unwrap();
+        let mut rides = TaxiRides::default();
+        rides.read_csv(sample::RIDES.as_bytes(), &sample::NAME, &zones, usize::MAX).unwrap();
         assert_eq!(rides.skipped.len(), 7, "every reason occurs: {:?}", rides.skipped);
-        let plan = Plan::new(rides, &zones, false, 1).unwrap();
+        let plan = ReplayPlan::new(rides, &zones, false, 1).unwrap();
         assert!((300..350).contains(&plan.orders.len()));
-        assert!(plan.span() < Duration::from_secs(3 * 3600));
+        assert!(plan.creation_span() < Duration::from_secs(3 * 3600));
     }
 }

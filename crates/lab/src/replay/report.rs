@@ -5,16 +5,16 @@ use std::{collections::BTreeMap, path::PathBuf};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::{measure::TimeToDriver, options::Strategy};
-use crate::testbed::{Kept, figures::Lateness};
-use partner_sim::counters::Counters;
+use super::{measure::TimeToDriver, options::SupplyStrategy};
+use crate::testbed::{KeptServers, figures::JobLateness};
+use partner_sim::counters::SimulationCounters;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ReplayReport {
     pub(super) orders: u64,
     /// Rows that were no orders, by reason.
     pub(super) skipped: BTreeMap<&'static str, u64>,
-    pub(super) strategy: Strategy,
+    pub(super) strategy: SupplyStrategy,
     /// Simulated drivers of our own.
     pub(super) drivers: usize,
     pub(super) workers: usize,
@@ -28,7 +28,7 @@ pub(super) struct Report {
     /// Orders by number of attempts.
     pub(super) attempts: BTreeMap<i32, u64>,
     pub(super) time_to_driver_s: TimeToDriver,
-    pub(super) lateness_ms: Lateness,
+    pub(super) lateness_ms: JobLateness,
     pub(super) repairs: i64,
     pub(super) kills: u64,
     pub(super) driver_answers: BTreeMap<String, u64>,
@@ -38,26 +38,26 @@ pub(super) struct Report {
     pub(super) bookings: BTreeMap<String, u64>,
     /// What the partner saw.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) partner: Option<Counters>,
+    pub(super) partner: Option<SimulationCounters>,
     pub(super) violations: Vec<String>,
     /// What one should know to read the figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
     #[serde(flatten)]
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<KeptServers>,
     /// Logs of the processes, where they were kept because something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) logs: Option<PathBuf>,
 }
 
-impl Report {
+impl ReplayReport {
     /// No violation.
     pub(super) fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
     /// Tables for people.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let seconds = |s: Option<f64>| s.map_or_else(|| "-".to_owned(), |s| format!("{s:.1} s"));
         let mut parts = vec![
             format!(
@@ -70,7 +70,7 @@ impl Report {
                 self.seed
             ),
             self.outcome_table().to_string(),
-            table("attempts", "orders", &self.attempts),
+            counts_table("attempts", "orders", &self.attempts),
         ];
         for (name, unit, counts) in [
             ("drivers", "times", &self.driver_answers),
@@ -78,14 +78,14 @@ impl Report {
             ("alerts, by channel", "", &self.alerts),
         ] {
             if !counts.is_empty() {
-                parts.push(table(name, unit, counts));
+                parts.push(counts_table(name, unit, counts));
             }
         }
         if !self.skipped.is_empty() {
-            parts.push(table("rows skipped", "rows", &self.skipped));
+            parts.push(counts_table("rows skipped", "rows", &self.skipped));
         }
         let late = &self.lateness_ms;
-        parts.push(pairs(
+        parts.push(pairs_table(
             "measured",
             [
                 ("time to driver p50, in the order's time", seconds(self.time_to_driver_s.p50)),
@@ -101,29 +101,29 @@ impl Report {
             parts.push(left_running(kept));
         }
         parts.extend(self.note.clone());
-        parts.push(self.verdict());
+        parts.push(self.verdict_text());
         parts.join("\n")
     }
 
     fn who_drives(&self) -> String {
         match self.strategy {
-            Strategy::Fleet => format!("{} drivers", self.drivers),
-            Strategy::Partner => "a partner".to_owned(),
+            SupplyStrategy::Fleet => format!("{} drivers", self.drivers),
+            SupplyStrategy::Partner => "a partner".to_owned(),
         }
     }
 
     fn outcome_table(&self) -> Table {
-        let mut table = head("outcome", "orders");
+        let mut table = table_with_header("outcome", "orders");
         for (status, orders) in &self.outcomes {
-            row(&mut table, status, &orders.to_string());
+            add_table_row(&mut table, status, &orders.to_string());
         }
         if self.held > 0 {
-            row(&mut table, "of these held for a person", &self.held.to_string());
+            add_table_row(&mut table, "of these held for a person", &self.held.to_string());
         }
         table
     }
 
-    fn verdict(&self) -> String {
+    fn verdict_text(&self) -> String {
         if self.is_clean() {
             return "The history is clean: no invariant was violated.".to_owned();
         }
@@ -135,8 +135,8 @@ impl Report {
 }
 
 /// Where everything is, and how to end it.
-fn left_running(kept: &Kept) -> String {
-    let Kept { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config } = kept;
+fn left_running(kept: &KeptServers) -> String {
+    let KeptServers { database_url, redis_url, pids, dirs: [postgres_dir, redis_dir], config } = kept;
     let (postgres, redis) = (pids.postgres, pids.redis);
     let run_dir = config.parent().unwrap_or(config);
     format!(
@@ -150,30 +150,30 @@ fn left_running(kept: &Kept) -> String {
     )
 }
 
-fn table<K: ToString>(name: &str, unit: &str, counts: &BTreeMap<K, u64>) -> String {
-    let mut table = head(name, unit);
+fn counts_table<K: ToString>(name: &str, unit: &str, counts: &BTreeMap<K, u64>) -> String {
+    let mut table = table_with_header(name, unit);
     for (key, count) in counts {
-        row(&mut table, &key.to_string(), &count.to_string());
+        add_table_row(&mut table, &key.to_string(), &count.to_string());
     }
     table.to_string()
 }
 
-fn pairs<const N: usize>(name: &str, pairs: [(&str, String); N]) -> String {
-    let mut table = head(name, "");
+fn pairs_table<const N: usize>(name: &str, pairs: [(&str, String); N]) -> String {
+    let mut table = table_with_header(name, "");
     for (key, value) in pairs {
-        row(&mut table, key, &value);
+        add_table_row(&mut table, key, &value);
     }
     table.to_string()
 }
 
-fn head(name: &str, unit: &str) -> Table {
+fn table_with_header(name: &str, unit: &str) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
     table.set_header([Cell::new(name), Cell::new(unit).set_alignment(CellAlignment::Right)]);
     table
 }
 
-fn row(table: &mut Table, key: &str, value: &str) {
+fn add_table_row(table: &mut Table, key: &str, value: &str) {
     table.add_row([Cell::new(key), Cell::new(value).set_alignment(CellAlignment::Right)]);
 }
 
@@ -181,11 +181,11 @@ fn row(table: &mut Table, key: &str, value: &str) {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        Report {
+    fn report() -> ReplayReport {
+        ReplayReport {
             orders: 3,
             skipped: BTreeMap::from([("unknown_zone", 2)]),
-            strategy: Strategy::Fleet,
+            strategy: SupplyStrategy::Fleet,
             drivers: 20,
             workers: 2,
             speed: 60.0,
@@ -195,7 +195,7 @@ mod tests {
             held: 1,
             attempts: BTreeMap::from([(1, 2), (10, 1)]),
             time_to_driver_s: TimeToDriver { p50: Some(20.5), p95: None },
-            lateness_ms: Lateness { p50: 1, p99: 5, max: 9, jobs: 12 },
+            lateness_ms: JobLateness { p50: 1, p99: 5, max: 9, jobs: 12 },
             repairs: 0,
             kills: 0,
             driver_answers: BTreeMap::from([("accepted".to_owned(), 2)]),
@@ -223,21 +223,21 @@ mod tests {
 
     #[test]
     fn a_kept_run_says_where_it_is() {
-        let pids = crate::testbed::Pids { postgres: 7, redis: 8 };
+        let pids = crate::testbed::ServerPids { postgres: 7, redis: 8 };
         let dirs = ["/pg".into(), "/redis".into()];
         let config = "/run/config.toml".into();
-        let kept = Kept { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };
-        let report = Report { kept: Some(kept), ..report() };
-        assert!(report.text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
+        let kept = KeptServers { database_url: "pg".into(), redis_url: "r".into(), pids, dirs, config };
+        let report = ReplayReport { kept: Some(kept), ..report() };
+        assert!(report.to_text().contains("kill -INT 7 8; rm -r /pg /redis /run"));
         let json = serde_json::to_value(report).unwrap();
         assert_eq!((&json["database_url"], &json["pids"]["redis"]), (&"pg".into(), &8.into()));
     }
 
     #[test]
     fn people_see_the_verdict() {
-        assert!(report().text().ends_with("no invariant was violated."));
-        let bad = Report { violations: vec!["one_driver_per_order: O1: 2".into()], ..report() };
+        assert!(report().to_text().ends_with("no invariant was violated."));
+        let bad = ReplayReport { violations: vec!["one_driver_per_order: O1: 2".into()], ..report() };
         assert!(!bad.is_clean());
-        assert!(bad.text().contains("1 violations:\n  one_driver_per_order: O1: 2"));
+        assert!(bad.to_text().contains("1 violations:\n  one_driver_per_order: O1: 2"));
     }
 }

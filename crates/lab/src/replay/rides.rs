@@ -10,13 +10,13 @@ use chrono::{DateTime, NaiveDateTime};
 use csv::{ErrorKind, StringRecord};
 
 use super::{
-    columns::Columns,
-    zones::{ZoneId, Zones},
+    columns::RideColumns,
+    zones::{ZoneId, ZoneMap},
 };
 
 /// One ride that can be played as an order.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Ride {
+pub(super) struct TaxiRide {
     pub(super) zone: ZoneId,
     /// Local time, as the file has it.
     pub(super) pickup: NaiveDateTime,
@@ -29,7 +29,7 @@ pub(super) struct Ride {
 
 /// Why a row is no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Skip {
+pub(super) enum SkipReason {
     /// Not UTF-8, or not as many fields as the header names.
     MalformedRow,
     /// A field that an order needs is empty.
@@ -43,7 +43,7 @@ pub(super) enum Skip {
     AmountNotPositive,
 }
 
-impl Skip {
+impl SkipReason {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::MalformedRow => "malformed_row",
@@ -59,35 +59,35 @@ impl Skip {
 
 /// What was read: rides in file order, and what was skipped.
 #[derive(Debug, Default)]
-pub(super) struct Rides {
-    pub(super) rides: Vec<Ride>,
+pub(super) struct TaxiRides {
+    pub(super) rides: Vec<TaxiRide>,
     pub(super) skipped: BTreeMap<&'static str, u64>,
 }
 
-impl Rides {
+impl TaxiRides {
     /// Adds the rides of a file, until there are `limit` of all files.
-    pub(super) fn read_file(&mut self, path: &Path, zones: &Zones, limit: usize) -> anyhow::Result<()> {
+    pub(super) fn read_file(&mut self, path: &Path, zones: &ZoneMap, limit: usize) -> anyhow::Result<()> {
         let file = File::open(path).with_context(|| {
             format!(
                 "cannot read the ride file {}; give --rides the CSV file of a month of TLC trip records",
                 path.display()
             )
         })?;
-        self.read(file, &path.display(), zones, limit)
+        self.read_csv(file, &path.display(), zones, limit)
     }
 
     /// Adds the rides of a CSV text; `name` is only for errors.
-    pub(super) fn read(
+    pub(super) fn read_csv(
         &mut self,
         text: impl Read,
         name: &dyn fmt::Display,
-        zones: &Zones,
+        zones: &ZoneMap,
         limit: usize,
     ) -> anyhow::Result<()> {
         // Flexible: a row of another length is one dirty row, not the end of the file.
         let mut csv = csv::ReaderBuilder::new().flexible(true).trim(csv::Trim::All).from_reader(text);
         let header = csv.headers().with_context(|| format!("cannot read the first line of {name}"))?;
-        let columns = Columns::find(header, name)?;
+        let columns = RideColumns::find_in_header(header, name)?;
         let mut row = StringRecord::new();
         while self.rides.len() < limit {
             let ride = match csv.read_record(&mut row) {
@@ -96,7 +96,7 @@ impl Rides {
                 Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => {
                     return Err(error).with_context(|| format!("cannot read {name} to its end"));
                 }
-                Err(_) => Err(Skip::MalformedRow),
+                Err(_) => Err(SkipReason::MalformedRow),
             };
             match ride {
                 Ok(ride) => self.rides.push(ride),
@@ -107,30 +107,30 @@ impl Rides {
     }
 }
 
-fn read_row(row: &StringRecord, columns: &Columns, zones: &Zones) -> Result<Ride, Skip> {
+fn read_row(row: &StringRecord, columns: &RideColumns, zones: &ZoneMap) -> Result<TaxiRide, SkipReason> {
     // Some months end each row with empty fields that the header does not name.
     if row.len() < columns.count || row.iter().skip(columns.count).any(|extra| !extra.is_empty()) {
-        return Err(Skip::MalformedRow);
+        return Err(SkipReason::MalformedRow);
     }
-    let field = |column: usize| row.get(column).filter(|text| !text.is_empty()).ok_or(Skip::MissingField);
+    let field = |column: usize| row.get(column).filter(|text| !text.is_empty()).ok_or(SkipReason::MissingField);
     let (zone, pickup) = (field(columns.zone)?, field(columns.time)?);
     let (payment, amount) = (field(columns.payment)?, field(columns.amount)?);
 
-    let pickup = time(pickup).ok_or(Skip::BadTime)?;
-    let zone = ZoneId::parse(zone).filter(|zone| zones.has(*zone)).ok_or(Skip::UnknownZone)?;
-    let payment_status = payment_status(payment).ok_or(Skip::BadPaymentType)?;
-    let amount_minor = minor_units(amount).ok_or(Skip::BadAmount)?;
+    let pickup = parse_time(pickup).ok_or(SkipReason::BadTime)?;
+    let zone = ZoneId::parse(zone).filter(|zone| zones.contains_zone(*zone)).ok_or(SkipReason::UnknownZone)?;
+    let payment_status = payment_status(payment).ok_or(SkipReason::BadPaymentType)?;
+    let amount_minor = minor_units(amount).ok_or(SkipReason::BadAmount)?;
     if amount_minor <= 0 {
-        return Err(Skip::AmountNotPositive);
+        return Err(SkipReason::AmountNotPositive);
     }
     // No order needs it: a drop-off that is missing or before the pickup only leaves the trip's length open.
-    let dropoff = columns.dropoff.and_then(|column| row.get(column)).and_then(time);
+    let dropoff = columns.dropoff.and_then(|column| row.get(column)).and_then(parse_time);
     let trip = dropoff.and_then(|dropoff| (dropoff - pickup).to_std().ok()).filter(|trip| !trip.is_zero());
-    Ok(Ride { zone, pickup, trip, payment_status, amount_minor })
+    Ok(TaxiRide { zone, pickup, trip, payment_status, amount_minor })
 }
 
 /// As TLC files write it, as NYC Open Data exports it, or RFC 3339.
-fn time(text: &str) -> Option<NaiveDateTime> {
+fn parse_time(text: &str) -> Option<NaiveDateTime> {
     ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%m/%d/%Y %I:%M:%S %p"]
         .iter()
         .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())
@@ -164,13 +164,13 @@ mod tests {
 
     const HEADER: &str = "pickup_datetime,dropoff_datetime,pickup_location_id,payment_type,total_amount\n";
 
-    fn zones() -> Zones {
+    fn zones() -> ZoneMap {
         super::super::zones::fixture()
     }
 
-    fn read(rows: &[u8], limit: usize) -> Rides {
-        let mut rides = Rides::default();
-        rides.read([HEADER.as_bytes(), rows].concat().as_slice(), &"rides.csv", &zones(), limit).unwrap();
+    fn read(rows: &[u8], limit: usize) -> TaxiRides {
+        let mut rides = TaxiRides::default();
+        rides.read_csv([HEADER.as_bytes(), rows].concat().as_slice(), &"rides.csv", &zones(), limit).unwrap();
         rides
     }
 
@@ -253,13 +253,13 @@ mod tests {
         for text in
             ["2019-01-15 15:36:12", "2019-01-15T15:36:12.000", "01/15/2019 03:36:12 PM", "2019-01-15T15:36:12-05:00"]
         {
-            assert_eq!(time(text).map(|t| t.to_string()).as_deref(), Some("2019-01-15 15:36:12"), "{text}");
+            assert_eq!(parse_time(text).map(|t| t.to_string()).as_deref(), Some("2019-01-15 15:36:12"), "{text}");
         }
     }
 
     #[test]
     fn a_missing_file_is_named_with_the_cure() {
-        let error = Rides::default().read_file(Path::new("/no/such.csv"), &zones(), 1).unwrap_err();
+        let error = TaxiRides::default().read_file(Path::new("/no/such.csv"), &zones(), 1).unwrap_err();
         assert!(format!("{error:#}").contains("cannot read the ride file /no/such.csv; give --rides"), "{error:#}");
     }
 }

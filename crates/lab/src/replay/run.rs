@@ -11,19 +11,19 @@ use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
 
 use super::{
     choices, fleet,
-    measure::Measures,
-    options::{Options, Strategy},
-    plan::Plan,
-    report::Report,
-    supply::{Bound, Supply},
+    measure::ReplayMeasures,
+    options::{ReplayOptions, SupplyStrategy},
+    plan::ReplayPlan,
+    report::ReplayReport,
+    supply::{BoundSupply, RunningSupply},
 };
 use crate::testbed::{
-    Testbed, figures::Lateness, producer::Producer, progress::Progress, rest::Unrest, settings::real_policy,
-    signals::interrupted,
+    Testbed, figures::JobLateness, producer::OrderProducer, progress::OrderProgress, rest::OpenWork,
+    settings::real_policy, signals::wait_for_interrupt,
 };
 use dispatch::{
     history,
-    people::api_keys::{self, Role},
+    people::api_keys::{self, AccountRole},
 };
 
 /// How often the state of the orders is looked at.
@@ -32,55 +32,55 @@ const LOOK: Duration = Duration::from_millis(250);
 const SLACK: Duration = Duration::from_secs(60);
 
 /// Replays, prints the report, and answers whether the history is clean.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+pub async fn run(options: ReplayOptions) -> anyhow::Result<bool> {
     // Dropping the replay takes down all it has started.
     tokio::select! {
-        clean = replay(&options) => clean,
-        name = interrupted() => bail!("the replay was interrupted by {name}"),
+        clean = replay_rides(&options) => clean,
+        name = wait_for_interrupt() => bail!("the replay was interrupted by {name}"),
     }
 }
 
-async fn replay(options: &Options) -> anyhow::Result<bool> {
-    options.check()?;
-    let plan = Plan::load(options)?;
-    let drivers = options.drivers.map_or_else(|| fleet::sufficient(&plan), std::num::NonZero::get);
-    announce(options, &plan, drivers);
+async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
+    options.check_combinations()?;
+    let plan = ReplayPlan::load(options)?;
+    let drivers = options.drivers.map_or_else(|| fleet::sufficient_drivers(&plan), std::num::NonZero::get);
+    announce_replay(options, &plan, drivers);
 
-    let bound = Bound::bind(options).await?;
-    let mut testbed = Testbed::start(&bound.settings(options)).await?;
+    let bound = BoundSupply::bind_supply(options).await?;
+    let mut testbed = Testbed::start(&bound.testbed_settings(options)).await?;
     let supply = bound.start(options, &plan, drivers, &testbed).await?;
-    let (_, key) = api_keys::create(&testbed.app.db, "replay", Role::Producer, None).await?;
-    let producer = Producer::new(testbed.api.clone(), key);
+    let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
+    let producer = OrderProducer::new(testbed.api.clone(), key);
 
-    let played = play(options, &plan, &mut testbed, &producer, &supply).await;
+    let played = play_plan(options, &plan, &mut testbed, &producer, &supply).await;
     if played.is_err() {
-        testbed.dir.keep();
+        testbed.dir.keep_files();
     }
     let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
-    let report = finish(options, plan, testbed, &supply, played).await?;
-    print(options, &report)?;
+    let report = build_replay_report(options, plan, testbed, &supply, played).await?;
+    print_report(options, &report)?;
     Ok(report.is_clean())
 }
 
 /// What is known when everything is at rest.
-struct Played {
+struct ReplayOutcome {
     wall: Duration,
     violations: Vec<String>,
 }
 
 /// From the first order to rest.
-async fn play(
-    options: &Options,
-    plan: &Plan,
+async fn play_plan(
+    options: &ReplayOptions,
+    plan: &ReplayPlan,
     testbed: &mut Testbed,
-    producer: &Producer,
-    supply: &Supply,
-) -> anyhow::Result<Played> {
+    producer: &OrderProducer,
+    supply: &RunningSupply,
+) -> anyhow::Result<ReplayOutcome> {
     let start = Instant::now();
-    let patience = patience(options);
+    let patience = rest_timeout(options);
     let mut violations = Vec::new();
     let mut all_created: Option<Instant> = None;
-    let creating = producer.run(plan.creations(options.speed(), options.strategy.service_type()));
+    let creating = producer.run(plan.order_creations(options.replay_speed(), options.strategy.service_type()));
     tokio::pin!(creating);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -89,7 +89,7 @@ async fn play(
         kills.set_missed_tick_behavior(MissedTickBehavior::Delay);
         kills
     });
-    let progress = Progress::new(plan.orders.len(), options.json);
+    let progress = OrderProgress::new(plan.orders.len(), options.json);
     loop {
         tokio::select! {
             problems = &mut creating, if all_created.is_none() => {
@@ -98,48 +98,48 @@ async fn play(
             }
             _ = looks.tick() => {
                 violations.extend(testbed.processes.replace_ended()?);
-                let unrest = Unrest::look(&testbed.app.db, supply.partner()).await?;
-                progress.show(producer.created(), unrest);
+                let unrest = OpenWork::read_open_work(&testbed.app.db, supply.simulated_partner()).await?;
+                progress.show_counts(producer.created_count(), unrest);
                 let Some(all_created) = all_created else { continue };
                 if unrest.is_rest() {
                     break;
                 }
                 if all_created.elapsed() > patience {
-                    violations.push(unrest.describe(&testbed.app.db, patience).await?);
+                    violations.push(unrest.describe_open_work(&testbed.app.db, patience).await?);
                     break;
                 }
             }
-            () = next(&mut kills) => testbed.processes.kill_one().await?,
+            () = next_kill(&mut kills) => testbed.processes.kill_one().await?,
         }
     }
-    Ok(Played { wall: start.elapsed(), violations })
+    Ok(ReplayOutcome { wall: start.elapsed(), violations })
 }
 
 /// Stops the processes, so that the last figures are in, then measures and checks.
-async fn finish(
-    options: &Options,
-    plan: Plan,
+async fn build_replay_report(
+    options: &ReplayOptions,
+    plan: ReplayPlan,
     testbed: Testbed,
-    supply: &Supply,
-    played: Played,
-) -> anyhow::Result<Report> {
+    supply: &RunningSupply,
+    played: ReplayOutcome,
+) -> anyhow::Result<ReplayReport> {
     let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
     let mut violations = played.violations;
-    let kills = processes.kills();
+    let kills = processes.kill_count();
     violations.extend(processes.stop().await);
-    let measures = Measures::take(&app.db, &app.store, options.speed()).await?;
-    violations.extend(history::check(&app).await?.iter().map(ToString::to_string));
+    let measures = ReplayMeasures::read_measures(&app.db, &app.store, options.replay_speed()).await?;
+    violations.extend(history::check_history(&app).await?.iter().map(ToString::to_string));
     app.db.close().await;
     if !violations.is_empty() {
-        dir.keep();
+        dir.keep_files();
     }
-    Ok(Report {
+    Ok(ReplayReport {
         orders: measures.outcomes.orders,
         skipped: plan.skipped,
         strategy: options.strategy,
-        drivers: supply.drivers(),
+        drivers: supply.driver_count(),
         workers: options.workers.get(),
-        speed: options.speed(),
+        speed: options.replay_speed(),
         seed: options.seed,
         wall_seconds: (played.wall.as_secs_f64() * 100.0).round() / 100.0,
         outcomes: measures.outcomes.by_status,
@@ -149,20 +149,20 @@ async fn finish(
         lateness_ms: measures.lateness,
         repairs: measures.repairs,
         kills,
-        driver_answers: supply.answers(),
+        driver_answers: supply.answer_counts(),
         alerts: measures.alerts,
         bookings: measures.bookings,
         partner: supply.partner_counters(),
-        note: too_fast(options.speed(), &measures.lateness, kills),
+        note: too_fast(options.replay_speed(), &measures.lateness, kills),
         logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
         violations,
-        kept: options.keep.then(|| Testbed::keep(redis, postgres, &mut dir)),
+        kept: options.keep.then(|| Testbed::keep_servers(redis, postgres, &mut dir)),
     })
 }
 
 /// The speed divides the order's durations, not the work: at some speed every machine falls behind. A killed worker's
 /// jobs are late by its lease, which says nothing about the speed.
-fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
+fn too_fast(speed: f64, lateness: &JobLateness, kills: u64) -> Option<String> {
     let attempt_ms = real_policy(fleet::SERVICE_TYPE).attempt.div_f64(speed).as_millis();
     let behind = |late_ms: u64, tolerated_ms: u128| u128::from(late_ms) > tolerated_ms;
     (behind(lateness.p50, attempt_ms / 4) || (kills == 0 && behind(lateness.p99, attempt_ms))).then(|| {
@@ -175,12 +175,12 @@ fn too_fast(speed: f64, lateness: &Lateness, kills: u64) -> Option<String> {
 }
 
 /// How long after the last creation everything must be at rest.
-fn patience(options: &Options) -> Duration {
+fn rest_timeout(options: &ReplayOptions) -> Duration {
     let of_order = real_policy(options.strategy.service_type()).lifetime + choices::MAX_APPROACH + choices::MAX_TRIP;
-    of_order.div_f64(options.speed()) + SLACK
+    of_order.div_f64(options.replay_speed()) + SLACK
 }
 
-async fn next(kills: &mut Option<Interval>) {
+async fn next_kill(kills: &mut Option<Interval>) {
     match kills {
         Some(kills) => {
             kills.tick().await;
@@ -189,19 +189,19 @@ async fn next(kills: &mut Option<Interval>) {
     }
 }
 
-fn announce(options: &Options, plan: &Plan, drivers: usize) {
+fn announce_replay(options: &ReplayOptions, plan: &ReplayPlan, drivers: usize) {
     if options.json {
         return;
     }
     let source = if options.is_sample() { "the built-in sample" } else { "the rides" };
-    let seconds = plan.span().div_f64(options.speed()).as_secs();
+    let seconds = plan.creation_span().div_f64(options.replay_speed()).as_secs();
     eprintln!(
         "Replaying {} orders of {source} at speed {} with {}: about {}.",
         plan.orders.len(),
-        options.speed(),
+        options.replay_speed(),
         match options.strategy {
-            Strategy::Fleet => format!("{drivers} drivers"),
-            Strategy::Partner => "a partner".to_owned(),
+            SupplyStrategy::Fleet => format!("{drivers} drivers"),
+            SupplyStrategy::Partner => "a partner".to_owned(),
         },
         humantime::format_duration(Duration::from_secs(seconds.max(1)))
     );
@@ -211,8 +211,8 @@ fn announce(options: &Options, plan: &Plan, drivers: usize) {
 }
 
 /// A reader that has seen enough (`| head`) is no failure.
-fn print(options: &Options, report: &Report) -> anyhow::Result<()> {
-    let text = if options.json { serde_json::to_string(report)? } else { report.text() };
+fn print_report(options: &ReplayOptions, report: &ReplayReport) -> anyhow::Result<()> {
+    let text = if options.json { serde_json::to_string(report)? } else { report.to_text() };
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
         _ => Ok(()),
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_falls_behind_is_told_from_one_that_does_not() {
-        let lateness = |p50, p99| Lateness { p50, p99, max: 9_000, jobs: 1 };
+        let lateness = |p50, p99| JobLateness { p50, p99, max: 9_000, jobs: 1 };
         assert_eq!(too_fast(300.0, &lateness(1, 8), 0), None);
         assert_eq!(too_fast(300.0, &lateness(1, 8_000), 5), None);
         assert!(too_fast(1200.0, &lateness(16, 1_500), 0).unwrap().contains("lower --speed"));

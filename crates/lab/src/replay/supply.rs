@@ -6,36 +6,36 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    choices::Behaviour,
-    drivers::{Drivers, Receiver},
+    choices::DriverBehaviour,
+    drivers::{OfferReceiver, RunningDrivers},
     fleet,
-    options::{Options, Strategy},
-    plan::Plan,
+    options::{ReplayOptions, SupplyStrategy},
+    plan::ReplayPlan,
 };
 use crate::testbed::{
-    Settings, Testbed, partner,
-    settings::{ServedBy, Webhook, real_policy},
+    Testbed, TestbedSettings, partner,
+    settings::{ServedBy, WebhookTarget, real_policy},
 };
-use partner_sim::{Knobs, Options as PartnerOptions, PartnerSim, counters::Counters, values::Rate};
+use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, counters::SimulationCounters, values::EventRate};
 
 /// The channel that reaches the simulated drivers.
 const CHANNEL: &str = "replay-drivers";
 
 /// They have an address.
 #[derive(Debug)]
-pub(super) enum Bound {
-    Fleet(Receiver),
+pub(super) enum BoundSupply {
+    Fleet(OfferReceiver),
     Partner(PartnerSim, Box<ServedBy>),
 }
 
 /// They are at work. Dropping it ends that.
 #[derive(Debug)]
-pub(super) enum Supply {
-    Fleet(Drivers),
+pub(super) enum RunningSupply {
+    Fleet(RunningDrivers),
     Partner(PartnerSim),
 }
 
-impl Strategy {
+impl SupplyStrategy {
     pub(super) fn service_type(self) -> &'static str {
         match self {
             Self::Fleet => fleet::SERVICE_TYPE,
@@ -44,27 +44,27 @@ impl Strategy {
     }
 }
 
-impl Bound {
-    pub(super) async fn bind(options: &Options) -> anyhow::Result<Self> {
+impl BoundSupply {
+    pub(super) async fn bind_supply(options: &ReplayOptions) -> anyhow::Result<Self> {
         Ok(match options.strategy {
-            Strategy::Fleet => Self::Fleet(Receiver::bind().await?),
-            Strategy::Partner => {
-                let mut knobs = Knobs::default();
+            SupplyStrategy::Fleet => Self::Fleet(OfferReceiver::bind_port().await?),
+            SupplyStrategy::Partner => {
+                let mut knobs = PartnerKnobs::default();
                 if let Some(rate) = options.driver_rate {
-                    knobs.driver_rate = Rate::try_from(rate).map_err(anyhow::Error::msg)?;
+                    knobs.driver_rate = EventRate::try_from(rate).map_err(anyhow::Error::msg)?;
                 }
-                let sim_options = PartnerOptions {
+                let sim_options = PartnerSimOptions {
                     knobs,
                     seed: options.seed,
-                    speed: options.speed(),
+                    speed: options.replay_speed(),
                     // A worker that is killed keeps its jobs for 8 s of real time: hours of the order's.
                     keep_finished: Duration::from_secs(7 * 24 * 3600),
-                    ..PartnerOptions::default()
+                    ..PartnerSimOptions::default()
                 };
                 let sim = partner::start(&sim_options).await?;
                 let mut served = partner::served_by(&sim, &sim_options);
                 // Rides come as much faster than life, so calls may, too.
-                let rate = f64::from(served.config.rate_per_s) * options.speed();
+                let rate = f64::from(served.config.rate_per_s) * options.replay_speed();
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -77,9 +77,9 @@ impl Bound {
         })
     }
 
-    pub(super) fn settings(&self, options: &Options) -> Settings {
-        let mut settings = Settings {
-            speed: options.speed(),
+    pub(super) fn testbed_settings(&self, options: &ReplayOptions) -> TestbedSettings {
+        let mut settings = TestbedSettings {
+            speed: options.replay_speed(),
             serves: 1,
             workers: options.workers.get(),
             for_faults: false,
@@ -88,7 +88,7 @@ impl Bound {
             partner: None,
         };
         match self {
-            Self::Fleet(receiver) => settings.offers = Some(Webhook { name: CHANNEL, url: receiver.url() }),
+            Self::Fleet(receiver) => settings.offers = Some(WebhookTarget { name: CHANNEL, url: receiver.url() }),
             Self::Partner(_, served) => settings.partner = Some(*served.clone()),
         }
         settings
@@ -97,46 +97,47 @@ impl Bound {
     /// Lets them work; `drivers` of them, if they are ours.
     pub(super) async fn start(
         self,
-        options: &Options,
-        plan: &Plan,
+        options: &ReplayOptions,
+        plan: &ReplayPlan,
         drivers: usize,
         testbed: &Testbed,
-    ) -> anyhow::Result<Supply> {
+    ) -> anyhow::Result<RunningSupply> {
         Ok(match self {
             Self::Fleet(receiver) => {
-                let fleet = fleet::place(plan, drivers, options.seed);
-                fleet::insert(&testbed.app.db, &fleet).await?;
+                let fleet = fleet::place_drivers(plan, drivers, options.seed);
+                fleet::insert_drivers(&testbed.app.db, &fleet).await?;
                 let attempt = real_policy(fleet::SERVICE_TYPE).attempt;
-                let behaviour = Behaviour { seed: options.seed, accept_rate: options.accept_rate(), attempt };
-                let drivers = receiver.start(testbed.api.clone(), behaviour, options.speed(), &fleet, &plan.orders);
-                Supply::Fleet(drivers)
+                let behaviour = DriverBehaviour { seed: options.seed, accept_rate: options.accept_rate(), attempt };
+                let drivers =
+                    receiver.start(testbed.api.clone(), behaviour, options.replay_speed(), &fleet, &plan.orders);
+                RunningSupply::Fleet(drivers)
             }
             Self::Partner(sim, _) => {
-                partner::call_back(&sim, testbed.api.base())?;
-                Supply::Partner(sim)
+                partner::call_back(&sim, testbed.api.base_url())?;
+                RunningSupply::Partner(sim)
             }
         })
     }
 }
 
-impl Supply {
+impl RunningSupply {
     /// Own drivers.
-    pub(super) fn drivers(&self) -> usize {
+    pub(super) fn driver_count(&self) -> usize {
         match self {
-            Self::Fleet(drivers) => drivers.count(),
+            Self::Fleet(drivers) => drivers.driver_count(),
             Self::Partner(_) => 0,
         }
     }
 
     /// How often own drivers gave each answer.
-    pub(super) fn answers(&self) -> BTreeMap<String, u64> {
+    pub(super) fn answer_counts(&self) -> BTreeMap<String, u64> {
         match self {
-            Self::Fleet(drivers) => drivers.answers(),
+            Self::Fleet(drivers) => drivers.answer_counts(),
             Self::Partner(_) => BTreeMap::new(),
         }
     }
 
-    pub(super) fn partner(&self) -> Option<&PartnerSim> {
+    pub(super) fn simulated_partner(&self) -> Option<&PartnerSim> {
         match self {
             Self::Fleet(_) => None,
             Self::Partner(sim) => Some(sim),
@@ -144,7 +145,7 @@ impl Supply {
     }
 
     /// What the partner saw.
-    pub(super) fn partner_counters(&self) -> Option<Counters> {
-        self.partner().map(|sim| sim.report().counters)
+    pub(super) fn partner_counters(&self) -> Option<SimulationCounters> {
+        self.simulated_partner().map(|sim| sim.read_report().counters)
     }
 }

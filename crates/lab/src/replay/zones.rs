@@ -7,7 +7,7 @@ use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, R
 use geojson::{Feature, GeoJson, GeometryValue};
 use rand::{Rng, RngExt};
 
-use super::columns::same;
+use super::columns::names_match;
 
 const ID: &str = "LocationID";
 
@@ -28,19 +28,19 @@ impl ZoneId {
 
 /// Polygons by zone.
 #[derive(Debug)]
-pub(super) struct Zones {
-    by_id: HashMap<ZoneId, Zone>,
+pub(super) struct ZoneMap {
+    by_id: HashMap<ZoneId, ZoneArea>,
 }
 
 #[derive(Debug)]
-struct Zone {
+struct ZoneArea {
     area: MultiPolygon,
     bounds: Rect,
     /// A point that is certainly inside.
     inside: Point,
 }
 
-impl Zones {
+impl ZoneMap {
     pub(super) fn read_file(path: &Path) -> anyhow::Result<Self> {
         let text = fs::read_to_string(path).with_context(|| {
             format!("cannot read the zones file {}; give --zones a GeoJSON file of zone polygons", path.display())
@@ -57,7 +57,7 @@ impl Zones {
         let mut areas: HashMap<ZoneId, Vec<Polygon>> = HashMap::new();
         for feature in collection.features {
             let Some(id) = location_id(&feature) else { continue };
-            areas.entry(id).or_default().extend(polygons(feature));
+            areas.entry(id).or_default().extend(feature_polygons(feature));
         }
         let mut by_id = HashMap::new();
         for (id, polygons) in areas {
@@ -69,18 +69,18 @@ impl Zones {
                 "zone {} of {name} is not in degrees; convert the file to WGS84 (EPSG:4326)",
                 id.0
             );
-            by_id.insert(id, Zone { area, bounds, inside });
+            by_id.insert(id, ZoneArea { area, bounds, inside });
         }
         ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones wants TLC taxi zones");
         Ok(Self { by_id })
     }
 
-    pub(super) fn has(&self, id: ZoneId) -> bool {
+    pub(super) fn contains_zone(&self, id: ZoneId) -> bool {
         self.by_id.contains_key(&id)
     }
 
     /// A random point inside a zone.
-    pub(super) fn point(&self, id: ZoneId, rng: &mut impl Rng) -> Option<Point> {
+    pub(super) fn random_point(&self, id: ZoneId, rng: &mut impl Rng) -> Option<Point> {
         let zone = self.by_id.get(&id)?;
         let (min, max) = (zone.bounds.min(), zone.bounds.max());
         let random = || Point::new(rng.random_range(min.x..=max.x), rng.random_range(min.y..=max.y));
@@ -90,7 +90,7 @@ impl Zones {
 }
 
 fn location_id(feature: &Feature) -> Option<ZoneId> {
-    let (_, value) = feature.properties.as_ref()?.iter().find(|(name, _)| same(name, ID))?;
+    let (_, value) = feature.properties.as_ref()?.iter().find(|(name, _)| names_match(name, ID))?;
     match value {
         serde_json::Value::String(text) => ZoneId::parse(text),
         serde_json::Value::Number(number) => ZoneId::parse(&number.to_string()),
@@ -98,7 +98,7 @@ fn location_id(feature: &Feature) -> Option<ZoneId> {
     }
 }
 
-fn polygons(feature: Feature) -> Vec<Polygon> {
+fn feature_polygons(feature: Feature) -> Vec<Polygon> {
     let Some(geometry) = feature.geometry else { return Vec::new() };
     match geometry.value {
         value @ GeometryValue::Polygon { .. } => Polygon::try_from(value).into_iter().collect(),
@@ -111,7 +111,7 @@ fn polygons(feature: Feature) -> Vec<Polygon> {
 
 /// Zone 1: a square of one degree with a hole in its middle. Zone 2: two squares. Zone 3: a square in two features.
 #[cfg(test)]
-pub(super) fn fixture() -> Zones {
+pub(super) fn fixture() -> ZoneMap {
     let square = |x: f64, y: f64, side: f64| {
         let (w, s, e, n) = (x, y, x + side, y + side);
         format!("[[{w},{s}],[{e},{s}],[{e},{n}],[{w},{n}],[{w},{s}]]")
@@ -134,7 +134,7 @@ pub(super) fn fixture() -> Zones {
         feature(r#""zone":"nameless""#, "Polygon", square(0.0, 0.0, 1.0)),
     ];
     let text = format!(r#"{{"type":"FeatureCollection","features":[{}]}}"#, features.join(","));
-    Zones::parse(&text, &"zones.geojson").unwrap()
+    ZoneMap::parse(&text, &"zones.geojson").unwrap()
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
 
     fn points(id: i64) -> Vec<Point> {
         let (zones, mut rng) = (fixture(), StdRng::seed_from_u64(7));
-        (0..100).map(|_| zones.point(ZoneId(id), &mut rng).unwrap()).collect()
+        (0..100).map(|_| zones.random_point(ZoneId(id), &mut rng).unwrap()).collect()
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn features_without_area_are_no_zones() {
         let zones = fixture();
-        let known: Vec<_> = (1..=6).filter(|id| zones.has(ZoneId(*id))).collect();
+        let known: Vec<_> = (1..=6).filter(|id| zones.contains_zone(ZoneId(*id))).collect();
         assert_eq!(known, [1, 2, 3]);
     }
 
@@ -186,8 +186,8 @@ mod tests {
     fn a_zone_too_thin_to_hit_still_has_a_point() {
         let text = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"LocationID":1},"geometry":
             {"type":"Polygon","coordinates":[[[0,0],[1,1],[1,1.0000000001],[0,0.0000000001],[0,0]]]}}]}"#;
-        let zones = Zones::parse(text, &"zones.geojson").unwrap();
-        assert!(zones.point(ZoneId(1), &mut StdRng::seed_from_u64(1)).is_some());
+        let zones = ZoneMap::parse(text, &"zones.geojson").unwrap();
+        assert!(zones.random_point(ZoneId(1), &mut StdRng::seed_from_u64(1)).is_some());
     }
 
     #[test]
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_zones_file_says_what_is_wanted() {
-        let error = |text: &str| format!("{:#}", Zones::parse(text, &"z.json").unwrap_err());
+        let error = |text: &str| format!("{:#}", ZoneMap::parse(text, &"z.json").unwrap_err());
         assert!(error("{}").contains("z.json is not GeoJSON"));
         assert!(error(r#"{"type":"FeatureCollection","features":[]}"#).contains("LocationID"));
         let feet = r#"{"type":"FeatureCollection","features":[{"type":"Feature","properties":{"LocationID":1},"geometry":
             {"type":"Polygon","coordinates":[[[900000,1],[900001,1],[900001,2],[900000,1]]]}}]}"#;
         assert!(error(feet).contains("WGS84"));
-        assert!(format!("{:#}", Zones::read_file(Path::new("/no/z.json")).unwrap_err()).contains("--zones"));
+        assert!(format!("{:#}", ZoneMap::read_file(Path::new("/no/z.json")).unwrap_err()).contains("--zones"));
     }
 }

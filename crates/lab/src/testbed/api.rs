@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Answer {
+pub(crate) enum ApiAnswer {
     /// 2xx.
     Done,
     /// A considered no, by its `error_code`.
@@ -28,12 +28,12 @@ pub(crate) enum Answer {
 
 /// A client of `serve`. Cheap to clone; clones share its connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Api {
+pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
 }
 
-impl Api {
+impl ApiClient {
     /// `base` as in `http://127.0.0.1:8080`.
     pub(crate) fn new(base: String) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
@@ -46,7 +46,7 @@ impl Api {
     }
 
     /// As in `http://127.0.0.1:8080`.
-    pub(crate) fn base(&self) -> &str {
+    pub(crate) fn base_url(&self) -> &str {
         &self.base
     }
 
@@ -56,20 +56,26 @@ impl Api {
         answer.is_ok_and(|answer| answer.status().is_success())
     }
 
-    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> Answer {
-        match self.post("/api/v1/orders", key, Some(id), body).await {
+    pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> ApiAnswer {
+        match self.post_until_answered("/api/v1/orders", key, Some(id), body).await {
             // No other client creates orders here: it is ours, made by a try whose answer got lost.
-            Answer::Refused { code, .. } if code == "ORDER_EXISTS" => Answer::Done,
+            ApiAnswer::Refused { code, .. } if code == "ORDER_EXISTS" => ApiAnswer::Done,
             answer => answer,
         }
     }
 
     /// `action` as in `accept`.
-    pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> Answer {
-        self.post(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
+    pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
+        self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
     }
 
-    async fn post(&self, path: &str, key: &str, idempotency_key: Option<&str>, body: &Value) -> Answer {
+    async fn post_until_answered(
+        &self,
+        path: &str,
+        key: &str,
+        idempotency_key: Option<&str>,
+        body: &Value,
+    ) -> ApiAnswer {
         let mut pause = FIRST_PAUSE;
         let mut last = String::new();
         for attempt in 1..=TRIES {
@@ -78,13 +84,13 @@ impl Api {
                 request = request.header("Idempotency-Key", key);
             }
             match request.send().await {
-                Ok(answer) if answer.status().is_success() => return Answer::Done,
+                Ok(answer) if answer.status().is_success() => return ApiAnswer::Done,
                 Ok(answer) => {
                     let status = answer.status();
                     let told_to_wait = answer.headers().contains_key(RETRY_AFTER);
                     let code = error_code(answer).await;
                     if !(is_passing(status, &code) || told_to_wait) {
-                        return Answer::Refused { status: status.as_u16(), code };
+                        return ApiAnswer::Refused { status: status.as_u16(), code };
                     }
                     last = format!("{status} {code}");
                 }
@@ -95,7 +101,7 @@ impl Api {
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
-        Answer::Failed(format!("{last} (tried {TRIES} times)"))
+        ApiAnswer::Failed(format!("{last} (tried {TRIES} times)"))
     }
 }
 

@@ -8,7 +8,7 @@ use workers::Store;
 
 /// Milliseconds of wall time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Lateness {
+pub(crate) struct JobLateness {
     pub(crate) p50: u64,
     pub(crate) p99: u64,
     pub(crate) max: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Lateness {
 
 /// Where the orders ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Outcomes {
+pub(crate) struct OrderOutcomes {
     pub(crate) orders: u64,
     /// Orders by status.
     pub(crate) by_status: BTreeMap<String, u64>,
@@ -26,14 +26,14 @@ pub(crate) struct Outcomes {
     pub(crate) held: u64,
 }
 
-pub(crate) async fn outcomes(db: &Pool) -> Result<Outcomes, sqlx::Error> {
+pub(crate) async fn count_outcomes(db: &Pool) -> Result<OrderOutcomes, sqlx::Error> {
     let rows: Vec<(String, i64, i64)> = sqlx::query_as(
         "-- outcomes
          SELECT status, count(*), count(*) FILTER (WHERE held_for_review) FROM orders GROUP BY status",
     )
     .fetch_all(db)
     .await?;
-    Ok(Outcomes {
+    Ok(OrderOutcomes {
         orders: rows.iter().map(|(_, count, _)| count.unsigned_abs()).sum(),
         held: rows.iter().map(|(_, _, held)| held.unsigned_abs()).sum(),
         by_status: rows.into_iter().map(|(status, count, _)| (status, count.unsigned_abs())).collect(),
@@ -41,7 +41,7 @@ pub(crate) async fn outcomes(db: &Pool) -> Result<Outcomes, sqlx::Error> {
 }
 
 /// Delivered alerts, by channel: what staff must act on. Other messages, to drivers, customers and producers, are none.
-pub(crate) async fn alerts(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+pub(crate) async fn count_delivered_alerts(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- alerts by channel
          SELECT channel, count(*) FROM outbox m
@@ -51,22 +51,22 @@ pub(crate) async fn alerts(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Err
     )
     .fetch_all(db)
     .await?;
-    Ok(counts(rows))
+    Ok(collect_counts(rows))
 }
 
 /// Bookings by state.
-pub(crate) async fn bookings(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
+pub(crate) async fn count_bookings(db: &Pool) -> Result<BTreeMap<String, u64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- bookings by state
          SELECT state, count(*) FROM bookings GROUP BY state",
     )
     .fetch_all(db)
     .await?;
-    Ok(counts(rows))
+    Ok(collect_counts(rows))
 }
 
 /// Timers the reconciler put back or moved.
-pub(crate) async fn repairs(db: &Pool) -> Result<i64, sqlx::Error> {
+pub(crate) async fn count_repairs(db: &Pool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- repairs
          SELECT coalesce(sum(inserted + moved), 0)::bigint FROM reconcile_log",
@@ -76,11 +76,11 @@ pub(crate) async fn repairs(db: &Pool) -> Result<i64, sqlx::Error> {
 }
 
 /// Of all jobs of the last day.
-pub(crate) async fn lateness(store: &Store) -> anyhow::Result<Lateness> {
-    let late = store.lateness().await?;
-    Ok(Lateness { p50: late.p50_ms, p99: late.p99_ms, max: late.max_ms, jobs: late.count })
+pub(crate) async fn read_lateness(store: &Store) -> anyhow::Result<JobLateness> {
+    let late = store.read_lateness().await?;
+    Ok(JobLateness { p50: late.p50_ms, p99: late.p99_ms, max: late.max_ms, jobs: late.count })
 }
 
-fn counts(rows: Vec<(String, i64)>) -> BTreeMap<String, u64> {
+fn collect_counts(rows: Vec<(String, i64)>) -> BTreeMap<String, u64> {
     rows.into_iter().map(|(name, count)| (name, count.unsigned_abs())).collect()
 }

@@ -27,7 +27,7 @@ mod testbed;
 mod watchdog;
 
 pub use settings::ServedBy;
-pub(crate) use settings::Settings;
+pub(crate) use settings::TestbedSettings;
 #[cfg(test)]
-pub(crate) use testbed::Pids;
-pub(crate) use testbed::{Kept, Testbed, Ways};
+pub(crate) use testbed::ServerPids;
+pub(crate) use testbed::{KeptServers, ServerProxies, Testbed};

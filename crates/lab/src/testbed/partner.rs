@@ -4,28 +4,28 @@ use anyhow::Context;
 
 use super::settings::ServedBy;
 use dispatch::partner::PartnerConfig;
-use partner_sim::{Options, PartnerSim};
+use partner_sim::{PartnerSim, PartnerSimOptions};
 
 /// Its name, and the service type it serves.
 pub const NAME: &str = "sim";
 pub const SERVICE_TYPE: &str = "TAXI";
 
 /// Starts it on a free port. Callbacks have nowhere to go until [`call_back`].
-pub async fn start(options: &Options) -> anyhow::Result<PartnerSim> {
+pub async fn start(options: &PartnerSimOptions) -> anyhow::Result<PartnerSim> {
     PartnerSim::start(options).await.context("the simulated partner did not start")
 }
 
 /// How dispatchq is to find it, with the limits as shipped.
-pub fn served_by(sim: &PartnerSim, options: &Options) -> ServedBy {
+pub fn served_by(sim: &PartnerSim, options: &PartnerSimOptions) -> ServedBy {
     let config = PartnerConfig {
         api_key: options.api_key.clone(),
         callback_secret: options.callback_secret.clone(),
-        ..PartnerConfig::at(&sim.url())
+        ..PartnerConfig::with_url(&sim.url())
     };
     ServedBy { name: NAME, service_type: SERVICE_TYPE, config }
 }
 
 /// From now on callbacks go to the API at `base`.
 pub fn call_back(sim: &PartnerSim, base: &str) -> anyhow::Result<()> {
-    sim.change(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/{NAME}")))
+    sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/{NAME}")))
 }

@@ -8,17 +8,17 @@ use std::{
 use anyhow::Context;
 
 /// The report: its text; or, for programs, one line of JSON on stdout, and the text on stderr.
-pub(crate) fn report(text: &str, json: &impl Display, for_programs: bool) -> anyhow::Result<()> {
-    line(text, for_programs)?;
-    if for_programs { to(&mut io::stdout(), json) } else { Ok(()) }
+pub(crate) fn print_report(text: &str, json: &impl Display, for_programs: bool) -> anyhow::Result<()> {
+    print_line(text, for_programs)?;
+    if for_programs { write_line(&mut io::stdout(), json) } else { Ok(()) }
 }
 
 /// A line for people: where stdout belongs to programs, on stderr.
-pub(crate) fn line(text: &str, for_programs: bool) -> anyhow::Result<()> {
-    if for_programs { to(&mut io::stderr(), &text) } else { to(&mut io::stdout(), &text) }
+pub(crate) fn print_line(text: &str, for_programs: bool) -> anyhow::Result<()> {
+    if for_programs { write_line(&mut io::stderr(), &text) } else { write_line(&mut io::stdout(), &text) }
 }
 
-fn to(stream: &mut impl Write, text: &impl Display) -> anyhow::Result<()> {
+fn write_line(stream: &mut impl Write, text: &impl Display) -> anyhow::Result<()> {
     match writeln!(stream, "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot print the report"),
         _ => Ok(()),

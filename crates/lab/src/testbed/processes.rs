@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{settings, watchdog::Watchdog};
+use super::{settings, watchdog::ProcessWatchdog};
 
 /// How long a process may take to end after SIGTERM; more than a worker's drain.
 const END_WAIT: Duration = Duration::from_secs(30);
@@ -30,23 +30,23 @@ const TAIL_LINES: usize = 15;
 
 /// Some `serve` and some `work`. Dropping it kills them.
 #[derive(Debug)]
-pub(crate) struct Processes {
+pub(crate) struct ChildProcesses {
     program: PathBuf,
     dir: PathBuf,
     config: PathBuf,
     /// In the order of their addresses.
-    serves: Vec<Process>,
+    serves: Vec<ChildProcess>,
     /// The longest running first.
-    workers: VecDeque<Process>,
+    workers: VecDeque<ChildProcess>,
     workers_show_metrics: bool,
     /// Workers started so far, for their names.
     started: usize,
     kills: u64,
-    watchdog: Watchdog,
+    watchdog: ProcessWatchdog,
 }
 
 #[derive(Debug)]
-struct Process {
+struct ChildProcess {
     name: String,
     pid: u32,
     /// Where `serve` answers; where `work` shows its metrics, if it does.
@@ -57,7 +57,7 @@ struct Process {
     was_young: bool,
 }
 
-impl Processes {
+impl ChildProcesses {
     /// Starts a `serve` at each of these addresses, and the workers; logs go to `dir`, which is removed if we are killed.
     pub(crate) fn start(
         dir: &Path,
@@ -67,7 +67,7 @@ impl Processes {
         workers_show_metrics: bool,
     ) -> anyhow::Result<Self> {
         let program = env::current_exe().context("cannot find the dispatchq binary that is running")?;
-        let watchdog = Watchdog::start(dir).context("cannot start /bin/sh")?;
+        let watchdog = ProcessWatchdog::start(dir).context("cannot start /bin/sh")?;
         let mut processes = Self {
             program,
             dir: dir.to_owned(),
@@ -81,7 +81,7 @@ impl Processes {
         };
         for (index, address) in addresses.iter().enumerate() {
             let name = if index == 0 { "serve".to_owned() } else { format!("serve-{}", index + 1) };
-            let serve = processes.spawn("serve", name, address.clone())?;
+            let serve = processes.spawn_process("serve", name, address.clone())?;
             processes.serves.push(serve);
         }
         for _ in 0..workers {
@@ -94,7 +94,7 @@ impl Processes {
         self.started += 1;
         let address =
             if self.workers_show_metrics { format!("127.0.0.1:{}", settings::free_port()) } else { String::new() };
-        let worker = self.spawn("work", format!("work-{}", self.started), address)?;
+        let worker = self.spawn_process("work", format!("work-{}", self.started), address)?;
         self.workers.push_back(worker);
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Processes {
     /// Starts a `serve` at the address of one that has ended.
     fn start_serve_again(&mut self, index: usize) -> anyhow::Result<()> {
         let (name, address) = (format!("{}+", self.serves[index].name), self.serves[index].address.clone());
-        self.serves[index] = self.spawn("serve", name, address)?;
+        self.serves[index] = self.spawn_process("serve", name, address)?;
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Processes {
     pub(crate) async fn kill_worker(&mut self, index: usize) -> anyhow::Result<()> {
         if let Some(mut worker) = self.workers.remove(index) {
             worker.child.kill().await.with_context(|| format!("cannot kill {}", worker.name))?;
-            self.watchdog.forget(worker.pid);
+            self.watchdog.forget_pid(worker.pid);
             self.kills += 1;
         }
         self.start_worker()
@@ -125,7 +125,7 @@ impl Processes {
     pub(crate) async fn kill_serve(&mut self, index: usize) -> anyhow::Result<()> {
         let serve = self.serves.get_mut(index).context("no such serve")?;
         serve.child.kill().await.with_context(|| format!("cannot kill {}", serve.name))?;
-        self.watchdog.forget(serve.pid);
+        self.watchdog.forget_pid(serve.pid);
         self.kills += 1;
         self.start_serve_again(index)
     }
@@ -133,14 +133,14 @@ impl Processes {
     /// Stops a worker where it is (SIGSTOP), or lets it go on (SIGCONT).
     pub(crate) async fn freeze_worker(&self, index: usize, frozen: bool) {
         if let Some(worker) = self.workers.get(index) {
-            worker.signal(if frozen { "STOP" } else { "CONT" }).await;
+            worker.send_signal(if frozen { "STOP" } else { "CONT" }).await;
         }
     }
 
     /// Stops a `serve` where it is (SIGSTOP), or lets it go on (SIGCONT).
     pub(crate) async fn freeze_serve(&self, index: usize, frozen: bool) {
         if let Some(serve) = self.serves.get(index) {
-            serve.signal(if frozen { "STOP" } else { "CONT" }).await;
+            serve.send_signal(if frozen { "STOP" } else { "CONT" }).await;
         }
     }
 
@@ -158,7 +158,7 @@ impl Processes {
         self.workers.iter().map(|worker| (worker.name.clone(), worker.address.clone())).collect()
     }
 
-    pub(crate) fn kills(&self) -> u64 {
+    pub(crate) fn kill_count(&self) -> u64 {
         self.kills
     }
 
@@ -172,18 +172,18 @@ impl Processes {
         let mut ended = Vec::new();
         for index in 0..self.serves.len() {
             let serve = &mut self.serves[index];
-            if let Some(status) = serve.ended() {
+            if let Some(status) = serve.exit_status() {
                 let (name, ran) = (serve.name.clone(), serve.started_at.elapsed());
-                self.watchdog.forget(serve.pid);
+                self.watchdog.forget_pid(serve.pid);
                 ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(&name)), ran));
                 self.start_serve_again(index)?;
             }
         }
         for index in (0..self.workers.len()).rev() {
-            if let Some(status) = self.workers[index].ended()
+            if let Some(status) = self.workers[index].exit_status()
                 && let Some(worker) = self.workers.remove(index)
             {
-                self.watchdog.forget(worker.pid);
+                self.watchdog.forget_pid(worker.pid);
                 let (name, ran) = (&worker.name, worker.started_at.elapsed());
                 ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(name)), ran));
                 self.start_worker()?;
@@ -194,12 +194,12 @@ impl Processes {
 
     /// Ends all in good order (SIGTERM), workers first; returns a line for each that would not.
     pub(crate) async fn stop(mut self) -> Vec<String> {
-        let mut all: Vec<Process> = self.workers.drain(..).collect();
+        let mut all: Vec<ChildProcess> = self.workers.drain(..).collect();
         all.append(&mut self.serves);
         let mut problems = Vec::new();
         for process in &mut all {
             process.was_young = process.started_at.elapsed() < YOUNG;
-            process.signal("TERM").await;
+            process.send_signal("TERM").await;
         }
         for mut process in all {
             match timeout(END_WAIT, process.child.wait()).await {
@@ -227,7 +227,7 @@ impl Processes {
     }
 
     /// `command` is `serve` or `work`.
-    fn spawn(&mut self, command: &str, name: String, address: String) -> anyhow::Result<Process> {
+    fn spawn_process(&mut self, command: &str, name: String, address: String) -> anyhow::Result<ChildProcess> {
         let path = log_path(&self.dir, &name);
         let log = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut process = Command::new(&self.program);
@@ -253,19 +253,19 @@ impl Processes {
         }
         let child = process.spawn().with_context(|| format!("cannot start {} {command}", self.program.display()))?;
         let pid = child.id().with_context(|| format!("{command} has no pid"))?;
-        self.watchdog.watch(pid);
-        Ok(Process { name, pid, address, child, started_at: Instant::now(), was_young: false })
+        self.watchdog.watch_pid(pid);
+        Ok(ChildProcess { name, pid, address, child, started_at: Instant::now(), was_young: false })
     }
 }
 
-impl Process {
+impl ChildProcess {
     /// How it ended, if it has.
-    fn ended(&mut self) -> Option<ExitStatus> {
+    fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// The standard library sends no signal but SIGKILL; the shell's `kill` does. `name` as in `TERM`.
-    async fn signal(&self, name: &str) {
+    async fn send_signal(&self, name: &str) {
         let script = format!("kill -{name} \"$1\"");
         let sent = Command::new("/bin/sh").args(["-c", &script, "kill", &self.pid.to_string()]).status().await;
         if let Err(error) = sent {

@@ -11,14 +11,14 @@ use std::{
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
-use super::api::{Answer, Api};
+use super::api::{ApiAnswer, ApiClient};
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;
 
 /// An order to be created, so long after the first; wall time.
 #[derive(Debug, Clone)]
-pub(crate) struct Creation {
+pub(crate) struct OrderCreation {
     pub(crate) id: String,
     pub(crate) at: Duration,
     pub(crate) body: Value,
@@ -26,24 +26,24 @@ pub(crate) struct Creation {
 
 /// Creates orders. Cheap to clone; clones share the count.
 #[derive(Debug, Clone)]
-pub(crate) struct Producer {
-    api: Api,
+pub(crate) struct OrderProducer {
+    api: ApiClient,
     key: String,
     created: Arc<AtomicU64>,
 }
 
-impl Producer {
-    pub(crate) fn new(api: Api, key: String) -> Self {
+impl OrderProducer {
+    pub(crate) fn new(api: ApiClient, key: String) -> Self {
         Self { api, key, created: Arc::default() }
     }
 
     /// Orders created so far.
-    pub(crate) fn created(&self) -> u64 {
+    pub(crate) fn created_count(&self) -> u64 {
         self.created.load(Ordering::Relaxed)
     }
 
     /// Creates them all; returns what went wrong, a line for each order that could not be created.
-    pub(crate) async fn run(&self, orders: impl Iterator<Item = Creation>) -> Vec<String> {
+    pub(crate) async fn run(&self, orders: impl Iterator<Item = OrderCreation>) -> Vec<String> {
         let permits = Arc::new(Semaphore::new(AT_ONCE));
         let start = Instant::now();
         let mut requests = JoinSet::new();
@@ -54,7 +54,7 @@ impl Producer {
             let producer = self.clone();
             requests.spawn(async move {
                 let _permit = permit;
-                producer.create(&order.id, &order.body).await
+                producer.create_order(&order.id, &order.body).await
             });
             while let Some(ended) = requests.try_join_next() {
                 problems.extend(ended.unwrap_or_else(|error| Some(error.to_string())));
@@ -64,14 +64,14 @@ impl Producer {
         problems
     }
 
-    async fn create(&self, id: &str, body: &Value) -> Option<String> {
+    async fn create_order(&self, id: &str, body: &Value) -> Option<String> {
         match self.api.create_order(&self.key, id, body).await {
-            Answer::Done => {
+            ApiAnswer::Done => {
                 self.created.fetch_add(1, Ordering::Relaxed);
                 None
             }
-            Answer::Refused { status, code } => Some(format!("order {id} could not be created: {status} {code}")),
-            Answer::Failed(error) => Some(format!("order {id} could not be created: {error}")),
+            ApiAnswer::Refused { status, code } => Some(format!("order {id} could not be created: {status} {code}")),
+            ApiAnswer::Failed(error) => Some(format!("order {id} could not be created: {error}")),
         }
     }
 }

@@ -4,15 +4,15 @@ use std::io::{self, IsTerminal};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::rest::Unrest;
+use super::rest::OpenWork;
 
 /// Gone when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct OrderProgress {
     bar: ProgressBar,
 }
 
-impl Progress {
+impl OrderProgress {
     pub(crate) fn new(orders: usize, quiet: bool) -> Self {
         let visible = !quiet && io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -22,13 +22,13 @@ impl Progress {
         Self { bar }
     }
 
-    pub(crate) fn show(&self, created: u64, unrest: Unrest) {
+    pub(crate) fn show_counts(&self, created: u64, unrest: OpenWork) {
         self.bar.set_position(created.saturating_sub(unrest.open.unsigned_abs()));
         self.bar.set_message(format!(", {} open, {} held", unrest.open, unrest.held));
     }
 }
 
-impl Drop for Progress {
+impl Drop for OrderProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

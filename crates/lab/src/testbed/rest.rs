@@ -10,7 +10,7 @@ use partner_sim::PartnerSim;
 
 /// What is still open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
-pub(crate) struct Unrest {
+pub(crate) struct OpenWork {
     /// Orders not final and not held.
     pub(crate) open: i64,
     /// Orders a person must decide on.
@@ -26,8 +26,8 @@ pub(crate) struct Unrest {
     pub(crate) at_partner: usize,
 }
 
-impl Unrest {
-    pub(crate) async fn look(db: &Pool, partner: Option<&PartnerSim>) -> Result<Self, sqlx::Error> {
+impl OpenWork {
+    pub(crate) async fn read_open_work(db: &Pool, partner: Option<&PartnerSim>) -> Result<Self, sqlx::Error> {
         let seen: Self = sqlx::query_as(
             "-- unrest
              SELECT count(*) FILTER (WHERE NOT held_for_review) AS open,
@@ -39,7 +39,7 @@ impl Unrest {
         )
         .fetch_one(db)
         .await?;
-        let at_partner = partner.map(PartnerSim::report).map_or(0, |r| r.open_bookings + r.callbacks_waiting);
+        let at_partner = partner.map(PartnerSim::read_report).map_or(0, |r| r.open_bookings + r.callbacks_waiting);
         Ok(Self { at_partner, ..seen })
     }
 
@@ -48,7 +48,7 @@ impl Unrest {
     }
 
     /// For a run that should have come to rest.
-    pub(crate) async fn describe(&self, db: &Pool, waited: Duration) -> Result<String, sqlx::Error> {
+    pub(crate) async fn describe_open_work(&self, db: &Pool, waited: Duration) -> Result<String, sqlx::Error> {
         let some: Vec<String> = sqlx::query_scalar(
             "-- some open orders
              SELECT id || ' ' || status FROM orders WHERE closed_at IS NULL AND NOT held_for_review ORDER BY id LIMIT 10",

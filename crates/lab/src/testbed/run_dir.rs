@@ -18,7 +18,7 @@ pub(crate) struct RunDir {
 }
 
 impl RunDir {
-    pub(crate) fn make() -> anyhow::Result<Self> {
+    pub(crate) fn create_unique() -> anyhow::Result<Self> {
         let unique = RandomState::new().hash_one(());
         let path = std::env::temp_dir().join(format!("dispatchq-run-{}-{unique:016x}", std::process::id()));
         let made = fs::DirBuilder::new().mode(0o700).create(&path);
@@ -34,7 +34,7 @@ impl RunDir {
         self.path.join("config.toml")
     }
 
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn keep_files(&mut self) {
         self.kept = true;
     }
 }
@@ -53,9 +53,9 @@ mod tests {
 
     #[test]
     fn the_directory_goes_unless_it_is_kept() {
-        let mut dir = RunDir::make().unwrap();
+        let mut dir = RunDir::create_unique().unwrap();
         let path = dir.path().to_owned();
-        dir.keep();
+        dir.keep_files();
         drop(dir);
         assert!(path.exists());
         drop(RunDir { path: path.clone(), kept: false });

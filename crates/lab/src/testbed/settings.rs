@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 180;
 
 /// What is asked of a testbed. Everything else is as shipped.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct TestbedSettings {
     /// Divides the order's own durations.
     pub(crate) speed: f64,
     /// Processes that serve the API, and worker processes.
@@ -30,14 +30,14 @@ pub(crate) struct Settings {
     /// Processes reach Redis and Postgres by ways that can be slow or stuck, and every worker shows its metrics.
     pub(crate) for_faults: bool,
     /// Where messages go instead of to the log: to drivers, and to support and dispatchers.
-    pub(crate) offers: Option<Webhook>,
-    pub(crate) alerts: Option<Webhook>,
+    pub(crate) offers: Option<WebhookTarget>,
+    pub(crate) alerts: Option<WebhookTarget>,
     /// A partner and the service type it serves. Its durations are divided, too.
     pub(crate) partner: Option<ServedBy>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Webhook {
+pub(crate) struct WebhookTarget {
     /// Of the channel.
     pub(crate) name: &'static str,
     pub(crate) url: String,
@@ -50,9 +50,9 @@ pub struct ServedBy {
     pub config: PartnerConfig,
 }
 
-impl Settings {
+impl TestbedSettings {
     /// `redis` and `postgres` are URLs.
-    pub(crate) fn config(&self, redis: &str, postgres: &str) -> Config {
+    pub(crate) fn build_config(&self, redis: &str, postgres: &str) -> Config {
         let mut config = Config::defaults();
         redis.clone_into(&mut config.redis.url);
         postgres.clone_into(&mut config.database.url);
@@ -63,7 +63,7 @@ impl Settings {
         config.http.bind = format!("127.0.0.1:{}", free_port());
         config.http.admin_bind = String::new();
         config.worker.admin_bind = String::new();
-        let scaled = |duration| scaled(duration, self.speed);
+        let scaled = |duration| scale_duration(duration, self.speed);
         let dispatch = &mut config.dispatch;
         dispatch.attempt = scaled(dispatch.attempt);
         dispatch.retry.iter_mut().for_each(|pause| *pause = scaled(*pause));
@@ -94,9 +94,9 @@ impl ServedBy {
     }
 }
 
-impl Webhook {
+impl WebhookTarget {
     fn add_to(&self, channels: &mut std::collections::BTreeMap<String, ChannelConfig>) -> Vec<String> {
-        channels.insert(self.name.to_owned(), ChannelConfig::webhook(&self.url));
+        channels.insert(self.name.to_owned(), ChannelConfig::unsigned_webhook(&self.url));
         vec![self.name.to_owned()]
     }
 }
@@ -113,16 +113,16 @@ fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Durati
 
 /// The real durations, unscaled.
 pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
-    Config::defaults().policy(service_type)
+    Config::defaults().policy_for_type(service_type)
 }
 
 /// In whole milliseconds, as deadlines are kept; never nothing.
-fn scaled(duration: Duration, speed: f64) -> Duration {
+fn scale_duration(duration: Duration, speed: f64) -> Duration {
     Duration::from_millis(u64::try_from(duration.div_f64(speed).as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
 /// The configuration as a file for the processes.
-pub(crate) fn toml(config: &Config) -> anyhow::Result<String> {
+pub(crate) fn render_toml(config: &Config) -> anyhow::Result<String> {
     Ok(format!("# Written by dispatchq for one run.\n{}", toml::to_string(config)?))
 }
 
@@ -146,10 +146,11 @@ mod tests {
     use super::{super::run_dir::RunDir, *};
 
     fn config(speed: f64, workers: usize) -> Config {
-        let offers = Webhook { name: "drivers", url: "http://127.0.0.1:1/offers".to_owned() };
-        let alerts = Webhook { name: "desk", url: "http://127.0.0.1:1/alerts".to_owned() };
-        let partner = ServedBy { name: "sim", service_type: "TAXI", config: PartnerConfig::at("http://127.0.0.1:4") };
-        let settings = Settings {
+        let offers = WebhookTarget { name: "drivers", url: "http://127.0.0.1:1/offers".to_owned() };
+        let alerts = WebhookTarget { name: "desk", url: "http://127.0.0.1:1/alerts".to_owned() };
+        let partner =
+            ServedBy { name: "sim", service_type: "TAXI", config: PartnerConfig::with_url("http://127.0.0.1:4") };
+        let settings = TestbedSettings {
             speed,
             serves: 1,
             workers,
@@ -158,14 +159,14 @@ mod tests {
             alerts: Some(alerts),
             partner: Some(partner),
         };
-        settings.config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
+        settings.build_config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
     }
 
     #[test]
     fn the_file_says_what_the_configuration_is() {
-        let dir = RunDir::make().unwrap();
+        let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
-        fs::write(dir.config_file(), toml(&config).unwrap()).unwrap();
+        fs::write(dir.config_file(), render_toml(&config).unwrap()).unwrap();
         let read = Config::load(Some(&dir.config_file())).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
     }
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_partners_pauses_are_the_orders_and_its_timeout_the_machines() {
-        let (config, plain) = (config(30.0, 2), PartnerConfig::at("http://127.0.0.1:4"));
+        let (config, plain) = (config(30.0, 2), PartnerConfig::with_url("http://127.0.0.1:4"));
         let partner = &config.partners["sim"];
         assert_eq!((config.partner_of("TAXI"), config.partner_of("RIDE")), (Some("sim"), None));
         assert_eq!((partner.timeout, partner.rate_per_s), (plain.timeout, plain.rate_per_s));

@@ -5,7 +5,7 @@ use std::future::pending;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Returns the name of the signal that wants us to end.
-pub(crate) async fn interrupted() -> &'static str {
+pub(crate) async fn wait_for_interrupt() -> &'static str {
     let (Ok(mut term), Ok(mut hup)) = (signal(SignalKind::terminate()), signal(SignalKind::hangup())) else {
         return pending().await;
     };

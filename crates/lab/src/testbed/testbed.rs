@@ -5,15 +5,15 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use servers::{Postgres, Proxy, Redis};
+use servers::{PostgresServer, RedisServer, TcpProxy};
 use tokio::time::{Instant, sleep};
 use workers::Store;
 
 use super::{
-    api::Api,
-    processes::Processes,
+    api::ApiClient,
+    processes::ChildProcesses,
     run_dir::RunDir,
-    settings::{self, Settings},
+    settings::{self, TestbedSettings},
 };
 use dispatch::{app::App, config::Config, db};
 
@@ -24,44 +24,44 @@ const START_POLL: Duration = Duration::from_millis(50);
 // Dropped in this order: processes before the servers they use.
 #[derive(Debug)]
 pub(crate) struct Testbed {
-    pub(crate) processes: Processes,
-    pub(crate) api: Api,
+    pub(crate) processes: ChildProcesses,
+    pub(crate) api: ApiClient,
     pub(crate) app: App,
     /// Where each `serve` answers, as in `http://127.0.0.1:8080`.
     pub(crate) bases: Vec<String>,
     /// Where faults are to be made.
-    pub(crate) ways: Option<Ways>,
-    pub(crate) redis: Redis,
-    pub(crate) postgres: Postgres,
+    pub(crate) ways: Option<ServerProxies>,
+    pub(crate) redis: RedisServer,
+    pub(crate) postgres: PostgresServer,
     pub(crate) dir: RunDir,
 }
 
 /// Ways to the servers.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct ServerProxies {
     /// Of the processes.
-    pub(crate) redis: Proxy,
-    pub(crate) postgres: Proxy,
+    pub(crate) redis: TcpProxy,
+    pub(crate) postgres: TcpProxy,
     /// Ours: it leads to the Redis there is and is never stuck.
-    pub(crate) own_redis: Proxy,
+    pub(crate) own_redis: TcpProxy,
 }
 
-impl Ways {
-    async fn start(redis: &Redis, postgres: &Postgres) -> anyhow::Result<Self> {
+impl ServerProxies {
+    async fn start(redis: &RedisServer, postgres: &PostgresServer) -> anyhow::Result<Self> {
         Ok(Self {
-            redis: Proxy::start(redis.port()).await?,
-            postgres: Proxy::start(postgres.port()).await?,
-            own_redis: Proxy::start(redis.port()).await?,
+            redis: TcpProxy::start(redis.port()).await?,
+            postgres: TcpProxy::start(postgres.port()).await?,
+            own_redis: TcpProxy::start(redis.port()).await?,
         })
     }
 }
 
 /// Where a run that was kept goes on.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Kept {
+pub(crate) struct KeptServers {
     pub(crate) database_url: String,
     pub(crate) redis_url: String,
-    pub(crate) pids: Pids,
+    pub(crate) pids: ServerPids,
     /// Their data, to be removed once they have ended.
     pub(crate) dirs: [PathBuf; 2],
     /// For other commands: `dispatchq order list --config FILE`.
@@ -69,28 +69,31 @@ pub(crate) struct Kept {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Pids {
+pub(crate) struct ServerPids {
     pub(crate) postgres: u32,
     pub(crate) redis: u32,
 }
 
 impl Testbed {
     /// Starts everything and waits until it is ready.
-    pub(crate) async fn start(settings: &Settings) -> anyhow::Result<Self> {
+    pub(crate) async fn start(settings: &TestbedSettings) -> anyhow::Result<Self> {
         Self::start_with(settings, |_| ()).await
     }
 
     /// As [`start`](Self::start), with a last word on the configuration.
-    pub(crate) async fn start_with(settings: &Settings, change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
-        let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())
+    pub(crate) async fn start_with(
+        settings: &TestbedSettings,
+        change: impl FnOnce(&mut Config),
+    ) -> anyhow::Result<Self> {
+        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())
             .context("this needs a Redis and a Postgres of its own")?;
-        let ways = if settings.for_faults { Some(Ways::start(&redis, &postgres).await?) } else { None };
-        let mut config = settings.config(&redis.url(), &postgres.url());
+        let ways = if settings.for_faults { Some(ServerProxies::start(&redis, &postgres).await?) } else { None };
+        let mut config = settings.build_config(&redis.url(), &postgres.url());
         change(&mut config);
-        let db = db::connect(&config.database).await?;
-        db::migrate(&db).await?;
+        let db = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&db).await?;
         db::publish_service_types(&db, &config).await?;
-        let mut dir = RunDir::make()?;
+        let mut dir = RunDir::create_unique()?;
         let file = dir.config_file();
         let mut of_processes = config.clone();
         if let Some(ways) = &ways {
@@ -99,20 +102,21 @@ impl Testbed {
             config.redis.url = format!("redis://127.0.0.1:{}/", ways.own_redis.port());
         }
         let store = Store::connect(&config.redis.url).await?;
-        fs::write(&file, settings::toml(&of_processes)?).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(&file, settings::render_toml(&of_processes)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
         let mut addresses = vec![config.http.bind.clone()];
         addresses.extend((1..settings.serves).map(|_| format!("127.0.0.1:{}", settings::free_port())));
         let bases: Vec<String> = addresses.iter().map(|address| format!("http://{address}")).collect();
-        let api = Api::new(bases[0].clone())?;
+        let api = ApiClient::new(bases[0].clone())?;
         let app = App::new(config, db, store)?;
         // Tells the workers that this empty Redis has lost nothing; they would find out by themselves, but later.
         let (run_id, marker) = (app.store.run_id().await?, app.store.begin_rebuild().await?);
         app.store.finish_rebuild(&marker, &run_id).await?;
-        let processes = Processes::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
+        let processes = ChildProcesses::start(dir.path(), &file, &addresses, settings.workers, settings.for_faults)?;
         let mut testbed = Self { processes, api, app, bases, ways, redis, postgres, dir };
         if let Err(error) = testbed.wait_until_ready(settings.workers).await {
             dir = testbed.dir;
-            dir.keep();
+            dir.keep_files();
             return Err(error);
         }
         Ok(testbed)
@@ -129,7 +133,7 @@ impl Testbed {
             if let Some(ended) = self.processes.replace_ended()?.pop() {
                 bail!("{ended}");
             }
-            let at_work = self.app.store.workers().await?.len();
+            let at_work = self.app.store.list_workers().await?.len();
             if at_work >= workers && self.api.is_ready().await {
                 return Ok(());
             }
@@ -145,20 +149,20 @@ impl Testbed {
     }
 
     /// Leaves Redis and Postgres running. The processes must have been stopped.
-    pub(crate) fn keep(redis: Redis, postgres: Postgres, dir: &mut RunDir) -> Kept {
-        dir.keep();
+    pub(crate) fn keep_servers(redis: RedisServer, postgres: PostgresServer, dir: &mut RunDir) -> KeptServers {
+        dir.keep_files();
         let (redis, postgres) = (redis.detach(), postgres.detach());
-        Kept {
+        KeptServers {
             database_url: postgres.url,
             redis_url: redis.url,
-            pids: Pids { postgres: postgres.pid, redis: redis.pid },
+            pids: ServerPids { postgres: postgres.pid, redis: redis.pid },
             dirs: [postgres.dir, redis.dir],
             config: dir.config_file(),
         }
     }
 
     /// Takes it apart, to stop the parts one by one.
-    pub(crate) fn into_parts(self) -> (Processes, App, Redis, Postgres, RunDir) {
+    pub(crate) fn into_parts(self) -> (ChildProcesses, App, RedisServer, PostgresServer, RunDir) {
         (self.processes, self.app, self.redis, self.postgres, self.dir)
     }
 }

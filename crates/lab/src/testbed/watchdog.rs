@@ -12,11 +12,11 @@ const SCRIPT: &str = include_str!("watchdog.sh");
 
 /// Dropping it ends the watch and leaves the processes alone.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(crate) struct ProcessWatchdog {
     shell: Child,
 }
 
-impl Watchdog {
+impl ProcessWatchdog {
     /// `dir` is removed if we die.
     pub(crate) fn start(dir: &Path) -> io::Result<Self> {
         let shell = Command::new("/bin/sh")
@@ -32,17 +32,17 @@ impl Watchdog {
         Ok(Self { shell })
     }
 
-    pub(crate) fn watch(&mut self, pid: u32) {
-        self.tell('+', pid);
+    pub(crate) fn watch_pid(&mut self, pid: u32) {
+        self.write_command('+', pid);
     }
 
     /// It has ended; its pid may become another process's.
-    pub(crate) fn forget(&mut self, pid: u32) {
-        self.tell('-', pid);
+    pub(crate) fn forget_pid(&mut self, pid: u32) {
+        self.write_command('-', pid);
     }
 
     /// Without a watchdog all works but the clean-up after our own sudden death, so that is no reason to fail.
-    fn tell(&mut self, what: char, pid: u32) {
+    fn write_command(&mut self, what: char, pid: u32) {
         let Some(pipe) = self.shell.stdin.as_mut() else { return };
         if let Err(error) = pipe.write_all(format!("{what} {pid}\n").as_bytes()) {
             tracing::warn!(%error, "The watchdog of the processes of this run is gone.");
@@ -50,7 +50,7 @@ impl Watchdog {
     }
 }
 
-impl Drop for Watchdog {
+impl Drop for ProcessWatchdog {
     fn drop(&mut self) {
         // `wait` closes the pipe, which would be the signal to act: the shell must be dead by then.
         let _ = self.shell.kill();

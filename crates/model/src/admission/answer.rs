@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-use super::{decide::Refused, limits::Loyalty};
+use super::{decide::AdmissionRefusal, limits::LoyaltyLevel};
 
 pub const THRESHOLD_REACHED: &str = "DISPATCHER_AREA_THRESHOLD_REACHED";
 pub const AREA_DISABLED: &str = "DISPATCHER_AREA_DISABLED";
@@ -15,15 +15,15 @@ pub const SERVICE_UNAVAILABLE: &str = "DISPATCHER_SERVICE_UNAVAILABLE";
 
 /// What people read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Language {
+pub enum ReplyLanguage {
     #[default]
     Indonesian,
     English,
 }
 
-impl Language {
+impl ReplyLanguage {
     /// Of an Accept-Language header: the first of those we speak by the weights, ours where there is none.
-    pub fn accepted(header: Option<&str>) -> Self {
+    pub fn from_accept_language(header: Option<&str>) -> Self {
         let mut best = (0.0, Self::default());
         for item in header.unwrap_or_default().split(',') {
             let mut parts = item.split(';');
@@ -41,7 +41,7 @@ impl Language {
         best.1
     }
 
-    fn pick<'a>(self, indonesian: &'a str, english: &'a str) -> &'a str {
+    fn choose_text<'a>(self, indonesian: &'a str, english: &'a str) -> &'a str {
         match self {
             Self::Indonesian => indonesian,
             Self::English => english,
@@ -59,13 +59,13 @@ pub struct NearbyArea {
 
 /// What an answer tells of an area.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct AreaDetails {
     pub area_id: String,
     pub waiting: i64,
     pub threshold: i64,
     /// Of an asker whose loyalty could have helped.
     pub with_bypass: Option<i64>,
-    pub loyalty: Option<Loyalty>,
+    pub loyalty: Option<LoyaltyLevel>,
     pub estimated_wait_sec: u64,
     pub retry_after_sec: u64,
     pub oldest_waiting_since: Option<DateTime<Utc>>,
@@ -76,10 +76,10 @@ pub struct Told {
 
 /// An answer, not yet in words.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    Available(Told),
-    Bypassed(Told),
-    Refused(Refused, Told),
+pub enum AdmissionAnswer {
+    Available(AreaDetails),
+    Bypassed(AreaDetails),
+    Refused(AdmissionRefusal, AreaDetails),
     NoArea,
     /// In no area, where areas decide nothing.
     Anywhere,
@@ -87,9 +87,9 @@ pub enum Answer {
     Unavailable,
 }
 
-impl Answer {
+impl AdmissionAnswer {
     /// HTTP status.
-    pub fn status(&self) -> u16 {
+    pub fn http_status(&self) -> u16 {
         match self {
             Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => 200,
             Self::Refused(..) | Self::Unavailable => 503,
@@ -98,10 +98,10 @@ impl Answer {
     }
 
     /// The stable word programs match on; `None`: there is room.
-    pub fn code(&self) -> Option<&'static str> {
+    pub fn error_code(&self) -> Option<&'static str> {
         match self {
             Self::Available(_) | Self::Bypassed(_) | Self::Anywhere => None,
-            Self::Refused(Refused::Disabled, _) => Some(AREA_DISABLED),
+            Self::Refused(AdmissionRefusal::Disabled, _) => Some(AREA_DISABLED),
             Self::Refused(..) => Some(THRESHOLD_REACHED),
             Self::NoArea => Some(AREA_NOT_FOUND),
             Self::Unavailable => Some(SERVICE_UNAVAILABLE),
@@ -116,22 +116,22 @@ impl Answer {
         }
     }
 
-    pub fn message(&self, language: Language) -> String {
-        let pick = |indonesian, english| language.pick(indonesian, english).to_owned();
+    pub fn message_in(&self, language: ReplyLanguage) -> String {
+        let pick = |indonesian, english| language.choose_text(indonesian, english).to_owned();
         match self {
             Self::Available(_) | Self::Anywhere => pick("Area tersedia", "There is room"),
             Self::Bypassed(told) => {
-                let title = told.loyalty.map_or("", Loyalty::title);
+                let title = told.loyalty.map_or("", LoyaltyLevel::display_title);
                 let text = pick(
                     "Area sedang sibuk, tapi Anda mendapat prioritas sebagai member",
                     "The area is busy, but you have priority as a member:",
                 );
                 format!("{text} {title}")
             }
-            Self::Refused(Refused::Disabled, _) => {
+            Self::Refused(AdmissionRefusal::Disabled, _) => {
                 pick("Layanan di area ini sedang tidak tersedia", "There is no service in this area at the moment")
             }
-            Self::Refused(Refused::Full, told) if told.with_bypass.is_some() => pick(
+            Self::Refused(AdmissionRefusal::Full, told) if told.with_bypass.is_some() => pick(
                 "Area sedang sangat sibuk, silakan coba beberapa saat lagi",
                 "The area is very busy, please try again in a moment",
             ),
@@ -147,8 +147,8 @@ impl Answer {
         }
     }
 
-    pub fn body(&self, language: Language) -> Value {
-        let message = self.message(language);
+    pub fn json_body(&self, language: ReplyLanguage) -> Value {
+        let message = self.message_in(language);
         match self {
             Self::Available(told) => json!({
                 "status": "AVAILABLE",
@@ -163,18 +163,18 @@ impl Answer {
                 "current_waiting": told.waiting,
                 "threshold": told.threshold,
                 "bypassed": true,
-                "bypass_reason": format!("LOYALTY_{}", told.loyalty.map_or("", Loyalty::as_str)),
+                "bypass_reason": format!("LOYALTY_{}", told.loyalty.map_or("", LoyaltyLevel::as_str)),
                 "message": message,
             }),
             Self::Refused(why, told) => {
                 let mut body = json!({
                     "status": "SERVER_BUSY",
-                    "error_code": self.code(),
+                    "error_code": self.error_code(),
                     "area_id": told.area_id,
                     "current_waiting": told.waiting,
                     "threshold": told.threshold,
                 });
-                match told.with_bypass.filter(|_| *why == Refused::Full) {
+                match told.with_bypass.filter(|_| *why == AdmissionRefusal::Full) {
                     Some(most) => {
                         body["max_with_bypass"] = json!(most);
                         body["loyalty_level"] = json!(told.loyalty);
@@ -196,7 +196,7 @@ impl Answer {
             }
             Self::Anywhere => json!({ "status": "AVAILABLE", "area_id": null }),
             Self::NoArea | Self::Unavailable => {
-                json!({ "status": "UNAVAILABLE", "error_code": self.code(), "message": message })
+                json!({ "status": "UNAVAILABLE", "error_code": self.error_code(), "message": message })
             }
         }
     }
@@ -206,8 +206,8 @@ impl Answer {
 mod tests {
     use super::*;
 
-    fn told(waiting: i64) -> Told {
-        Told {
+    fn told(waiting: i64) -> AreaDetails {
+        AreaDetails {
             area_id: "JKT-PUSAT".to_owned(),
             waiting,
             threshold: 100,
@@ -221,37 +221,37 @@ mod tests {
         }
     }
 
-    fn loyal(waiting: i64) -> Told {
-        Told { with_bypass: Some(120), loyalty: Some(Loyalty::Voyager), ..told(waiting) }
+    fn loyal(waiting: i64) -> AreaDetails {
+        AreaDetails { with_bypass: Some(120), loyalty: Some(LoyaltyLevel::Voyager), ..told(waiting) }
     }
 
     /// As the requirement prints it, byte for byte but for the white space.
-    fn is_to_the_letter(answer: &Answer, seed: &str) {
+    fn is_to_the_letter(answer: &AdmissionAnswer, seed: &str) {
         let seed: Value = serde_json::from_str(seed).unwrap();
-        assert_eq!(answer.body(Language::Indonesian).to_string(), seed.to_string());
+        assert_eq!(answer.json_body(ReplyLanguage::Indonesian).to_string(), seed.to_string());
     }
 
     #[test]
     fn the_four_bodies_are_the_requirements() {
         is_to_the_letter(
-            &Answer::Available(told(45)),
+            &AdmissionAnswer::Available(told(45)),
             r#"{ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
                  "estimated_wait_time_sec": 120 }"#,
         );
         is_to_the_letter(
-            &Answer::Refused(Refused::Full, told(105)),
+            &AdmissionAnswer::Refused(AdmissionRefusal::Full, told(105)),
             r#"{ "status": "SERVER_BUSY", "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED", "area_id": "JKT-PUSAT",
                  "current_waiting": 105, "threshold": 100, "retry_after_sec": 60,
                  "message": "Area sedang sibuk, silakan coba beberapa saat lagi" }"#,
         );
         is_to_the_letter(
-            &Answer::Bypassed(loyal(105)),
+            &AdmissionAnswer::Bypassed(loyal(105)),
             r#"{ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 105, "threshold": 100,
                  "bypassed": true, "bypass_reason": "LOYALTY_VOYAGER",
                  "message": "Area sedang sibuk, tapi Anda mendapat prioritas sebagai member Voyager" }"#,
         );
         is_to_the_letter(
-            &Answer::Refused(Refused::Full, loyal(125)),
+            &AdmissionAnswer::Refused(AdmissionRefusal::Full, loyal(125)),
             r#"{ "status": "SERVER_BUSY", "error_code": "DISPATCHER_AREA_THRESHOLD_REACHED", "area_id": "JKT-PUSAT",
                  "current_waiting": 125, "threshold": 100, "max_with_bypass": 120, "loyalty_level": "VOYAGER",
                  "bypassed": false, "message": "Area sedang sangat sibuk, silakan coba beberapa saat lagi" }"#,
@@ -260,24 +260,24 @@ mod tests {
 
     #[test]
     fn codes_have_the_statuses_of_the_appendix() {
-        let of = |answer: Answer| (answer.code().unwrap_or("-"), answer.status());
-        assert_eq!(of(Answer::Refused(Refused::Full, told(100))), (THRESHOLD_REACHED, 503));
-        assert_eq!(of(Answer::Refused(Refused::Forced, told(0))), (THRESHOLD_REACHED, 503));
-        assert_eq!(of(Answer::Refused(Refused::Disabled, told(0))), (AREA_DISABLED, 503));
-        assert_eq!(of(Answer::NoArea), (AREA_NOT_FOUND, 400));
-        assert_eq!(of(Answer::Unavailable), (SERVICE_UNAVAILABLE, 503));
-        assert_eq!(of(Answer::Available(told(0))), ("-", 200));
+        let of = |answer: AdmissionAnswer| (answer.error_code().unwrap_or("-"), answer.http_status());
+        assert_eq!(of(AdmissionAnswer::Refused(AdmissionRefusal::Full, told(100))), (THRESHOLD_REACHED, 503));
+        assert_eq!(of(AdmissionAnswer::Refused(AdmissionRefusal::Forced, told(0))), (THRESHOLD_REACHED, 503));
+        assert_eq!(of(AdmissionAnswer::Refused(AdmissionRefusal::Disabled, told(0))), (AREA_DISABLED, 503));
+        assert_eq!(of(AdmissionAnswer::NoArea), (AREA_NOT_FOUND, 400));
+        assert_eq!(of(AdmissionAnswer::Unavailable), (SERVICE_UNAVAILABLE, 503));
+        assert_eq!(of(AdmissionAnswer::Available(told(0))), ("-", 200));
     }
 
     #[test]
     fn the_language_is_the_one_asked_for() {
-        let accepted = |header: &str| Language::accepted(Some(header));
-        assert_eq!(Language::accepted(None), Language::Indonesian);
-        assert_eq!(accepted("en-US,en;q=0.9"), Language::English);
-        assert_eq!(accepted("id-ID,id;q=0.9,en;q=0.8"), Language::Indonesian);
-        assert_eq!(accepted("fr, en;q=0.4, id;q=0.2"), Language::English);
-        assert_eq!(accepted("fr;q=x, ;;,"), Language::Indonesian);
-        let busy = Answer::Refused(Refused::Full, told(100));
-        assert_eq!(busy.message(Language::English), "The area is busy, please try again in a moment");
+        let accepted = |header: &str| ReplyLanguage::from_accept_language(Some(header));
+        assert_eq!(ReplyLanguage::from_accept_language(None), ReplyLanguage::Indonesian);
+        assert_eq!(accepted("en-US,en;q=0.9"), ReplyLanguage::English);
+        assert_eq!(accepted("id-ID,id;q=0.9,en;q=0.8"), ReplyLanguage::Indonesian);
+        assert_eq!(accepted("fr, en;q=0.4, id;q=0.2"), ReplyLanguage::English);
+        assert_eq!(accepted("fr;q=x, ;;,"), ReplyLanguage::Indonesian);
+        let busy = AdmissionAnswer::Refused(AdmissionRefusal::Full, told(100));
+        assert_eq!(busy.message_in(ReplyLanguage::English), "The area is busy, please try again in a moment");
     }
 }

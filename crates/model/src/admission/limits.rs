@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 /// How loyal a customer is, from the lowest to the highest. Source: the requirement on server busy, 4.5.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Loyalty {
+pub enum LoyaltyLevel {
     Explorer,
     Traveler,
     Voyager,
     Elite,
 }
 
-impl Loyalty {
+impl LoyaltyLevel {
     pub const ALL: [Self; 4] = [Self::Explorer, Self::Traveler, Self::Voyager, Self::Elite];
 
     pub fn as_str(self) -> &'static str {
@@ -28,7 +28,7 @@ impl Loyalty {
     }
 
     /// As a member reads it.
-    pub fn title(self) -> &'static str {
+    pub fn display_title(self) -> &'static str {
         match self {
             Self::Explorer => "Explorer",
             Self::Traveler => "Traveler",
@@ -38,7 +38,7 @@ impl Loyalty {
     }
 }
 
-impl FromStr for Loyalty {
+impl FromStr for LoyaltyLevel {
     type Err = UnknownLoyalty;
 
     fn from_str(text: &str) -> Result<Self, UnknownLoyalty> {
@@ -51,7 +51,7 @@ impl FromStr for Loyalty {
 #[error("levels are EXPLORER, TRAVELER, VOYAGER, ELITE")]
 pub struct UnknownLoyalty;
 
-impl fmt::Display for Loyalty {
+impl fmt::Display for LoyaltyLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Loyalty {
 
 /// How many orders of one service type may wait in one area, and what follows when they do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
+pub struct AreaLimits {
     /// Orders that may wait.
     pub max_waiting: i64,
     /// After it was full an area stays busy for so long at least,
@@ -69,14 +69,14 @@ pub struct Limits {
     /// What those who are refused are told to wait.
     pub busy_retry: Duration,
     pub bypass_enabled: bool,
-    pub bypass_levels: Vec<Loyalty>,
+    pub bypass_levels: Vec<LoyaltyLevel>,
     /// Room for loyal customers on top, in percent of `max_waiting`.
     pub max_bypass_percentage: i64,
     /// `false`: the area takes no orders of this service type.
     pub enabled: bool,
 }
 
-impl Limits {
+impl AreaLimits {
     /// Loyal customers are taken while fewer wait than this.
     pub fn max_with_bypass(&self) -> i64 {
         self.max_waiting + self.max_waiting * self.max_bypass_percentage / 100
@@ -88,14 +88,14 @@ impl Limits {
     }
 
     /// May this level go past the threshold?
-    pub fn may_bypass(&self, loyalty: Option<Loyalty>) -> bool {
+    pub fn may_bypass(&self, loyalty: Option<LoyaltyLevel>) -> bool {
         self.bypass_enabled && loyalty.is_some_and(|level| self.bypass_levels.contains(&level))
     }
 }
 
 /// What the area's limits say of dispatch; `None` follows the service type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Durations {
+pub struct AreaDurations {
     pub attempt: Option<Duration>,
     pub lifetime: Option<Duration>,
     pub retry: Option<Duration>,
@@ -106,12 +106,12 @@ pub struct Durations {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Forced {
+pub enum ForcedStatus {
     ForceBusy,
     ForceAvailable,
 }
 
-impl Forced {
+impl ForcedStatus {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ForceBusy => "FORCE_BUSY",
@@ -122,24 +122,24 @@ impl Forced {
 
 /// A person has decided for an area, whatever its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
-pub struct Override {
+pub struct AreaOverride {
     pub area_id: String,
-    pub status: Forced,
+    pub status: ForcedStatus,
     pub reason: String,
     /// `None`: until a person ends it.
     pub expires_at: Option<DateTime<Utc>>,
     pub actor: String,
 }
 
-impl Override {
-    pub fn holds(&self, now: DateTime<Utc>) -> bool {
+impl AreaOverride {
+    pub fn is_in_force(&self, now: DateTime<Utc>) -> bool {
         self.expires_at.is_none_or(|end| now < end)
     }
 }
 
 /// Whether areas refuse at all, and for whom. Source: the requirement on server busy, 6.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, sqlx::FromRow)]
-pub struct Flag {
+pub struct AdmissionFlag {
     pub enabled: bool,
     /// Empty: all.
     pub enabled_areas: Vec<String>,
@@ -152,7 +152,7 @@ pub struct Flag {
     pub version: i64,
 }
 
-impl Default for Flag {
+impl Default for AdmissionFlag {
     fn default() -> Self {
         Self {
             enabled: false,
@@ -165,9 +165,9 @@ impl Default for Flag {
     }
 }
 
-impl Flag {
+impl AdmissionFlag {
     /// Does it hold for this request? All requests without an id count as one user.
-    pub fn holds(&self, area: &str, channel: Option<&str>, user: Option<&str>) -> bool {
+    pub fn applies_to(&self, area: &str, channel: Option<&str>, user: Option<&str>) -> bool {
         let named = |list: &[String], name: Option<&str>| {
             list.is_empty() || name.is_some_and(|name| list.iter().any(|known| known == name))
         };
@@ -186,21 +186,21 @@ fn user_percentile(user: &str) -> u8 {
 }
 
 /// Limits by area and service type.
-pub type LimitsTable = HashMap<(String, String), (Limits, Durations)>;
+pub type LimitsTable = HashMap<(String, String), (AreaLimits, AreaDurations)>;
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixture {
     use super::*;
 
     /// The requirement's example: 100, and 20 % more for VOYAGER and ELITE.
-    pub fn limits() -> Limits {
-        Limits {
+    pub fn example_limits() -> AreaLimits {
+        AreaLimits {
             max_waiting: 100,
             cooldown: Duration::from_secs(60),
             low_water_percentage: 90,
             busy_retry: Duration::from_secs(60),
             bypass_enabled: true,
-            bypass_levels: vec![Loyalty::Elite, Loyalty::Voyager],
+            bypass_levels: vec![LoyaltyLevel::Elite, LoyaltyLevel::Voyager],
             max_bypass_percentage: 20,
             enabled: true,
         }
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn levels_are_ordered_and_unknown_ones_bypass_nothing() {
-        assert!(Loyalty::Explorer < Loyalty::Traveler && Loyalty::Traveler < Loyalty::Voyager);
-        assert!(Loyalty::Voyager < Loyalty::Elite);
-        let limits = fixture::limits();
+        assert!(LoyaltyLevel::Explorer < LoyaltyLevel::Traveler && LoyaltyLevel::Traveler < LoyaltyLevel::Voyager);
+        assert!(LoyaltyLevel::Voyager < LoyaltyLevel::Elite);
+        let limits = fixture::example_limits();
         let may = |text: &str| limits.may_bypass(text.parse().ok());
         assert_eq!(
             ["ELITE", "VOYAGER", "TRAVELER", "EXPLORER", "GOLD", "elite"].map(may),
@@ -226,31 +226,34 @@ mod tests {
 
     #[test]
     fn the_marks_are_the_requirements() {
-        let limits = fixture::limits();
+        let limits = fixture::example_limits();
         assert_eq!((limits.max_with_bypass(), limits.low_water()), (120, 90));
-        let few = Limits { max_waiting: 1, ..limits.clone() };
+        let few = AreaLimits { max_waiting: 1, ..limits.clone() };
         assert_eq!((few.max_with_bypass(), few.low_water()), (1, 1));
-        assert_eq!(Limits { max_waiting: 0, ..limits }.low_water(), 1);
+        assert_eq!(AreaLimits { max_waiting: 0, ..limits }.low_water(), 1);
     }
 
     #[test]
     fn a_flag_holds_for_its_areas_channels_and_users() {
-        let flag = Flag { enabled: true, ..Flag::default() };
-        assert!(flag.holds("JKT", None, None));
-        let pilot =
-            Flag { enabled_areas: vec!["JKT".to_owned()], enabled_channels: vec!["MYBB".to_owned()], ..flag.clone() };
-        assert!(pilot.holds("JKT", Some("MYBB"), None));
-        assert!(!pilot.holds("BDG", Some("MYBB"), None) && !pilot.holds("JKT", Some("WEB"), None));
-        assert!(!pilot.holds("JKT", None, None));
-        assert!(!Flag::default().holds("JKT", None, None));
+        let flag = AdmissionFlag { enabled: true, ..AdmissionFlag::default() };
+        assert!(flag.applies_to("JKT", None, None));
+        let pilot = AdmissionFlag {
+            enabled_areas: vec!["JKT".to_owned()],
+            enabled_channels: vec!["MYBB".to_owned()],
+            ..flag.clone()
+        };
+        assert!(pilot.applies_to("JKT", Some("MYBB"), None));
+        assert!(!pilot.applies_to("BDG", Some("MYBB"), None) && !pilot.applies_to("JKT", Some("WEB"), None));
+        assert!(!pilot.applies_to("JKT", None, None));
+        assert!(!AdmissionFlag::default().applies_to("JKT", None, None));
     }
 
     #[test]
     fn a_percentage_of_users_is_stable_and_grows() {
         let users: Vec<String> = (0..2_000).map(|n| format!("USR-{n}")).collect();
         let held = |percentage: i32| -> Vec<&String> {
-            let flag = Flag { enabled: true, percentage, ..Flag::default() };
-            users.iter().filter(|user| flag.holds("JKT", None, Some(user))).collect()
+            let flag = AdmissionFlag { enabled: true, percentage, ..AdmissionFlag::default() };
+            users.iter().filter(|user| flag.applies_to("JKT", None, Some(user))).collect()
         };
         let (tenth, half) = (held(10), held(50));
         assert!((150..250).contains(&tenth.len()), "{}", tenth.len());

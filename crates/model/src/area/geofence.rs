@@ -19,18 +19,18 @@ pub struct Geofence {
     areas: Vec<Area>,
     /// Somewhere inside of each.
     middles: Vec<Option<Point>>,
-    polygons: RTree<Entry>,
+    polygons: RTree<PolygonEntry>,
     by_geohash: HashMap<String, Vec<usize>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PolygonEntry {
     area: usize,
     bounds: Rect,
     polygons: MultiPolygon,
 }
 
-impl RTreeObject for Entry {
+impl RTreeObject for PolygonEntry {
     type Envelope = AABB<[f64; 2]>;
 
     fn envelope(&self) -> Self::Envelope {
@@ -50,11 +50,11 @@ impl Geofence {
             // One entry for each part: a city and its islands have no large box in common.
             for polygon in polygons {
                 if let Some(bounds) = polygon.bounding_rect() {
-                    entries.push(Entry { area: n, bounds, polygons: MultiPolygon::new(vec![polygon.clone()]) });
+                    entries.push(PolygonEntry { area: n, bounds, polygons: MultiPolygon::new(vec![polygon.clone()]) });
                 }
             }
         }
-        let middles = areas.iter().map(middle_of).collect();
+        let middles = areas.iter().map(area_middle).collect();
         Self { areas, middles, polygons: RTree::bulk_load(entries), by_geohash }
     }
 
@@ -71,12 +71,12 @@ impl Geofence {
     }
 
     /// The area of this place; its border belongs to it.
-    pub fn locate(&self, lat: f64, lng: f64) -> Option<&Area> {
+    pub fn find_area(&self, lat: f64, lng: f64) -> Option<&Area> {
         let place = Point::new(lng, lat);
         let here = AABB::from_point([lng, lat]);
         let by_polygon = self.polygons.locate_in_envelope_intersecting(&here);
         let by_polygon = by_polygon.filter(|entry| entry.polygons.intersects(&place)).map(|entry| (entry.area, true));
-        let by_geohash = self.by_geohash_of(lat, lng).map(|area| (area, false));
+        let by_geohash = self.areas_by_geohash(lat, lng).map(|area| (area, false));
         let rank = |(n, by_polygon): &(usize, bool)| {
             let area = &self.areas[*n];
             (area.priority, *by_polygon, std::cmp::Reverse(area.id.clone()))
@@ -84,7 +84,7 @@ impl Geofence {
         by_polygon.chain(by_geohash).max_by_key(rank).map(|(n, _)| &self.areas[n])
     }
 
-    fn by_geohash_of(&self, lat: f64, lng: f64) -> impl Iterator<Item = usize> {
+    fn areas_by_geohash(&self, lat: f64, lng: f64) -> impl Iterator<Item = usize> {
         let hash = if self.by_geohash.is_empty() {
             String::new()
         } else {
@@ -96,7 +96,7 @@ impl Geofence {
     }
 
     /// Areas by how far their middles are from this place, in metres, the nearest first.
-    pub fn nearest(&self, lat: f64, lng: f64) -> Vec<(&Area, f64)> {
+    pub fn nearest_areas(&self, lat: f64, lng: f64) -> Vec<(&Area, f64)> {
         let place = Point::new(lng, lat);
         let mut near: Vec<_> = (self.areas.iter().zip(&self.middles))
             .filter_map(|(area, middle)| Some((area, Haversine.distance(place, (*middle)?).round())))
@@ -106,7 +106,7 @@ impl Geofence {
     }
 }
 
-fn middle_of(area: &Area) -> Option<Point> {
+fn area_middle(area: &Area) -> Option<Point> {
     if let Some(polygons) = &area.polygons {
         return polygons.interior_point();
     }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn at(fence: &Geofence, lat: f64, lng: f64) -> Option<&str> {
-        fence.locate(lat, lng).map(|area| area.id.as_str())
+        fence.find_area(lat, lng).map(|area| area.id.as_str())
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
             area("FAR", 0, vec![square(5.0, 5.0, 1.0)], &[]),
             area("NEAR", 0, vec![square(1.0, 1.0, 1.0)], &[]),
         ]);
-        let near: Vec<_> = fence.nearest(0.0, 0.0).into_iter().map(|(area, _)| area.id.as_str()).collect();
+        let near: Vec<_> = fence.nearest_areas(0.0, 0.0).into_iter().map(|(area, _)| area.id.as_str()).collect();
         assert_eq!(near, ["NEAR", "FAR"]);
     }
 }

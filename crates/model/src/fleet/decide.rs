@@ -3,41 +3,41 @@
 use chrono::TimeDelta;
 
 use super::{
-    policy::{DispatchPolicy, Exhausted},
-    ranking::Ranking,
+    policy::{DispatchPolicy, ExhaustionAction},
+    ranking::DriverRanking,
 };
 use crate::{
     actor::Actor,
     messages,
-    order::{Change, OfferState, Reason, Snapshot, Status, change::NewOffers},
+    order::{Change, EventReason, OfferState, OrderStatus, Snapshot, change::NewOffers},
 };
 
 /// An attempt is due to start.
-pub fn start(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
+pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
-    go_on(&mut change, ranking, policy);
+    offer_or_end_round(&mut change, ranking, policy);
     change
 }
 
 /// The running attempt's deadline has passed (or everybody asked is out): the next candidates, or what exhaustion asks for.
-pub fn timeout(s: &Snapshot, ranking: Ranking, policy: &DispatchPolicy) -> Change {
+pub fn time_out_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
-    change.end_attempt(s, OfferState::Expired, Reason::AttemptTimeout);
-    go_on(&mut change, ranking, policy);
+    change.end_attempt(s, OfferState::Expired, EventReason::AttemptTimeout);
+    offer_or_end_round(&mut change, ranking, policy);
     change
 }
 
 /// No driver within the lifetime.
-pub fn lifetime(s: &Snapshot) -> Change {
+pub fn end_lifetime(s: &Snapshot) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
-    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
-    change.transition_to(Status::Compensating, Reason::LifetimeTimeout, None);
+    change.end_attempt(s, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
+    change.transition_to(OrderStatus::Compensating, EventReason::LifetimeTimeout, None);
     change
 }
 
-fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
+fn offer_or_end_round(change: &mut Change, ranking: DriverRanking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
-    change.ranking = Some((change.order.attempt_no + 1, ranking.explained()));
+    change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
     if ranking.ranked.is_empty() {
         return end_round(change, policy);
     }
@@ -51,20 +51,20 @@ fn go_on(change: &mut Change, ranking: Ranking, policy: &DispatchPolicy) {
         per_driver: policy.offers_per_driver,
         expires_at: deadline,
     });
-    change.record_event(Reason::AttemptStarted, None);
+    change.record_event(EventReason::AttemptStarted, None);
 }
 
 fn end_round(change: &mut Change, policy: &DispatchPolicy) {
     match policy.exhausted {
-        Exhausted::Research => {
+        ExhaustionAction::Research => {
             let pause = policy.retry_after(change.order.round);
-            change.record_event(Reason::SearchAgain, None);
+            change.record_event(EventReason::SearchAgain, None);
             change.order.round += 1;
             change.order.next_attempt_at = Some(change.at + as_delta(pause));
         }
-        Exhausted::Alert => {
+        ExhaustionAction::Alert => {
             change.order.lifetime_waived = !policy.pending_keeps_lifetime;
-            change.transition_to(Status::Pending, Reason::NoCandidates, None);
+            change.transition_to(OrderStatus::Pending, EventReason::NoCandidates, None);
             change.notify(messages::dispatch_failed(&change.order, change.at));
         }
     }
@@ -78,103 +78,110 @@ fn as_delta(duration: std::time::Duration) -> TimeDelta {
 mod tests {
     use super::*;
     use crate::{
-        fleet::{policy, ranking::fixture::ranking},
+        fleet::{policy, ranking::fixture::ranking_of},
         order::{order::fixture, timers},
     };
 
-    fn near(driver: &str) -> Ranking {
-        ranking(&[driver])
+    fn near(driver: &str) -> DriverRanking {
+        ranking_of(&[driver])
     }
 
-    fn reasons(change: &Change) -> Vec<Reason> {
+    fn reasons(change: &Change) -> Vec<EventReason> {
         change.events.iter().map(|e| e.reason).collect()
     }
 
     #[test]
     fn the_first_attempt_offers_for_two_minutes() {
-        let s = fixture::snapshot();
-        let change = start(&s, near("D1"), &policy::fixture());
+        let s = fixture::created_snapshot();
+        let change = start_attempt(&s, near("D1"), &policy::example_policy());
         assert_eq!(change.order.attempt_no, 1);
         assert_eq!(change.order.attempt_deadline, Some(s.now + TimeDelta::seconds(120)));
         assert_eq!(change.order.next_attempt_at, None);
-        assert_eq!(reasons(&change), [Reason::AttemptStarted]);
+        assert_eq!(reasons(&change), [EventReason::AttemptStarted]);
     }
 
     #[test]
     fn a_lapsed_offer_expires_and_the_next_driver_is_asked_at_once() {
-        let mut s = fixture::offered();
+        let mut s = fixture::offered_snapshot();
         s.now = s.order.attempt_deadline.unwrap();
-        let change = timeout(&s, near("D2"), &policy::fixture());
+        let change = time_out_attempt(&s, near("D2"), &policy::example_policy());
         assert_eq!((&change.offers[0].offer, change.offers[0].to), (&s.offers[0], OfferState::Expired));
         assert_eq!(change.new_offers.as_ref().unwrap().ranked, near("D2").ranked);
-        assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::AttemptStarted]);
+        assert_eq!(reasons(&change), [EventReason::AttemptTimeout, EventReason::AttemptStarted]);
         assert_eq!(change.events.iter().map(|e| e.attempt_no).collect::<Vec<_>>(), [Some(1), Some(2)]);
     }
 
     #[test]
     fn a_declined_attempt_has_one_outcome() {
-        let mut s = fixture::offered();
+        let mut s = fixture::offered_snapshot();
         s.offers[0].state = OfferState::Declined;
         s.order.attempt_deadline = Some(s.now);
-        let change = timeout(&s, near("D2"), &policy::fixture());
+        let change = time_out_attempt(&s, near("D2"), &policy::example_policy());
         assert_eq!(change.offers, []);
-        assert_eq!(reasons(&change), [Reason::AttemptStarted]);
+        assert_eq!(reasons(&change), [EventReason::AttemptStarted]);
     }
 
     #[test]
     fn an_attempt_nobody_could_answer_has_one_outcome() {
-        let mut s = fixture::offered();
+        let mut s = fixture::offered_snapshot();
         s.offers[0].state = OfferState::Withdrawn;
         s.order.attempt_deadline = Some(s.now);
-        assert_eq!(reasons(&timeout(&s, near("D2"), &policy::fixture())), [Reason::AttemptStarted]);
+        assert_eq!(
+            reasons(&time_out_attempt(&s, near("D2"), &policy::example_policy())),
+            [EventReason::AttemptStarted]
+        );
     }
 
     #[test]
     fn who_was_looked_at_is_kept_even_if_nobody_could_be_asked() {
-        let s = fixture::snapshot();
-        let change = start(&s, Ranking::default(), &policy::fixture());
-        assert_eq!(change.ranking, Some((1, Ranking::default())));
+        let s = fixture::created_snapshot();
+        let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
+        assert_eq!(change.ranking, Some((1, DriverRanking::default())));
     }
 
     #[test]
     fn research_searches_anew_after_the_retry_interval() {
-        let s = fixture::snapshot();
-        let change = start(&s, Ranking::default(), &policy::fixture());
-        assert_eq!((change.order.status, change.order.round), (Status::Dispatching, 2));
+        let s = fixture::created_snapshot();
+        let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
+        assert_eq!((change.order.status, change.order.round), (OrderStatus::Dispatching, 2));
         assert_eq!(change.order.next_attempt_at, Some(s.now + TimeDelta::seconds(15)));
-        let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
+        let jobs: Vec<_> = timers::order_timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
         assert_eq!(jobs, ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
     }
 
     #[test]
     fn alert_leaves_the_order_to_the_dispatchers_and_tells_them() {
-        let policy = DispatchPolicy { exhausted: Exhausted::Alert, pending_keeps_lifetime: false, ..policy::fixture() };
-        let mut s = fixture::offered();
+        let policy = DispatchPolicy {
+            exhausted: ExhaustionAction::Alert,
+            pending_keeps_lifetime: false,
+            ..policy::example_policy()
+        };
+        let mut s = fixture::offered_snapshot();
         s.now = s.order.attempt_deadline.unwrap();
-        let change = timeout(&s, Ranking::default(), &policy);
-        assert_eq!(change.order.status, Status::Pending);
+        let change = time_out_attempt(&s, DriverRanking::default(), &policy);
+        assert_eq!(change.order.status, OrderStatus::Pending);
         assert!(change.order.lifetime_waived);
-        assert_eq!(reasons(&change), [Reason::AttemptTimeout, Reason::NoCandidates]);
+        assert_eq!(reasons(&change), [EventReason::AttemptTimeout, EventReason::NoCandidates]);
         assert_eq!(change.messages.len(), 1);
-        assert_eq!(timers::timers(&change.order, s.now), []);
+        assert_eq!(timers::order_timers(&change.order, s.now), []);
     }
 
     #[test]
     fn an_offer_never_outlives_its_order() {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         s.now = s.order.lifetime_deadline - TimeDelta::seconds(30);
-        let change = start(&s, near("D1"), &policy::fixture());
+        let change = start_attempt(&s, near("D1"), &policy::example_policy());
         assert_eq!(change.new_offers.unwrap().expires_at, s.order.lifetime_deadline);
     }
 
     #[test]
     fn the_lifetime_takes_the_live_offer_back() {
-        let s = fixture::offered();
-        let change = lifetime(&s);
-        assert_eq!(change.order.status, Status::Compensating);
+        let s = fixture::offered_snapshot();
+        let change = end_lifetime(&s);
+        assert_eq!(change.order.status, OrderStatus::Compensating);
         assert_eq!(change.offers[0].to, OfferState::Withdrawn);
-        assert_eq!(reasons(&change), [Reason::AttemptWithdrawn, Reason::LifetimeTimeout]);
-        let jobs: Vec<_> = timers::timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
+        assert_eq!(reasons(&change), [EventReason::AttemptWithdrawn, EventReason::LifetimeTimeout]);
+        let jobs: Vec<_> = timers::order_timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
         assert_eq!(jobs, ["compensate:ORD-1"]);
     }
 }

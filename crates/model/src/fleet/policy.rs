@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ranking::Weights;
+use super::ranking::RankingWeights;
 
 /// What happens when no driver is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exhausted {
+pub enum ExhaustionAction {
     /// The order waits for a dispatcher, and every dispatcher is told.
     Alert,
     /// The search restarts after the retry interval, until the lifetime ends.
@@ -33,8 +33,8 @@ pub struct DispatchPolicy {
     pub offers_per_driver: u16,
     /// After a decline, or an offer left unanswered, a driver is asked nothing for so long.
     pub cool_down: Duration,
-    pub weights: Weights,
-    pub exhausted: Exhausted,
+    pub weights: RankingWeights,
+    pub exhausted: ExhaustionAction,
     /// Does the lifetime end an order that waits for a dispatcher?
     pub pending_keeps_lifetime: bool,
     /// From a driver to the pickup; after it support is told. Zero: never.
@@ -45,7 +45,7 @@ pub struct DispatchPolicy {
 
 impl DispatchPolicy {
     /// Drivers looked at first: twice as many as are to be asked, at least.
-    pub fn looked_at(&self) -> usize {
+    pub fn candidate_limit(&self) -> usize {
         usize::from(self.candidates).max(2 * usize::from(self.ask_at_once))
     }
 
@@ -57,7 +57,7 @@ impl DispatchPolicy {
 }
 
 #[cfg(any(test, feature = "fixtures"))]
-pub fn fixture() -> DispatchPolicy {
+pub fn example_policy() -> DispatchPolicy {
     DispatchPolicy {
         attempt: Duration::from_secs(120),
         retry: vec![Duration::from_secs(15), Duration::from_secs(30)],
@@ -67,8 +67,8 @@ pub fn fixture() -> DispatchPolicy {
         ask_at_once: 1,
         offers_per_driver: 1,
         cool_down: Duration::from_secs(15),
-        weights: Weights { idle_minute_m: 0.0, live_offer_m: 500.0 },
-        exhausted: Exhausted::Research,
+        weights: RankingWeights { idle_minute_m: 0.0, live_offer_m: 500.0 },
+        exhausted: ExhaustionAction::Research,
         pending_keeps_lifetime: true,
         pickup_within: Duration::from_secs(12 * 3600),
         completion_within: Duration::from_secs(6 * 3600),
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_last_pause_stays() {
-        let pauses: Vec<_> = (1..=4).map(|round| fixture().retry_after(round).as_secs()).collect();
+        let pauses: Vec<_> = (1..=4).map(|round| example_policy().retry_after(round).as_secs()).collect();
         assert_eq!(pauses, [15, 30, 30, 30]);
     }
 }

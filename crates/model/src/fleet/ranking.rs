@@ -14,7 +14,7 @@ const EXPLAINED: usize = 20;
 
 /// A driver near the pickup.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
-pub struct Candidate {
+pub struct DriverCandidate {
     pub driver_id: String,
     pub lat: f64,
     pub lng: f64,
@@ -22,14 +22,14 @@ pub struct Candidate {
     /// Live offers of other orders.
     pub live_offers: i64,
     /// `None`: may be asked.
-    pub excluded: Option<Exclusion>,
+    pub excluded: Option<ExclusionReason>,
 }
 
 /// Why a driver who is near is not asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
-pub enum Exclusion {
+pub enum ExclusionReason {
     /// Has an active order.
     Busy,
     /// Holds as many live offers as one driver may.
@@ -44,9 +44,9 @@ pub enum Exclusion {
     CoolingDown,
 }
 
-impl Exclusion {
+impl ExclusionReason {
     /// As a person says it.
-    pub fn text(self) -> &'static str {
+    pub fn reason_text(self) -> &'static str {
         match self {
             Self::Busy => "has an active order",
             Self::EnoughOffers => "holds as many offers as one driver may",
@@ -60,7 +60,7 @@ impl Exclusion {
 
 /// What distance is weighed against, in metres.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weights {
+pub struct RankingWeights {
     /// That a minute without work brings a driver nearer.
     pub idle_minute_m: f64,
     /// That a live offer of another order puts a driver farther away.
@@ -69,7 +69,7 @@ pub struct Weights {
 
 /// A driver who may be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ranked {
+pub struct RankedDriver {
     pub driver_id: String,
     pub distance_m: f64,
     pub idle_min: f64,
@@ -79,24 +79,24 @@ pub struct Ranked {
 
 /// A driver who is near and is not asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Excluded {
+pub struct ExcludedDriver {
     pub driver_id: String,
     pub distance_m: f64,
-    pub why: Exclusion,
+    pub why: ExclusionReason,
 }
 
 /// Who was looked at for an attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ranking {
+pub struct DriverRanking {
     /// Best first.
-    pub ranked: Vec<Ranked>,
+    pub ranked: Vec<RankedDriver>,
     /// Nearest first.
-    pub excluded: Vec<Excluded>,
+    pub excluded: Vec<ExcludedDriver>,
 }
 
-impl Ranking {
+impl DriverRanking {
     /// As much of it as is kept to explain it.
-    pub fn explained(&self) -> Self {
+    pub fn explanation_excerpt(&self) -> Self {
         let mut short = self.clone();
         short.ranked.truncate(EXPLAINED);
         short.excluded.truncate(EXPLAINED);
@@ -106,14 +106,19 @@ impl Ranking {
 
 /// Where an order begins, and how far its drivers may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pickup {
+pub struct SearchCircle {
     pub lat: f64,
     pub lng: f64,
     pub radius_m: f64,
 }
 
 /// Ranks the drivers within the radius; of equal scores the longest idle is first.
-pub fn rank(candidates: Vec<Candidate>, pickup: Pickup, weights: Weights, now: DateTime<Utc>) -> Ranking {
+pub fn rank_candidates(
+    candidates: Vec<DriverCandidate>,
+    pickup: SearchCircle,
+    weights: RankingWeights,
+    now: DateTime<Utc>,
+) -> DriverRanking {
     let place = Point::new(pickup.lng, pickup.lat);
     let (mut ranked, mut excluded) = (Vec::new(), Vec::new());
     for c in candidates {
@@ -122,14 +127,14 @@ pub fn rank(candidates: Vec<Candidate>, pickup: Pickup, weights: Weights, now: D
             continue;
         }
         if let Some(why) = c.excluded {
-            excluded.push(Excluded { driver_id: c.driver_id, distance_m, why });
+            excluded.push(ExcludedDriver { driver_id: c.driver_id, distance_m, why });
             continue;
         }
         let idle_min = ((now - c.idle_since).as_seconds_f64() / 60.0).max(0.0).round();
         let nearer = idle_min.min(LONGEST_IDLE_MIN) * weights.idle_minute_m;
         let farther = c.live_offers as f64 * weights.live_offer_m;
         let score = distance_m - nearer + farther;
-        let driver = Ranked { driver_id: c.driver_id, distance_m, idle_min, live_offers: c.live_offers, score };
+        let driver = RankedDriver { driver_id: c.driver_id, distance_m, idle_min, live_offers: c.live_offers, score };
         ranked.push((c.idle_since, driver));
     }
     // The id comes last, so that the order never depends on how rows happened to be read.
@@ -137,7 +142,7 @@ pub fn rank(candidates: Vec<Candidate>, pickup: Pickup, weights: Weights, now: D
         a.score.total_cmp(&b.score).then(idle_a.cmp(idle_b)).then_with(|| a.driver_id.cmp(&b.driver_id))
     });
     excluded.sort_by(|a, b| a.distance_m.total_cmp(&b.distance_m).then_with(|| a.driver_id.cmp(&b.driver_id)));
-    Ranking { ranked: ranked.into_iter().map(|(_, driver)| driver).collect(), excluded }
+    DriverRanking { ranked: ranked.into_iter().map(|(_, driver)| driver).collect(), excluded }
 }
 
 #[cfg(any(test, feature = "fixtures"))]
@@ -145,15 +150,15 @@ pub mod fixture {
     use super::*;
 
     /// Drivers who may be asked, best first.
-    pub fn ranking(drivers: &[&str]) -> Ranking {
-        let ranked = drivers.iter().map(|driver| Ranked {
+    pub fn ranking_of(drivers: &[&str]) -> DriverRanking {
+        let ranked = drivers.iter().map(|driver| RankedDriver {
             driver_id: (*driver).to_owned(),
             distance_m: 100.0,
             idle_min: 0.0,
             live_offers: 0,
             score: 100.0,
         });
-        Ranking { ranked: ranked.collect(), excluded: Vec::new() }
+        DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
     }
 }
 
@@ -161,16 +166,16 @@ pub mod fixture {
 mod tests {
     use super::*;
 
-    const PLAIN: Weights = Weights { idle_minute_m: 0.0, live_offer_m: 0.0 };
+    const PLAIN: RankingWeights = RankingWeights { idle_minute_m: 0.0, live_offer_m: 0.0 };
 
-    fn driver(id: &str, lat: f64, idle_since: i64) -> Candidate {
+    fn driver(id: &str, lat: f64, idle_since: i64) -> DriverCandidate {
         let idle_since = DateTime::from_timestamp(idle_since, 0).unwrap();
-        Candidate { driver_id: id.to_owned(), lat, lng: 0.0, idle_since, live_offers: 0, excluded: None }
+        DriverCandidate { driver_id: id.to_owned(), lat, lng: 0.0, idle_since, live_offers: 0, excluded: None }
     }
 
-    fn ranked(candidates: Vec<Candidate>, radius_m: f64, weights: Weights) -> Vec<String> {
+    fn ranked(candidates: Vec<DriverCandidate>, radius_m: f64, weights: RankingWeights) -> Vec<String> {
         let now = DateTime::from_timestamp(3600, 0).unwrap();
-        let ranking = rank(candidates, Pickup { lat: 0.0, lng: 0.0, radius_m }, weights, now);
+        let ranking = rank_candidates(candidates, SearchCircle { lat: 0.0, lng: 0.0, radius_m }, weights, now);
         ranking.ranked.into_iter().map(|r| format!("{} {}", r.driver_id, r.score)).collect()
     }
 
@@ -188,8 +193,8 @@ mod tests {
 
     #[test]
     fn idle_time_and_load_count_in_metres_and_idle_time_not_for_ever() {
-        let weights = Weights { idle_minute_m: 20.0, live_offer_m: 500.0 };
-        let loaded = Candidate { live_offers: 2, ..driver("loaded", 0.0, 3600) };
+        let weights = RankingWeights { idle_minute_m: 20.0, live_offer_m: 500.0 };
+        let loaded = DriverCandidate { live_offers: 2, ..driver("loaded", 0.0, 3600) };
         let drivers = vec![
             driver("near", 0.005, 3600),
             driver("idle", 0.01, 0),
@@ -202,11 +207,12 @@ mod tests {
 
     #[test]
     fn who_is_not_asked_is_named_with_the_reason() {
-        let busy = Candidate { excluded: Some(Exclusion::Busy), ..driver("busy", 0.01, 0) };
-        let far = Candidate { excluded: Some(Exclusion::Busy), ..driver("far", 1.0, 0) };
+        let busy = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("busy", 0.01, 0) };
+        let far = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("far", 1.0, 0) };
         let now = DateTime::from_timestamp(3600, 0).unwrap();
-        let ranking = rank(vec![busy, far], Pickup { lat: 0.0, lng: 0.0, radius_m: 5_000.0 }, PLAIN, now);
-        let busy = Excluded { driver_id: "busy".to_owned(), distance_m: 1112.0, why: Exclusion::Busy };
+        let ranking =
+            rank_candidates(vec![busy, far], SearchCircle { lat: 0.0, lng: 0.0, radius_m: 5_000.0 }, PLAIN, now);
+        let busy = ExcludedDriver { driver_id: "busy".to_owned(), distance_m: 1112.0, why: ExclusionReason::Busy };
         assert_eq!((ranking.ranked, ranking.excluded), (vec![], vec![busy]));
     }
 }

@@ -21,7 +21,7 @@ const MAX_ERROR_CHARS: usize = 500;
 
 /// Whom a message is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Audience {
+pub enum MessageAudience {
     /// The driver named in the message.
     Driver { service_type: String },
     /// Every user with the role dispatcher, each by the own channel.
@@ -40,7 +40,7 @@ pub enum Audience {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub kind: &'static str,
-    pub audience: Audience,
+    pub audience: MessageAudience,
     /// Two messages of one order, kind and channel with the same key are one.
     pub dedupe_key: String,
     pub payload: Value,
@@ -48,13 +48,19 @@ pub struct Message {
 }
 
 impl Message {
-    fn new(kind: &'static str, audience: Audience, dedupe_key: String, payload: Value, at: DateTime<Utc>) -> Self {
+    fn new(
+        kind: &'static str,
+        audience: MessageAudience,
+        dedupe_key: String,
+        payload: Value,
+        at: DateTime<Utc>,
+    ) -> Self {
         Self { kind, audience, dedupe_key, payload, expires_at: at + MESSAGE_EXPIRY }
     }
 
     /// Must a person acknowledge it?
     pub fn is_alert(&self) -> bool {
-        matches!(self.audience, Audience::Support | Audience::Dispatchers) && self.kind != REMINDER
+        matches!(self.audience, MessageAudience::Support | MessageAudience::Dispatchers) && self.kind != REMINDER
     }
 }
 
@@ -83,7 +89,7 @@ pub fn is_for_dispatchers(kind: &str) -> bool {
 /// How a partner's job id came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Method {
+pub enum RetrievalMethod {
     /// The partner called back.
     Callback,
     /// We asked.
@@ -91,10 +97,10 @@ pub enum Method {
 }
 
 /// To a driver: take this order? Worthless once the offer has expired.
-pub fn offer(order: &Order, offer: &Offer, distance_m: f64) -> Message {
+pub fn offer_created(order: &Order, offer: &Offer, distance_m: f64) -> Message {
     Message {
         kind: OFFER,
-        audience: Audience::Driver { service_type: order.service_type.clone() },
+        audience: MessageAudience::Driver { service_type: order.service_type.clone() },
         dedupe_key: offer.id.to_string(),
         payload: json!({
             "event": "offer.created",
@@ -111,12 +117,12 @@ pub fn offer(order: &Order, offer: &Offer, distance_m: f64) -> Message {
 }
 
 /// To a driver: a dispatcher has given you this order.
-pub fn assigned(order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+pub fn driver_assigned(order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
     to_driver(ASSIGNED, "order.assigned", order, driver, "assigned by a dispatcher", now)
 }
 
 /// To a driver: this order is no longer yours.
-pub fn unassigned(order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
+pub fn driver_unassigned(order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
     to_driver(UNASSIGNED, "order.unassigned", order, driver, why, now)
 }
 
@@ -129,7 +135,7 @@ fn to_driver(kind: &'static str, event: &str, order: &Order, driver: &str, why: 
         "reason": why,
         "timestamp": now,
     });
-    let audience = Audience::Driver { service_type: order.service_type.clone() };
+    let audience = MessageAudience::Driver { service_type: order.service_type.clone() };
     Message::new(kind, audience, format!("{driver}-{}", order.version), payload, now)
 }
 
@@ -145,24 +151,24 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
         "action": "assign a driver, redispatch or cancel",
         "timestamp": now,
     });
-    Message::new(DISPATCH_FAILED, Audience::Dispatchers, format!("round-{}", order.round), payload, now)
+    Message::new(DISPATCH_FAILED, MessageAudience::Dispatchers, format!("round-{}", order.round), payload, now)
 }
 
 /// To every dispatcher: the order of this alert still waits.
-pub fn reminder(alert: &Repeated, now: DateTime<Utc>) -> Message {
-    let payload = alert.payload("dispatcher.reminder", REMINDER, now);
-    Message::new(REMINDER, Audience::Dispatchers, alert.dedupe_key(), payload, now)
+pub fn dispatcher_reminder(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
+    let payload = alert.build_payload("dispatcher.reminder", REMINDER, now);
+    Message::new(REMINDER, MessageAudience::Dispatchers, alert.dedupe_key(), payload, now)
 }
 
 /// To the people of the escalation: this alert was not acknowledged.
-pub fn escalation(alert: &Repeated, now: DateTime<Utc>) -> Message {
-    let payload = alert.payload("support.manual_action_required", ESCALATION, now);
-    Message::new(ESCALATION, Audience::Escalation, alert.dedupe_key(), payload, now)
+pub fn alert_escalation(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
+    let payload = alert.build_payload("support.manual_action_required", ESCALATION, now);
+    Message::new(ESCALATION, MessageAudience::Escalation, alert.dedupe_key(), payload, now)
 }
 
 /// An alert told about again.
 #[derive(Debug, Clone)]
-pub struct Repeated<'a> {
+pub struct RepeatedAlert<'a> {
     pub alert_id: i64,
     pub order_id: &'a str,
     pub kind: &'a str,
@@ -173,12 +179,12 @@ pub struct Repeated<'a> {
     pub told: &'a Value,
 }
 
-impl Repeated<'_> {
+impl RepeatedAlert<'_> {
     fn dedupe_key(&self) -> String {
         format!("{}-{}", self.alert_id, self.number)
     }
 
-    fn payload(&self, event: &str, alert_type: &str, now: DateTime<Utc>) -> Value {
+    fn build_payload(&self, event: &str, alert_type: &str, now: DateTime<Utc>) -> Value {
         json!({
             "event": event,
             "order_id": self.order_id,
@@ -202,7 +208,7 @@ pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message 
 
 /// To support: the payment is in a state the rules do not know; nothing was decided.
 pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support_alert(UNEXPECTED_STATE, order, each_time(order), why, now)
+    support_alert(UNEXPECTED_STATE, order, version_key(order), why, now)
 }
 
 /// To support: what the producer says of the money of a cancelled order is a word the rules do not know. Told once of an
@@ -213,12 +219,12 @@ pub fn unknown_payment(order: &Order, why: &str, now: DateTime<Utc>) -> Message 
 
 /// To support: a timer of this order died, so nothing moves it on any more.
 pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    support_alert(TIMER_DEAD, order, each_time(order), why, now)
+    support_alert(TIMER_DEAD, order, version_key(order), why, now)
 }
 
 /// To support: the driver has not picked up, or not completed the trip, in time.
 pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    let mut message = support_alert(STALE_TRIP, order, each_time(order), why, now);
+    let mut message = support_alert(STALE_TRIP, order, version_key(order), why, now);
     message.payload["driver_id"] = json!(order.driver_id);
     message
 }
@@ -226,14 +232,14 @@ pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
 /// To support: an order that was to be compensated is not in the database.
 pub fn order_missing(order: &OrderId, now: DateTime<Utc>) -> Message {
     let payload = manual_action(FAILED_TO_GET_ORDER, order, now);
-    Message::new(FAILED_TO_GET_ORDER, Audience::Support, String::new(), payload, now)
+    Message::new(FAILED_TO_GET_ORDER, MessageAudience::Support, String::new(), payload, now)
 }
 
 /// To support: the end of this order could not be written, for this error.
 pub fn status_update_failed(order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
     let mut payload = manual_action(STATUS_UPDATE_FAILED, order, now);
     payload["error"] = error.chars().take(MAX_ERROR_CHARS).collect::<String>().into();
-    Message::new(STATUS_UPDATE_FAILED, Audience::Support, String::new(), payload, now)
+    Message::new(STATUS_UPDATE_FAILED, MessageAudience::Support, String::new(), payload, now)
 }
 
 /// What is told of an order that the system has just ended, by its present status: a paid one needs a refund and is
@@ -261,7 +267,7 @@ pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
         "action": MANUAL_REFUND_REQUIRED,
         "timestamp": now,
     });
-    Message::new(CANCELLED_AFTER_PAYMENT, Audience::Producer, String::new(), payload, now)
+    Message::new(CANCELLED_AFTER_PAYMENT, MessageAudience::Producer, String::new(), payload, now)
 }
 
 /// To the producer: the partner's job id is known. `duration` is the time since the booking.
@@ -270,7 +276,7 @@ pub fn job_id_retrieved(
     job_id: &str,
     attempts: u32,
     duration: Duration,
-    method: Method,
+    method: RetrievalMethod,
     now: DateTime<Utc>,
 ) -> Message {
     let payload = json!({
@@ -281,7 +287,7 @@ pub fn job_id_retrieved(
         "duration": format!("{:?}", Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
         "method": method,
     });
-    Message::new(JOB_ID_RETRIEVED, Audience::Producer, job_id.to_owned(), payload, now)
+    Message::new(JOB_ID_RETRIEVED, MessageAudience::Producer, job_id.to_owned(), payload, now)
 }
 
 /// To the customer: the system ended the order. Told again when it turns out that it was paid.
@@ -295,7 +301,7 @@ pub fn customer_cancelled(order: &Order, why: &str, now: DateTime<Utc>) -> Messa
         "refund": order.payment_status.is_paid(),
         "timestamp": now,
     });
-    Message::new(ORDER_CANCELLED, Audience::Customer, order.status.as_str().to_owned(), payload, now)
+    Message::new(ORDER_CANCELLED, MessageAudience::Customer, order.status.as_str().to_owned(), payload, now)
 }
 
 /// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
@@ -303,11 +309,11 @@ pub fn partner_refuses_key(partner: &str, order: &OrderId, error: &str, now: Dat
     let mut payload = manual_action(PARTNER_REFUSES_KEY, order, now);
     payload["partner"] = json!(partner);
     payload["error"] = json!(error);
-    Message::new(PARTNER_REFUSES_KEY, Audience::Support, format!("{partner}-{}", now.timestamp()), payload, now)
+    Message::new(PARTNER_REFUSES_KEY, MessageAudience::Support, format!("{partner}-{}", now.timestamp()), payload, now)
 }
 
 /// Told again whenever it happens again.
-fn each_time(order: &Order) -> String {
+fn version_key(order: &Order) -> String {
     format!("version-{}", order.version)
 }
 
@@ -319,7 +325,7 @@ fn support_alert(kind: &'static str, order: &Order, dedupe_key: String, why: &st
     payload["payment_amount_minor"] = json!(order.amount_minor);
     payload["payment_currency"] = json!(order.currency);
     payload["total_attempts"] = json!(order.attempt_no);
-    Message::new(kind, Audience::Support, dedupe_key, payload, now)
+    Message::new(kind, MessageAudience::Support, dedupe_key, payload, now)
 }
 
 fn manual_action(kind: &str, order: &OrderId, now: DateTime<Utc>) -> Value {
@@ -336,7 +342,7 @@ fn manual_action(kind: &str, order: &OrderId, now: DateTime<Utc>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Status, order::fixture};
+    use crate::order::{OrderStatus, order::fixture};
 
     fn fields(message: &Message) -> Vec<&str> {
         message.payload.as_object().unwrap().keys().map(String::as_str).collect()
@@ -344,10 +350,10 @@ mod tests {
 
     #[test]
     fn events_have_the_fields_of_the_requirement_and_no_others() {
-        let s = fixture::snapshot();
+        let s = fixture::created_snapshot();
         let order = &s.order;
         let retrieved =
-            job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), Method::Proactive, s.now);
+            job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), RetrievalMethod::Proactive, s.now);
         assert_eq!(fields(&retrieved), ["order_id", "job_id", "attempts", "duration", "method"]);
         assert_eq!(
             (&retrieved.payload["duration"], &retrieved.payload["method"]),
@@ -365,8 +371,8 @@ mod tests {
 
     #[test]
     fn only_what_a_person_must_act_on_is_an_alert() {
-        let s = fixture::snapshot();
-        let repeated = Repeated {
+        let s = fixture::created_snapshot();
+        let repeated = RepeatedAlert {
             alert_id: 7,
             order_id: "ORD-1",
             kind: MANUAL_REFUND_REQUIRED,
@@ -385,8 +391,8 @@ mod tests {
         ];
         assert!(alerts.iter().all(Message::is_alert));
         let others = [
-            reminder(&repeated, s.now),
-            escalation(&repeated, s.now),
+            dispatcher_reminder(&repeated, s.now),
+            alert_escalation(&repeated, s.now),
             cancelled_after_payment(&s.order, s.now),
             customer_cancelled(&s.order, "", s.now),
         ];
@@ -396,13 +402,13 @@ mod tests {
     #[test]
     fn an_order_the_system_ended_is_told_of_by_its_payment() {
         let told = |payment: &str, status| {
-            let mut s = fixture::snapshot();
+            let mut s = fixture::created_snapshot();
             s.order.payment_status = payment.to_owned().try_into().unwrap();
             s.order.status = status;
             cancelled_by_system(&s.order, "why", s.now).iter().map(|m| m.kind).collect::<Vec<_>>()
         };
-        assert_eq!(told("UNPAID", Status::CancelledBySystem), [ORDER_CANCELLED]);
-        let paid = told("SETTLEMENT", Status::CancelledBySystemAfterPayment);
+        assert_eq!(told("UNPAID", OrderStatus::CancelledBySystem), [ORDER_CANCELLED]);
+        let paid = told("SETTLEMENT", OrderStatus::CancelledBySystemAfterPayment);
         assert_eq!(paid, [MANUAL_REFUND_REQUIRED, CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED]);
     }
 }

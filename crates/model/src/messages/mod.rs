@@ -10,4 +10,4 @@ pub mod routes;
 pub mod text;
 
 pub use kinds::*;
-pub use routes::Routes;
+pub use routes::ChannelRoutes;

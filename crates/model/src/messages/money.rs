@@ -10,7 +10,7 @@ const NO_MINOR_UNIT: [&str; 17] = [
 const THREE_DIGITS: [&str; 7] = ["BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"];
 
 /// `Rp 150,000`, `USD 1,234.50`. `minor` is in the smallest unit of the currency.
-pub fn amount(minor: i64, currency: &str) -> String {
+pub fn format_amount(minor: i64, currency: &str) -> String {
     let digits = if NO_MINOR_UNIT.contains(&currency) {
         0
     } else if THREE_DIGITS.contains(&currency) {
@@ -57,7 +57,7 @@ mod tests {
             (-100_000, "SGD", "SGD -1,000.00"),
             (i64::MAX, "EUR", "EUR 92,233,720,368,547,758.07"),
         ] {
-            assert_eq!(amount(minor, currency), text);
+            assert_eq!(format_amount(minor, currency), text);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{self as messages, Audience};
+use super::{self as messages, MessageAudience};
 use crate::duration;
 
 /// The channel that always exists: a line in the worker's log.
@@ -12,7 +12,7 @@ pub const LOG: &str = "log";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Routes {
+pub struct ChannelRoutes {
     /// Channels that carry offers to drivers, unless their service type has its own.
     pub driver: Vec<String>,
     /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
@@ -29,15 +29,15 @@ pub struct Routes {
     /// Channels that reach customers.
     pub customer: Vec<String>,
     /// Alerts that are not acknowledged; `after` is the SLA.
-    pub escalate: Repeat,
+    pub escalate: RepeatSchedule,
     /// Orders that wait for a dispatcher.
-    pub remind: Repeat,
+    pub remind: RepeatSchedule,
 }
 
 /// Told again, so many times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Repeat {
+pub struct RepeatSchedule {
     /// Until the first time.
     #[serde(with = "duration")]
     pub after: Duration,
@@ -47,9 +47,9 @@ pub struct Repeat {
     pub times: u16,
 }
 
-impl Routes {
+impl ChannelRoutes {
     /// The routes by name.
-    pub fn named(&self) -> [(&'static str, &Vec<String>); 6] {
+    pub fn named_routes(&self) -> [(&'static str, &Vec<String>); 6] {
         [
             ("driver", &self.driver),
             ("support", &self.support),
@@ -61,26 +61,28 @@ impl Routes {
     }
 
     /// The configured channels of an audience.
-    pub fn of(&self, audience: &Audience) -> &[String] {
+    pub fn channels_for(&self, audience: &MessageAudience) -> &[String] {
         match audience {
-            Audience::Driver { service_type } => self.driver_by_service_type.get(service_type).unwrap_or(&self.driver),
-            Audience::Dispatchers => &self.dispatchers,
-            Audience::Escalation if !self.escalation.is_empty() => &self.escalation,
-            Audience::Support | Audience::Escalation => &self.support,
-            Audience::Producer => &self.producer,
-            Audience::Customer => &self.customer,
+            MessageAudience::Driver { service_type } => {
+                self.driver_by_service_type.get(service_type).unwrap_or(&self.driver)
+            }
+            MessageAudience::Dispatchers => &self.dispatchers,
+            MessageAudience::Escalation if !self.escalation.is_empty() => &self.escalation,
+            MessageAudience::Support | MessageAudience::Escalation => &self.support,
+            MessageAudience::Producer => &self.producer,
+            MessageAudience::Customer => &self.customer,
         }
     }
 
     /// How an alert of this kind is told again.
-    pub fn repeat(&self, kind: &str) -> &Repeat {
+    pub fn repeat_schedule(&self, kind: &str) -> &RepeatSchedule {
         if messages::is_for_dispatchers(kind) { &self.remind } else { &self.escalate }
     }
 }
 
-impl Repeat {
+impl RepeatSchedule {
     /// How long after the alert, or after the last time, the next one comes; `None` after the last.
-    pub fn pause(&self, told_again: i32) -> Option<Duration> {
+    pub fn pause_after(&self, told_again: i32) -> Option<Duration> {
         if told_again >= i32::from(self.times) {
             None
         } else {
@@ -89,7 +91,7 @@ impl Repeat {
     }
 }
 
-impl Default for Routes {
+impl Default for ChannelRoutes {
     fn default() -> Self {
         let log = || vec![LOG.to_owned()];
         let hours = |n: u64| Duration::from_secs(n * 3600);
@@ -101,8 +103,8 @@ impl Default for Routes {
             escalation: Vec::new(),
             producer: Vec::new(),
             customer: log(),
-            escalate: Repeat { after: hours(24), every: hours(4), times: 6 },
-            remind: Repeat { after: Duration::from_secs(300), every: Duration::from_secs(300), times: 5 },
+            escalate: RepeatSchedule { after: hours(24), every: hours(4), times: 6 },
+            remind: RepeatSchedule { after: Duration::from_secs(300), every: Duration::from_secs(300), times: 5 },
         }
     }
 }
@@ -113,18 +115,18 @@ mod tests {
 
     #[test]
     fn an_alert_is_told_again_so_many_times_and_no_more() {
-        let escalate = Routes::default().escalate;
-        let hours: Vec<_> = (0..8).map(|n| escalate.pause(n).map(|d| d.as_secs() / 3600)).collect();
+        let escalate = ChannelRoutes::default().escalate;
+        let hours: Vec<_> = (0..8).map(|n| escalate.pause_after(n).map(|d| d.as_secs() / 3600)).collect();
         assert_eq!(hours, [Some(24), Some(4), Some(4), Some(4), Some(4), Some(4), None, None]);
-        assert_eq!(Repeat { times: 0, ..escalate }.pause(0), None);
+        assert_eq!(RepeatSchedule { times: 0, ..escalate }.pause_after(0), None);
     }
 
     #[test]
     fn an_escalation_goes_to_support_unless_others_are_named() {
-        let mut routes = Routes { support: vec!["desk".to_owned()], ..Routes::default() };
-        assert_eq!(routes.of(&Audience::Escalation), ["desk"]);
+        let mut routes = ChannelRoutes { support: vec!["desk".to_owned()], ..ChannelRoutes::default() };
+        assert_eq!(routes.channels_for(&MessageAudience::Escalation), ["desk"]);
         routes.escalation = vec!["manager".to_owned()];
-        assert_eq!(routes.of(&Audience::Escalation), ["manager"]);
-        assert_eq!(routes.of(&Audience::Support), ["desk"]);
+        assert_eq!(routes.channels_for(&MessageAudience::Escalation), ["manager"]);
+        assert_eq!(routes.channels_for(&MessageAudience::Support), ["desk"]);
     }
 }

@@ -10,7 +10,7 @@ use super::{kinds::*, money};
 
 /// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct MessageText {
     /// One line.
     pub subject: String,
     /// Begins with its heading.
@@ -18,7 +18,7 @@ pub struct Text {
 }
 
 /// Renders a message. `sla` is the time within which an alert is to be acknowledged.
-pub fn render(kind: &str, payload: &Value, sla: Duration) -> Text {
+pub fn render_message(kind: &str, payload: &Value, sla: Duration) -> MessageText {
     let order = show_value(&payload["order_id"]).unwrap_or_default();
     let heading = heading_of(kind, payload);
     let mut body = format!("{heading}\n\n");
@@ -32,7 +32,7 @@ pub fn render(kind: &str, payload: &Value, sla: Duration) -> Text {
                 "Raised at {raised} and not acknowledged. Do so: dispatchq alert ack {}\n",
                 payload["alert_id"]
             );
-            body += &render(kind, told, sla).body;
+            body += &render_message(kind, told, sla).body;
         }
         ORDER_CANCELLED => {
             let _ = write!(
@@ -49,7 +49,7 @@ pub fn render(kind: &str, payload: &Value, sla: Duration) -> Text {
             actions => body += &alert_text(payload, actions, sla),
         },
     }
-    Text { subject: format!("{heading}: {order}"), body }
+    MessageText { subject: format!("{heading}: {order}"), body }
 }
 
 fn heading_of(kind: &str, payload: &Value) -> String {
@@ -145,7 +145,7 @@ fn alert_text(payload: &Value, actions: &[&str], sla: Duration) -> String {
 
 fn amount_text(payload: &Value) -> String {
     match (payload["payment_amount_minor"].as_i64(), payload["payment_currency"].as_str()) {
-        (Some(minor), Some(currency)) => money::amount(minor, currency),
+        (Some(minor), Some(currency)) => money::format_amount(minor, currency),
         (Some(minor), None) => format!("{minor} (currency unknown)"),
         (None, _) => "unknown".to_owned(),
     }
@@ -187,14 +187,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::order::{PaymentStatus, Status, order::fixture};
+    use crate::order::{OrderStatus, PaymentStatus, order::fixture};
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     fn refund() -> Message {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         s.order.id = "CCT-20260109XXXXX".parse().unwrap();
-        s.order.status = Status::CancelledBySystemAfterPayment;
+        s.order.status = OrderStatus::CancelledBySystemAfterPayment;
         s.order.payment_status = PaymentStatus::Paid;
         refund_required(&s.order, "Job ID retrieval timeout after 30 minutes", s.now)
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn the_refund_alert_reads_as_the_requirement_writes_it() {
         let alert = refund();
-        let text = render(alert.kind, &alert.payload, DAY);
+        let text = render_message(alert.kind, &alert.payload, DAY);
         assert_eq!(text.subject, "🚨 Manual Refund Required: CCT-20260109XXXXX");
         assert_eq!(
             text.body,
@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn an_escalation_says_what_it_is_about() {
-        let s = fixture::snapshot();
+        let s = fixture::created_snapshot();
         let told = refund().payload;
-        let alert = Repeated {
+        let alert = RepeatedAlert {
             alert_id: 7,
             order_id: "CCT-20260109XXXXX",
             kind: MANUAL_REFUND_REQUIRED,
@@ -237,8 +237,8 @@ mod tests {
             number: 2,
             told: &told,
         };
-        let escalation = escalation(&alert, s.now);
-        let text = render(ESCALATION, &escalation.payload, DAY);
+        let escalation = alert_escalation(&alert, s.now);
+        let text = render_message(ESCALATION, &escalation.payload, DAY);
         assert_eq!(text.subject, "🚨 Escalation 2: Manual Refund Required: CCT-20260109XXXXX");
         assert!(text.body.contains("dispatchq alert ack 7"), "{}", text.body);
         assert!(text.body.contains("Payment Amount: Rp 150,000"), "{}", text.body);
@@ -246,15 +246,15 @@ mod tests {
 
     #[test]
     fn a_line_of_an_alert_stays_one_line() {
-        let s = fixture::snapshot();
+        let s = fixture::created_snapshot();
         let alert = refund_required(&s.order, "first\nPayment Amount: Rp 9", s.now);
-        let text = render(alert.kind, &alert.payload, DAY).body;
+        let text = render_message(alert.kind, &alert.payload, DAY).body;
         assert!(text.contains("Reason: first Payment Amount: Rp 9\nPayment Status: UNPAID\n"), "{text}");
     }
 
     #[test]
     fn a_message_of_any_kind_can_be_read() {
-        let text = render("order.something", &json!({ "order_id": "ORD-1", "count": 3, "none": null }), DAY);
+        let text = render_message("order.something", &json!({ "order_id": "ORD-1", "count": 3, "none": null }), DAY);
         assert_eq!(
             (text.subject.as_str(), text.body.as_str()),
             ("order.something: ORD-1", "order.something\n\norder_id: ORD-1\ncount: 3")

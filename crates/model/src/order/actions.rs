@@ -3,39 +3,42 @@
 
 use uuid::Uuid;
 
-use super::{Change, Decision, Offer, OfferState, PaymentStatus, Reason, Refusal, Snapshot, Status, change::OfferEnd};
+use super::{
+    Change, Decision, EventReason, Offer, OfferState, OrderRefusal, OrderStatus, PaymentStatus, Snapshot,
+    change::OfferEnd,
+};
 use crate::{actor::Actor, messages};
 
 /// Driver `driver` takes the order by answering `offer`.
-pub fn accept(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
+pub fn accept_offer(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
         Err(refusal) => return Decision::Refuse(refusal),
     };
     match offer.state {
-        OfferState::Offered if s.order.status == Status::Dispatching => {}
+        OfferState::Offered if s.order.status == OrderStatus::Dispatching => {}
         // Taken before, and still this driver's (or done); an order that was cancelled since has no driver.
-        OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == Status::Completed => {
+        OfferState::Accepted if s.order.status.occupies_driver() || s.order.status == OrderStatus::Completed => {
             return Decision::Unchanged;
         }
         OfferState::Accepted => return Decision::Refuse(refuse_state(s, "DISPATCHING")),
-        _ => return Decision::Refuse(why_gone(s, offer)),
+        _ => return Decision::Refuse(refuse_dead_offer(s, offer)),
     }
     if s.now >= offer.expires_at || s.order.is_past_lifetime(s.now) {
-        return Decision::Refuse(Refusal::OfferExpired);
+        return Decision::Refuse(OrderRefusal::OfferExpired);
     }
-    let mut change = Change::new(s, Actor::driver(driver));
+    let mut change = Change::new(s, Actor::for_driver(driver));
     for live in s.live_offers() {
         let to = if live.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
         change.offers.push(OfferEnd { offer: live.clone(), to, why: None });
     }
     change.order.driver_id = Some(driver.to_owned());
-    change.transition_to(Status::DriverAssigned, Reason::OfferAccepted, None);
+    change.transition_to(OrderStatus::DriverAssigned, EventReason::OfferAccepted, None);
     change.into()
 }
 
 /// Driver `driver` refuses the offer. If no other driver was asked, the attempt ends now, not at its deadline.
-pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
+pub fn decline_offer(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
         Err(refusal) => return Decision::Refuse(refusal),
@@ -43,12 +46,12 @@ pub fn decline(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> 
     match offer.state {
         OfferState::Offered => {}
         OfferState::Declined => return Decision::Unchanged,
-        _ => return Decision::Refuse(why_gone(s, offer)),
+        _ => return Decision::Refuse(refuse_dead_offer(s, offer)),
     }
     if s.now >= offer.expires_at {
-        return Decision::Refuse(Refusal::OfferExpired);
+        return Decision::Refuse(OrderRefusal::OfferExpired);
     }
-    let mut change = Change::new(s, Actor::driver(driver));
+    let mut change = Change::new(s, Actor::for_driver(driver));
     change.end_offer(s, offer, OfferState::Declined, why);
     change.into()
 }
@@ -63,40 +66,41 @@ pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
 }
 
 /// The assigned driver gives the order back before pick-up: the search goes on within the lifetime left, or the order ends.
-pub fn driver_cancel(s: &Snapshot, driver: &str, why: Option<String>) -> Decision {
+pub fn cancel_by_driver(s: &Snapshot, driver: &str, why: Option<String>) -> Decision {
     if s.order.driver_id.as_deref() != Some(driver) {
         let gave_back = s.order.former_drivers.iter().any(|former| former == driver);
-        return if gave_back { Decision::Unchanged } else { Decision::Refuse(Refusal::NotYourOrder) };
+        return if gave_back { Decision::Unchanged } else { Decision::Refuse(OrderRefusal::NotYourOrder) };
     }
-    lose_driver(s, Actor::driver(driver), Reason::DriverCancelled, why)
+    lose_driver(s, Actor::for_driver(driver), EventReason::DriverCancelled, why)
 }
 
 /// A dispatcher takes the order from its driver, and the search goes on within the lifetime left.
-pub fn release(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
-    if s.order.status == Status::DriverAssigned && s.order.partner.is_none() && s.now >= s.order.lifetime_deadline {
-        return Decision::Refuse(Refusal::LifetimeOver);
+pub fn release_driver(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
+    if s.order.status == OrderStatus::DriverAssigned && s.order.partner.is_none() && s.now >= s.order.lifetime_deadline
+    {
+        return Decision::Refuse(OrderRefusal::LifetimeOver);
     }
-    lose_driver(s, actor.clone(), Reason::TakenBack, why)
+    lose_driver(s, actor.clone(), EventReason::TakenBack, why)
 }
 
-fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) -> Decision {
+fn lose_driver(s: &Snapshot, actor: Actor, reason: EventReason, why: Option<String>) -> Decision {
     if s.order.partner.is_some() {
-        return Decision::Refuse(Refusal::ServedByPartner);
+        return Decision::Refuse(OrderRefusal::ServedByPartner);
     }
-    if s.order.status != Status::DriverAssigned {
+    if s.order.status != OrderStatus::DriverAssigned {
         return Decision::Refuse(refuse_state(s, "DRIVER_ASSIGNED"));
     }
     let mut change = Change::new(s, actor);
-    if reason == Reason::TakenBack {
+    if reason == EventReason::TakenBack {
         change.tell_driver_of_loss("a dispatcher took it back");
     }
-    change.give_back(s, if reason == Reason::TakenBack { "taken back" } else { "given back by the driver" });
+    change.give_back(s, if reason == EventReason::TakenBack { "taken back" } else { "given back by the driver" });
     change.release_hold();
     if s.now < s.order.lifetime_deadline {
         change.order.round += 1;
         change.order.next_attempt_at = Some(s.now);
         change.order.lifetime_waived = false;
-        change.transition_to(Status::Dispatching, reason, why);
+        change.transition_to(OrderStatus::Dispatching, reason, why);
     } else {
         change.end_without_driver(reason, why);
     }
@@ -104,18 +108,18 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: Reason, why: Option<String>) 
 }
 
 /// The assigned driver has the passenger aboard.
-pub fn pickup(s: &Snapshot, driver: &str) -> Decision {
-    advance_trip(s, driver, Status::DriverAssigned, Status::PickedUp, Reason::PickedUp)
+pub fn record_pickup(s: &Snapshot, driver: &str) -> Decision {
+    advance_trip(s, driver, OrderStatus::DriverAssigned, OrderStatus::PickedUp, EventReason::PickedUp)
 }
 
 /// The assigned driver is done.
-pub fn complete(s: &Snapshot, driver: &str) -> Decision {
-    advance_trip(s, driver, Status::PickedUp, Status::Completed, Reason::Completed)
+pub fn complete_trip(s: &Snapshot, driver: &str) -> Decision {
+    advance_trip(s, driver, OrderStatus::PickedUp, OrderStatus::Completed, EventReason::Completed)
 }
 
-fn advance_trip(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Reason) -> Decision {
+fn advance_trip(s: &Snapshot, driver: &str, from: OrderStatus, to: OrderStatus, reason: EventReason) -> Decision {
     if s.order.driver_id.as_deref() != Some(driver) {
-        return Decision::Refuse(Refusal::NotYourOrder);
+        return Decision::Refuse(OrderRefusal::NotYourOrder);
     }
     if s.order.status == to {
         return Decision::Unchanged;
@@ -123,7 +127,7 @@ fn advance_trip(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Re
     if s.order.status != from {
         return Decision::Refuse(refuse_state(s, from.as_str()));
     }
-    let mut change = Change::new(s, Actor::driver(driver));
+    let mut change = Change::new(s, Actor::for_driver(driver));
     change.transition_to(to, reason, None);
     change.into()
 }
@@ -131,48 +135,48 @@ fn advance_trip(s: &Snapshot, driver: &str, from: Status, to: Status, reason: Re
 /// The customer, or staff for the customer, no longer wants the order.
 ///
 /// A held order that is COMPENSATING has left the customer's hands: staff end it as cancelled by the system.
-pub fn cancel(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
+pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decision {
     match s.order.status {
-        Status::CancelledByUser => return Decision::Unchanged,
-        Status::Compensating if s.order.held_for_review && actor.is_staff() => {
+        OrderStatus::CancelledByUser => return Decision::Unchanged,
+        OrderStatus::Compensating if s.order.held_for_review && actor.is_staff() => {
             let mut change = Change::new(s, actor);
             change.release_hold();
             let to = if change.order.payment_status.is_paid() {
-                Status::CancelledBySystemAfterPayment
+                OrderStatus::CancelledBySystemAfterPayment
             } else {
-                Status::CancelledBySystem
+                OrderStatus::CancelledBySystem
             };
-            change.transition_to(to, Reason::ReleasedByHand, why);
+            change.transition_to(to, EventReason::ReleasedByHand, why);
             for message in messages::cancelled_by_system(&change.order, "ended by hand", s.now) {
                 change.notify(message);
             }
             return change.into();
         }
-        Status::PendingJobId
-        | Status::Assigned
-        | Status::Dispatching
-        | Status::Pending
-        | Status::DriverAssigned
-        | Status::PickedUp => {}
+        OrderStatus::PendingJobId
+        | OrderStatus::Assigned
+        | OrderStatus::Dispatching
+        | OrderStatus::Pending
+        | OrderStatus::DriverAssigned
+        | OrderStatus::PickedUp => {}
         _ => return Decision::Refuse(refuse_state(s, "any state before COMPENSATING")),
     }
     let mut change = Change::new(s, actor);
-    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+    change.end_attempt(s, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
     change.release_hold();
     change.tell_driver_of_loss("the customer cancelled it");
-    change.transition_to(Status::CancelledByUser, Reason::CancelledByUser, why);
+    change.transition_to(OrderStatus::CancelledByUser, EventReason::CancelledByUser, why);
     change.tell_of_payment("cancelled by the customer");
     change.into()
 }
 
 /// What the producer says of the money, under an id of its own: the same event again changes nothing, and a late PENDING
 /// never undoes PAID.
-pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) -> Decision {
+pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) -> Decision {
     if let Some(known) = s.payments.iter().find(|p| p.event_id == event_id) {
         return if known.payment_status == *status {
             Decision::Unchanged
         } else {
-            Decision::Refuse(Refusal::PaymentEventReused)
+            Decision::Refuse(OrderRefusal::PaymentEventReused)
         };
     }
     let mut change = Change::new(s, actor);
@@ -186,33 +190,33 @@ pub fn pay(s: &Snapshot, actor: &Actor, event_id: &str, status: &PaymentStatus) 
     let was_paid = s.order.payment_status.is_paid();
     change.order.payment_status = status.clone();
     match s.order.status {
-        Status::CancelledBySystem if status.is_paid() => {
+        OrderStatus::CancelledBySystem if status.is_paid() => {
             change.transition_to(
-                Status::CancelledBySystemAfterPayment,
-                Reason::PaidAfterCancel,
+                OrderStatus::CancelledBySystemAfterPayment,
+                EventReason::PaidAfterCancel,
                 Some(status.to_string()),
             );
             for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
                 change.notify(message);
             }
         }
-        Status::CancelledBySystem | Status::CancelledByUser | Status::CancelledByDriver
+        OrderStatus::CancelledBySystem | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver
             if matches!(status, PaymentStatus::Other(_)) =>
         {
             let why = format!("cancelled, and its payment is {status} now, which the rules do not know");
-            change.record_event(Reason::PaymentChanged, Some(status.to_string()));
+            change.record_event(EventReason::PaymentChanged, Some(status.to_string()));
             change.notify(messages::unknown_payment(&change.order, &why, s.now));
         }
-        Status::CancelledByUser | Status::CancelledByDriver if status.is_paid() && !was_paid => {
-            change.record_event(Reason::PaidAfterCancel, Some(status.to_string()));
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if status.is_paid() && !was_paid => {
+            change.record_event(EventReason::PaidAfterCancel, Some(status.to_string()));
             change.notify(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
         }
-        Status::Compensating if s.order.held_for_review => {
+        OrderStatus::Compensating if s.order.held_for_review => {
             // An unknown payment status is answered: its compensation goes on.
             change.release_hold();
-            change.record_event(Reason::PaymentChanged, Some(status.to_string()));
+            change.record_event(EventReason::PaymentChanged, Some(status.to_string()));
         }
-        _ => change.record_event(Reason::PaymentChanged, Some(status.to_string())),
+        _ => change.record_event(EventReason::PaymentChanged, Some(status.to_string())),
     }
     change.into()
 }
@@ -224,16 +228,16 @@ fn was_ever_paid(s: &Snapshot) -> bool {
 /// Support begins the refund.
 pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
-        Status::RefundPending | Status::Refunded => Decision::Unchanged,
-        Status::CancelledByUser | Status::CancelledByDriver if !s.order.payment_status.is_paid() => {
-            Decision::Refuse(Refusal::NothingPaid)
+        OrderStatus::RefundPending | OrderStatus::Refunded => Decision::Unchanged,
+        OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver if !s.order.payment_status.is_paid() => {
+            Decision::Refuse(OrderRefusal::NothingPaid)
         }
-        Status::CancelledBySystemAfterPayment | Status::CancelledByUser | Status::CancelledByDriver => {
+        OrderStatus::CancelledBySystemAfterPayment | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => {
             let mut change = Change::new(s, actor);
-            change.transition_to(Status::RefundPending, Reason::RefundStarted, note);
+            change.transition_to(OrderStatus::RefundPending, EventReason::RefundStarted, note);
             change.into()
         }
-        status => Decision::Refuse(Refusal::WrongState {
+        status => Decision::Refuse(OrderRefusal::WrongState {
             status,
             allowed: "CANCELLED_BY_SYSTEM_AFTER_PAYMENT, CANCELLED_BY_USER, CANCELLED_BY_DRIVER",
         }),
@@ -243,43 +247,43 @@ pub fn start_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decisi
 /// The money is back.
 pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decision {
     match s.order.status {
-        Status::Refunded => Decision::Unchanged,
-        Status::RefundPending => {
+        OrderStatus::Refunded => Decision::Unchanged,
+        OrderStatus::RefundPending => {
             let mut change = Change::new(s, actor);
-            change.transition_to(Status::Refunded, Reason::Refunded, note);
+            change.transition_to(OrderStatus::Refunded, EventReason::Refunded, note);
             change.into()
         }
-        status => Decision::Refuse(Refusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
+        status => Decision::Refuse(OrderRefusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
     }
 }
 
 /// A dispatcher names the driver.
-pub fn assign(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
+pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
     match s.order.status {
-        Status::Dispatching | Status::Pending => {}
-        Status::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
+        OrderStatus::Dispatching | OrderStatus::Pending => {}
+        OrderStatus::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
         _ => return Decision::Refuse(refuse_state(s, "DISPATCHING, PENDING")),
     }
     let mut change = Change::new(s, actor);
-    change.end_attempt(s, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+    change.end_attempt(s, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
     change.release_hold();
     change.order.lifetime_waived = false;
     change.order.driver_id = Some(driver.to_owned());
-    change.transition_to(Status::DriverAssigned, Reason::AssignedByHand, Some(driver.to_owned()));
-    change.notify(messages::assigned(&change.order, driver, s.now));
+    change.transition_to(OrderStatus::DriverAssigned, EventReason::AssignedByHand, Some(driver.to_owned()));
+    change.notify(messages::driver_assigned(&change.order, driver, s.now));
     change.into()
 }
 
 /// A dispatcher restarts the search, within the lifetime left.
-pub fn redispatch(s: &Snapshot, actor: &Actor) -> Decision {
+pub fn redispatch_order(s: &Snapshot, actor: &Actor) -> Decision {
     match s.order.status {
-        Status::Pending => {}
-        Status::Dispatching | Status::PendingJobId | Status::Assigned if s.order.held_for_review => {}
-        Status::Dispatching | Status::PendingJobId | Status::Assigned => return Decision::Unchanged,
+        OrderStatus::Pending => {}
+        OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned if s.order.held_for_review => {}
+        OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned => return Decision::Unchanged,
         _ => return Decision::Refuse(refuse_state(s, "PENDING, or searching under review")),
     }
     if s.now >= s.order.lifetime_deadline {
-        return Decision::Refuse(Refusal::LifetimeOver);
+        return Decision::Refuse(OrderRefusal::LifetimeOver);
     }
     let mut change = Change::new(s, actor);
     change.release_hold();
@@ -287,32 +291,32 @@ pub fn redispatch(s: &Snapshot, actor: &Actor) -> Decision {
     change.order.round += 1;
     change.order.next_attempt_at = Some(s.now);
     change.order.job_id = None;
-    let search = if s.order.partner.is_some() { Status::PendingJobId } else { Status::Dispatching };
-    change.transition_to(search, Reason::Redispatched, None);
+    let search = if s.order.partner.is_some() { OrderStatus::PendingJobId } else { OrderStatus::Dispatching };
+    change.transition_to(search, EventReason::Redispatched, None);
     change.into()
 }
 
-fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer, Refusal> {
-    let offer = s.offers.iter().find(|o| o.id == offer).ok_or(Refusal::NoSuchOffer)?;
-    if offer.driver_id == driver { Ok(offer) } else { Err(Refusal::NotYourOffer) }
+fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer, OrderRefusal> {
+    let offer = s.offers.iter().find(|o| o.id == offer).ok_or(OrderRefusal::NoSuchOffer)?;
+    if offer.driver_id == driver { Ok(offer) } else { Err(OrderRefusal::NotYourOffer) }
 }
 
-fn refuse_state(s: &Snapshot, allowed: &'static str) -> Refusal {
+fn refuse_state(s: &Snapshot, allowed: &'static str) -> OrderRefusal {
     if s.order.status.is_closed() {
-        Refusal::OrderFinished(s.order.status)
+        OrderRefusal::OrderFinished(s.order.status)
     } else {
-        Refusal::WrongState { status: s.order.status, allowed }
+        OrderRefusal::WrongState { status: s.order.status, allowed }
     }
 }
 
 /// Why an offer that is not live cannot be answered.
-fn why_gone(s: &Snapshot, offer: &Offer) -> Refusal {
+fn refuse_dead_offer(s: &Snapshot, offer: &Offer) -> OrderRefusal {
     match offer.state {
-        OfferState::Declined => Refusal::OfferDeclined,
-        OfferState::Expired => Refusal::OfferExpired,
-        _ if s.order.status.is_closed() => Refusal::OrderFinished(s.order.status),
-        _ if s.order.status.occupies_driver() => Refusal::AlreadyAssigned,
-        OfferState::Superseded => Refusal::AlreadyAssigned,
-        _ => Refusal::OfferGone("the order is no longer looking for a driver by this offer"),
+        OfferState::Declined => OrderRefusal::OfferDeclined,
+        OfferState::Expired => OrderRefusal::OfferExpired,
+        _ if s.order.status.is_closed() => OrderRefusal::OrderFinished(s.order.status),
+        _ if s.order.status.occupies_driver() => OrderRefusal::AlreadyAssigned,
+        OfferState::Superseded => OrderRefusal::AlreadyAssigned,
+        _ => OrderRefusal::OfferGone("the order is no longer looking for a driver by this offer"),
     }
 }

@@ -67,7 +67,7 @@ pub struct Booking {
 }
 
 impl Booking {
-    pub fn intent(attempt_no: i32, partner: String, at: DateTime<Utc>) -> Self {
+    pub fn new_intent(attempt_no: i32, partner: String, at: DateTime<Utc>) -> Self {
         Self {
             attempt_no,
             partner,
@@ -97,7 +97,7 @@ impl Booking {
     }
 
     /// Nothing more is asked of the partner.
-    pub fn close(&mut self, state: BookingState, at: DateTime<Utc>) {
+    pub fn close_as(&mut self, state: BookingState, at: DateTime<Utc>) {
         debug_assert!(matches!(state, BookingState::Cancelled | BookingState::Refused | BookingState::Completed));
         self.state = state;
         self.next_try_at = None;
@@ -105,7 +105,7 @@ impl Booking {
     }
 
     /// The request did not get through; the next is due at `next`.
-    pub fn missed(&mut self, error: String, next: DateTime<Utc>) {
+    pub fn record_failure(&mut self, error: String, next: DateTime<Utc>) {
         if self.state == BookingState::Intent {
             self.state = BookingState::Unknown;
         }

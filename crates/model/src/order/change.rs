@@ -6,19 +6,19 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Booking, Offer, OfferState, Order, PaymentStatus, Reason, Snapshot, Status};
+use super::{Booking, EventReason, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
 use crate::{
     actor::Actor,
-    fleet::ranking::{Ranked, Ranking},
+    fleet::ranking::{DriverRanking, RankedDriver},
     messages::{self, Message},
 };
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    pub from: Status,
-    pub to: Status,
-    pub reason: Reason,
+pub struct OrderEvent {
+    pub from: OrderStatus,
+    pub to: OrderStatus,
+    pub reason: EventReason,
     pub attempt_no: Option<i32>,
     pub detail: Option<String>,
 }
@@ -27,7 +27,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewOffers {
     /// Best first; never empty.
-    pub ranked: Vec<Ranked>,
+    pub ranked: Vec<RankedDriver>,
     pub at_once: u16,
     /// Live offers one driver may hold, of all orders.
     pub per_driver: u16,
@@ -45,7 +45,7 @@ pub struct OfferEnd {
 
 /// Alerts whose matter a change settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settlement {
+pub struct AlertSettlement {
     pub kind: &'static str,
     /// Only those raised for this reason; `None`: all of this kind.
     pub reason: Option<String>,
@@ -62,11 +62,11 @@ pub struct Change {
     pub version: i64,
     /// The row as it shall be.
     pub order: Order,
-    pub events: Vec<Event>,
+    pub events: Vec<OrderEvent>,
     pub offers: Vec<OfferEnd>,
     pub new_offers: Option<NewOffers>,
     /// Who was looked at for the attempt of this number, as it is kept to explain the order.
-    pub ranking: Option<(i32, Ranking)>,
+    pub ranking: Option<(i32, DriverRanking)>,
     /// Bookings as they shall be; one that is not there yet is made.
     pub bookings: Vec<Booking>,
     /// The callback this change comes of: acted on, with what came of it.
@@ -75,7 +75,7 @@ pub struct Change {
     pub payment_event: Option<(String, PaymentStatus)>,
     pub messages: Vec<Message>,
     /// Alerts whose matter this settles: those of them that are open are acknowledged.
-    pub settles: Vec<Settlement>,
+    pub settles: Vec<AlertSettlement>,
 }
 
 impl Change {
@@ -115,7 +115,7 @@ impl Change {
     }
 
     /// Goes to another state.
-    pub fn transition_to(&mut self, to: Status, reason: Reason, detail: Option<String>) {
+    pub fn transition_to(&mut self, to: OrderStatus, reason: EventReason, detail: Option<String>) {
         let from = self.order.status;
         self.order.status = to;
         if to.is_closed() && self.order.closed_at.is_none() {
@@ -125,7 +125,7 @@ impl Change {
             self.order.attempt_deadline = None;
             self.order.next_attempt_at = None;
         }
-        for kind in settled_by(from, to) {
+        for kind in settled_alert_kinds(from, to) {
             self.acknowledge_alerts(kind, format!("the order became {to}"));
         }
         // Without a deadline support was told that the trip is stale.
@@ -135,24 +135,24 @@ impl Change {
         if !to.is_searching() && !to.occupies_driver() {
             self.order.next_poll_at = None;
         }
-        self.event(from, reason, detail);
+        self.push_event(from, reason, detail);
     }
 
     /// Records something that happened within the state.
-    pub fn record_event(&mut self, reason: Reason, detail: Option<String>) {
-        self.event(self.order.status, reason, detail);
+    pub fn record_event(&mut self, reason: EventReason, detail: Option<String>) {
+        self.push_event(self.order.status, reason, detail);
     }
 
-    fn event(&mut self, from: Status, reason: Reason, detail: Option<String>) {
+    fn push_event(&mut self, from: OrderStatus, reason: EventReason, detail: Option<String>) {
         let attempt_no = (self.order.attempt_no > 0).then_some(self.order.attempt_no);
-        self.events.push(Event { from, to: self.order.status, reason, attempt_no, detail });
+        self.events.push(OrderEvent { from, to: self.order.status, reason, attempt_no, detail });
     }
 
     /// Ends the running attempt, if any, with this outcome; its live offers take `state`, its booking is to be cancelled.
-    pub fn end_attempt(&mut self, snapshot: &Snapshot, state: OfferState, reason: Reason) {
+    pub fn end_attempt(&mut self, snapshot: &Snapshot, state: OfferState, reason: EventReason) {
         debug_assert!(reason.ends_attempt());
         self.close_offers(snapshot, state);
-        let awaits_job_id = self.order.status == Status::PendingJobId && snapshot.live_booking().is_some();
+        let awaits_job_id = self.order.status == OrderStatus::PendingJobId && snapshot.live_booking().is_some();
         self.withdraw_bookings(snapshot);
         if self.order.attempt_deadline.take().is_some() || awaits_job_id {
             // An attempt whose offers were all answered has its outcome already: the last answer.
@@ -169,11 +169,11 @@ impl Change {
         self.offers.push(OfferEnd { offer: offer.clone(), to, why: why.clone() });
         let declined = to == OfferState::Declined;
         if snapshot.live_offers().any(|o| o.id != offer.id) {
-            self.record_event(if declined { Reason::DriverDeclined } else { Reason::DriverWithdrawn }, why);
+            self.record_event(if declined { EventReason::DriverDeclined } else { EventReason::DriverWithdrawn }, why);
         } else {
             // The timeout job is derived from the deadline: moved to now, it goes on to the next candidate at once.
             self.order.attempt_deadline = Some(self.at);
-            self.record_event(if declined { Reason::OfferDeclined } else { Reason::OfferWithdrawn }, why);
+            self.record_event(if declined { EventReason::OfferDeclined } else { EventReason::OfferWithdrawn }, why);
         }
     }
 
@@ -192,7 +192,7 @@ impl Change {
     pub fn withdraw_bookings(&mut self, snapshot: &Snapshot) {
         let at = self.at;
         for booking in snapshot.bookings.iter().filter(|b| b.state.is_live()) {
-            self.booking(booking).want_cancel(at);
+            self.booking_mut(booking).want_cancel(at);
         }
         self.order.next_poll_at = None;
     }
@@ -203,7 +203,7 @@ impl Change {
     }
 
     /// A booking of the snapshot, to be changed.
-    pub fn booking(&mut self, before: &Booking) -> &mut Booking {
+    pub fn booking_mut(&mut self, before: &Booking) -> &mut Booking {
         let known = self.bookings.iter().position(|b| b.attempt_no == before.attempt_no);
         let index = known.unwrap_or_else(|| {
             self.bookings.push(before.clone());
@@ -216,14 +216,14 @@ impl Change {
     pub fn tell_driver_of_loss(&mut self, why: &str) {
         let ours = self.order.partner.is_none() && self.order.status.occupies_driver();
         if let Some(driver) = self.order.driver_id.clone().filter(|_| ours) {
-            self.notify(messages::unassigned(&self.order, &driver, why, self.at));
+            self.notify(messages::driver_unassigned(&self.order, &driver, why, self.at));
         }
     }
 
     /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
     /// support of the money.
-    pub fn end_without_driver(&mut self, reason: Reason, detail: Option<String>) {
-        self.transition_to(Status::CancelledByDriver, reason, detail);
+    pub fn end_without_driver(&mut self, reason: EventReason, detail: Option<String>) {
+        self.transition_to(OrderStatus::CancelledByDriver, reason, detail);
         let text = "the driver gave it back and no time is left for another";
         self.notify(messages::customer_cancelled(&self.order, text, self.at));
         self.tell_of_payment("cancelled by the driver");
@@ -249,21 +249,21 @@ impl Change {
 
     /// Acknowledges the open alerts of this kind.
     pub fn acknowledge_alerts(&mut self, kind: &'static str, note: String) {
-        self.settles.push(Settlement { kind, reason: None, note });
+        self.settles.push(AlertSettlement { kind, reason: None, note });
     }
 
     /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
-    pub fn hold(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
+    pub fn hold_for_review(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
         let why = why.into();
         // A driver who is under way is not called back for it.
         if self.order.status.is_searching() {
-            self.end_attempt(snapshot, OfferState::Withdrawn, Reason::AttemptWithdrawn);
+            self.end_attempt(snapshot, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
         }
         self.order.next_attempt_at = None;
         self.order.next_poll_at = None;
         self.order.held_for_review = true;
         self.order.held_reason = Some(why.clone());
-        self.record_event(Reason::HeldForReview, Some(why));
+        self.record_event(EventReason::HeldForReview, Some(why));
     }
 
     /// Ends the review, and acknowledges the alert that was raised for it: an alert says the reason of its review. What
@@ -273,19 +273,19 @@ impl Change {
         if std::mem::take(&mut self.order.held_for_review) {
             for kind in [messages::UNEXPECTED_STATE, messages::TIMER_DEAD] {
                 let note = "the review ended".to_owned();
-                self.settles.push(Settlement { kind, reason: held_reason.clone(), note });
+                self.settles.push(AlertSettlement { kind, reason: held_reason.clone(), note });
             }
         }
     }
 }
 
 /// Alerts that no longer need a person once an order goes from one state to another.
-fn settled_by(from: Status, to: Status) -> &'static [&'static str] {
+fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [&'static str] {
     match (from, to) {
-        (Status::Pending, Status::Pending) => &[],
-        (Status::Pending, _) => &[messages::DISPATCH_FAILED],
-        (Status::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
-        (_, Status::RefundPending | Status::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
+        (OrderStatus::Pending, OrderStatus::Pending) => &[],
+        (OrderStatus::Pending, _) => &[messages::DISPATCH_FAILED],
+        (OrderStatus::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
+        (_, OrderStatus::RefundPending | OrderStatus::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
         _ => &[],
     }
 }
@@ -296,7 +296,7 @@ pub enum Decision {
     Change(Box<Change>),
     /// It is so already: the same request came before.
     Unchanged,
-    Refuse(Refusal),
+    Refuse(OrderRefusal),
 }
 
 impl Decision {
@@ -317,11 +317,11 @@ impl From<Change> for Decision {
 
 /// Why a request cannot be done. The text says what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum OrderRefusal {
     #[error("the order is {0}: nothing more can be done with it")]
-    OrderFinished(Status),
+    OrderFinished(OrderStatus),
     #[error("the order is {status}, which does not allow this; allowed from: {allowed}")]
-    WrongState { status: Status, allowed: &'static str },
+    WrongState { status: OrderStatus, allowed: &'static str },
     #[error("another driver has this order")]
     AlreadyAssigned,
     #[error("another driver is taking this order; ask again in a second, it may become free")]
@@ -347,7 +347,7 @@ pub enum Refusal {
     #[error("this event id was used with another payment status; use a new id for a new event")]
     PaymentEventReused,
     #[error("a bug of dispatchq: it would lead the order from {from} to {to}, which no order may go; please report it")]
-    Illegal { from: Status, to: Status },
+    Illegal { from: OrderStatus, to: OrderStatus },
     #[error("nothing was paid for this order, so there is nothing to refund")]
     NothingPaid,
     #[error("the lifetime of this order is over; assign a driver by hand or cancel it")]
@@ -356,9 +356,9 @@ pub enum Refusal {
     ServedByPartner,
 }
 
-impl Refusal {
+impl OrderRefusal {
     /// The stable word programs match on.
-    pub fn code(&self) -> &'static str {
+    pub fn error_code(&self) -> &'static str {
         match self {
             Self::OrderFinished(_) => "ORDER_FINISHED",
             Self::WrongState { .. } => "WRONG_STATE",

@@ -25,8 +25,8 @@ pub mod trip;
 pub mod view;
 
 pub use booking::{Booking, BookingState};
-pub use change::{Change, Decision, Refusal, Settlement};
-pub use order::{Offer, OfferState, Order, PaymentEvent, PendingAlert, PendingCallback, PendingMessage, Snapshot};
+pub use change::{AlertSettlement, Change, Decision, OrderRefusal};
+pub use order::{KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
-pub use reason::Reason;
-pub use status::Status;
+pub use reason::EventReason;
+pub use status::OrderStatus;

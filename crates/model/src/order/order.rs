@@ -5,7 +5,7 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Booking, Change, PaymentStatus, Status};
+use super::{Booking, Change, OrderStatus, PaymentStatus};
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
@@ -23,7 +23,7 @@ pub struct Order {
     pub currency: Option<String>,
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
-    pub status: Status,
+    pub status: OrderStatus,
     /// Who finds the driver; `None` for the own fleet.
     pub partner: Option<String>,
     /// The partner's job id of the running attempt.
@@ -59,7 +59,7 @@ pub struct Order {
 
 impl Order {
     /// An unpaid order of the own fleet, right after its creation, with half an hour to live.
-    pub fn created(id: OrderId, service_type: &str, (lat, lng): (f64, f64), now: DateTime<Utc>) -> Self {
+    pub fn new_unpaid(id: OrderId, service_type: &str, (lat, lng): (f64, f64), now: DateTime<Utc>) -> Self {
         Self {
             id,
             service_type: service_type.to_owned(),
@@ -71,7 +71,7 @@ impl Order {
             amount_minor: None,
             currency: None,
             payment_status: PaymentStatus::Unpaid,
-            status: Status::Dispatching,
+            status: OrderStatus::Dispatching,
             partner: None,
             job_id: None,
             driver_id: None,
@@ -94,7 +94,7 @@ impl Order {
         }
     }
 
-    pub fn attempt(&self) -> u32 {
+    pub fn attempt_number(&self) -> u32 {
         self.attempt_no.unsigned_abs()
     }
 
@@ -169,7 +169,7 @@ pub struct PendingCallback {
 
 /// What the producer once said of the money.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PaymentEvent {
+pub struct KnownPayment {
     pub event_id: String,
     pub payment_status: PaymentStatus,
 }
@@ -184,7 +184,7 @@ pub struct Snapshot {
     pub messages: Vec<PendingMessage>,
     pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
-    pub payments: Vec<PaymentEvent>,
+    pub payments: Vec<KnownPayment>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
     pub now: DateTime<Utc>,
 }
@@ -209,12 +209,12 @@ impl Snapshot {
         }
         after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
         let event = change.payment_event.clone();
-        after.payments.extend(event.map(|(event_id, payment_status)| PaymentEvent { event_id, payment_status }));
+        after.payments.extend(event.map(|(event_id, payment_status)| KnownPayment { event_id, payment_status }));
         after
     }
 
     /// An order on which nothing hangs yet.
-    pub fn bare(order: Order, now: DateTime<Utc>) -> Self {
+    pub fn from_order(order: Order, now: DateTime<Utc>) -> Self {
         Self {
             order,
             offers: Vec::new(),
@@ -238,13 +238,13 @@ impl Snapshot {
     }
 
     /// Attempt `attempt_no`'s booking.
-    pub fn booking(&self, attempt_no: i32) -> Option<&Booking> {
+    pub fn booking_of_attempt(&self, attempt_no: i32) -> Option<&Booking> {
         self.bookings.iter().find(|b| b.attempt_no == attempt_no)
     }
 
     /// The running attempt's booking, while it stands.
     pub fn live_booking(&self) -> Option<&Booking> {
-        self.booking(self.order.attempt_no).filter(|b| b.state.is_live())
+        self.booking_of_attempt(self.order.attempt_no).filter(|b| b.state.is_live())
     }
 }
 
@@ -256,24 +256,24 @@ pub mod fixture {
 
     use super::*;
 
-    pub fn snapshot() -> Snapshot {
+    pub fn created_snapshot() -> Snapshot {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
-        let mut order = Order::created("ORD-1".parse().unwrap(), "RIDE", (-6.2088, 106.8456), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE", (-6.2088, 106.8456), now);
         (order.amount_minor, order.currency) = (Some(150_000), Some("IDR".to_owned()));
-        Snapshot::bare(order, now)
+        Snapshot::from_order(order, now)
     }
 
     /// The same order, served by the partner `bbd`.
-    pub fn at_partner() -> Snapshot {
-        let mut s = snapshot();
+    pub fn partner_snapshot() -> Snapshot {
+        let mut s = created_snapshot();
         s.order.partner = Some("bbd".to_owned());
-        s.order.status = Status::PendingJobId;
+        s.order.status = OrderStatus::PendingJobId;
         s
     }
 
     /// The order with attempt 1 running: driver `D1` was offered it just now, for 120 s.
-    pub fn offered() -> Snapshot {
-        let mut s = snapshot();
+    pub fn offered_snapshot() -> Snapshot {
+        let mut s = created_snapshot();
         let deadline = s.now + TimeDelta::seconds(120);
         s.order.attempt_no = 1;
         s.order.next_attempt_at = None;

@@ -33,7 +33,7 @@ impl PaymentStatus {
     /// Is this news after `before`? Between the words we know money only moves forward; a word we do not know is taken as it
     /// comes, for a person will decide.
     pub fn supersedes(&self, before: &Self) -> bool {
-        match (self.rank(), before.rank()) {
+        match (self.payment_rank(), before.payment_rank()) {
             (Some(new), Some(old)) => new > old,
             // A word we do not know may come after PAID: what came before PAID never undoes it.
             (Some(_), None) => self.is_paid(),
@@ -41,7 +41,7 @@ impl PaymentStatus {
         }
     }
 
-    fn rank(&self) -> Option<u8> {
+    fn payment_rank(&self) -> Option<u8> {
         match self {
             Self::Unpaid => Some(0),
             Self::Pending => Some(1),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Reason {
+pub enum EventReason {
     OrderCreated,
     /// An attempt begins: a driver is asked, or a partner booked.
     AttemptStarted,
@@ -88,7 +88,7 @@ pub enum Reason {
     RequeuedByHand,
 }
 
-impl Reason {
+impl EventReason {
     /// Does this event end an attempt?
     pub fn ends_attempt(self) -> bool {
         matches!(
@@ -153,7 +153,7 @@ impl Reason {
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for EventReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }

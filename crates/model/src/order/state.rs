@@ -2,10 +2,10 @@
 //!
 //! `orders::store` refuses every other transition, and `check history` reads old histories by the same table.
 
-use super::Status::{self, *};
+use super::OrderStatus::{self, *};
 
 /// Every legal transition. `None` is the order's creation.
-pub const TRANSITIONS: [(Option<Status>, Status); 31] = [
+pub const TRANSITIONS: [(Option<OrderStatus>, OrderStatus); 31] = [
     (None, PendingJobId),
     (None, Dispatching),
     (Some(PendingJobId), Assigned),
@@ -40,7 +40,7 @@ pub const TRANSITIONS: [(Option<Status>, Status); 31] = [
 ];
 
 /// May an order go from `from` to `to`? Staying where it is is no transition and always allowed.
-pub fn allowed(from: Option<Status>, to: Status) -> bool {
+pub fn is_transition_allowed(from: Option<OrderStatus>, to: OrderStatus) -> bool {
     from == Some(to) || TRANSITIONS.contains(&(from, to))
 }
 
@@ -53,14 +53,14 @@ mod tests {
     #[test]
     fn every_status_is_reached_and_none_twice_by_the_same_way() {
         let reached: HashSet<_> = TRANSITIONS.iter().map(|(_, to)| *to).collect();
-        assert_eq!(reached.len(), Status::ALL.len());
+        assert_eq!(reached.len(), OrderStatus::ALL.len());
         assert_eq!(TRANSITIONS.iter().collect::<HashSet<_>>().len(), TRANSITIONS.len());
     }
 
     #[test]
     fn a_closed_order_never_dispatches_again() {
         for (from, to) in TRANSITIONS {
-            if from.is_some_and(Status::is_closed) {
+            if from.is_some_and(OrderStatus::is_closed) {
                 assert!(to.is_closed(), "{from:?} -> {to}");
             }
         }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_open_status_leads_to_a_closed_one() {
-        for start in Status::ALL {
+        for start in OrderStatus::ALL {
             let mut seen = HashSet::from([start]);
             loop {
                 let next: Vec<_> = TRANSITIONS
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn the_drawing_shows_exactly_this_table() {
-        let drawn: HashSet<(Option<Status>, Status)> = include_str!("../../../../docs/STATES.md")
+        let drawn: HashSet<(Option<OrderStatus>, OrderStatus)> = include_str!("../../../../docs/STATES.md")
             .lines()
             .filter_map(|line| line.trim().split_once("-->"))
             .filter_map(|(from, to)| {
@@ -96,6 +96,9 @@ mod tests {
             })
             .collect();
         let table: HashSet<_> = TRANSITIONS.into_iter().collect();
-        assert_eq!(drawn.symmetric_difference(&table).collect::<Vec<_>>(), Vec::<&(Option<Status>, Status)>::new());
+        assert_eq!(
+            drawn.symmetric_difference(&table).collect::<Vec<_>>(),
+            Vec::<&(Option<OrderStatus>, OrderStatus)>::new()
+        );
     }
 }

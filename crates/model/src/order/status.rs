@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
+pub enum OrderStatus {
     /// Booked at a partner, whose job id is not known yet. Left with the job id, or by cancellation.
     PendingJobId,
     /// The partner's job id is known; the partner looks for a driver.
@@ -38,7 +38,7 @@ pub enum Status {
     CancelledByDriver,
 }
 
-impl Status {
+impl OrderStatus {
     pub const ALL: [Self; 14] = [
         Self::PendingJobId,
         Self::Assigned,
@@ -100,20 +100,20 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for OrderStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("'{0}' is no order status; known are {known}", known = Status::ALL.map(Status::as_str).join(", "))]
-pub struct UnknownStatus(String);
+#[error("'{0}' is no order status; known are {known}", known = OrderStatus::ALL.map(OrderStatus::as_str).join(", "))]
+pub struct UnknownOrderStatus(String);
 
-impl FromStr for Status {
-    type Err = UnknownStatus;
+impl FromStr for OrderStatus {
+    type Err = UnknownOrderStatus;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| UnknownStatus(text.to_owned()))
+        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| UnknownOrderStatus(text.to_owned()))
     }
 }

@@ -1,6 +1,6 @@
 //! The jobs an order must have, derived from its row.
 //!
-//! A job is a hint, the row decides: a job that is not in [`derived`] is superseded and does nothing, and a job that is
+//! A job is a hint, the row decides: a job that is not in [`derive_timers`] is superseded and does nothing, and a job that is
 //! in it and missing from Redis is put back by the first process that notices. So this one function is what creation enqueues,
 //! what every handler returns, what the reconciler repairs and what the checker expects.
 
@@ -9,23 +9,23 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use job_contract::{Job, JobId, NewJob};
 use jobs::{
-    Callback, CancelBooking, Compensate, Dispatch, Escalate, Lifetime, Notify, OrderId, Poll, Remind, Tick, Timeout,
-    Trip,
+    ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, OrderId,
+    PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, SendNotification,
 };
 
-use super::{BookingState, Order, PendingAlert, PendingMessage, Snapshot, Status};
+use super::{BookingState, Order, OrderStatus, PendingAlert, PendingMessage, Snapshot};
 use crate::messages;
 
 /// A job that must exist, and the time of its row's deadline.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Timer {
+pub struct OrderTimer {
     pub job: NewJob,
     pub due: DateTime<Utc>,
 }
 
-impl Timer {
+impl OrderTimer {
     fn new<J: Job>(job: &J, due: DateTime<Utc>, now: DateTime<Utc>) -> Self {
-        Self { job: NewJob::after(job, until(due, now)), due }
+        Self { job: NewJob::after(job, time_until(due, now)), due }
     }
 
     pub fn id(&self) -> &JobId {
@@ -39,44 +39,44 @@ impl Timer {
 
 /// The order a job is about; `None` for periodic work, and for what is no job of ours.
 pub fn order_of(job: &JobId) -> Option<OrderId> {
-    if job.kind() == Tick::KIND {
+    if job.kind() == PeriodicTick::KIND {
         return None;
     }
     job.key().split(':').next()?.parse().ok()
 }
 
 /// Time left until `due`; zero when it has passed.
-pub fn until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
+pub fn time_until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
     (due - now).to_std().unwrap_or_default()
 }
 
 /// The timers of the order's own row.
-pub fn timers(order: &Order, now: DateTime<Utc>) -> Vec<Timer> {
+pub fn order_timers(order: &Order, now: DateTime<Utc>) -> Vec<OrderTimer> {
     let mut timers = Vec::new();
     if order.held_for_review {
         return timers;
     }
     let id = || order.id.clone();
-    if matches!(order.status, Status::Dispatching | Status::PendingJobId | Status::Assigned) {
+    if matches!(order.status, OrderStatus::Dispatching | OrderStatus::PendingJobId | OrderStatus::Assigned) {
         if let Some(due) = order.attempt_deadline {
-            timers.push(Timer::new(&Timeout { order: id(), attempt: order.attempt() }, due, now));
+            timers.push(OrderTimer::new(&ExpireAttempt { order: id(), attempt: order.attempt_number() }, due, now));
         }
         if let Some(due) = order.next_attempt_at {
-            timers.push(Timer::new(&Dispatch { order: id(), attempt: order.attempt() + 1 }, due, now));
+            timers.push(OrderTimer::new(&DispatchOrder { order: id(), attempt: order.attempt_number() + 1 }, due, now));
         }
     }
     if let Some(due) = order.next_poll_at {
-        timers.push(Timer::new(&Poll { order: id(), number: order.poll_no.unsigned_abs() + 1 }, due, now));
+        timers.push(OrderTimer::new(&PollPartner { order: id(), number: order.poll_no.unsigned_abs() + 1 }, due, now));
     }
     if order.status.is_searching() && !order.lifetime_waived {
-        timers.push(Timer::new(&Lifetime { order: id() }, order.lifetime_deadline, now));
+        timers.push(OrderTimer::new(&ExpireOrder { order: id() }, order.lifetime_deadline, now));
     }
     // A trip that goes well needs no timer: one is derived once the deadline has passed, and the reconciler puts it in.
     if let Some(due) = order.trip_deadline.filter(|due| *due <= now && order.status.occupies_driver()) {
-        timers.push(Timer::new(&Trip { order: id() }, due, now));
+        timers.push(OrderTimer::new(&ReportStaleTrip { order: id() }, due, now));
     }
-    if order.status == Status::Compensating {
-        timers.push(Timer::new(&Compensate { order: id() }, order.updated_at, now));
+    if order.status == OrderStatus::Compensating {
+        timers.push(OrderTimer::new(&CompensateOrder { order: id() }, order.updated_at, now));
     }
     timers
 }
@@ -88,61 +88,61 @@ pub fn booking_timer(
     state: BookingState,
     due: DateTime<Utc>,
     now: DateTime<Utc>,
-) -> Timer {
+) -> OrderTimer {
     let (order, attempt) = (order.clone(), attempt_no.unsigned_abs());
     match state {
-        BookingState::CancelWanted => Timer::new(&CancelBooking { order, attempt }, due, now),
-        _ => Timer::new(&Dispatch { order, attempt }, due, now),
+        BookingState::CancelWanted => OrderTimer::new(&CancelBooking { order, attempt }, due, now),
+        _ => OrderTimer::new(&DispatchOrder { order, attempt }, due, now),
     }
 }
 
 /// The timer of one callback that waits to be acted on.
-pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
-    Timer::new(&Callback { order: order.clone(), inbox_id }, received_at, now)
+pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
+    OrderTimer::new(&ApplyCallback { order: order.clone(), inbox_id }, received_at, now)
 }
 
 /// The timer of one outbox row.
-pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> Timer {
-    Timer::new(&Notify { order: order.clone(), outbox_id }, due, now)
+pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
+    OrderTimer::new(&SendNotification { order: order.clone(), outbox_id }, due, now)
 }
 
 /// The timer of one alert.
-pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> Timer {
+pub fn alert_timer(order: &OrderId, alert: &PendingAlert, now: DateTime<Utc>) -> OrderTimer {
     let (order, alert_id, due) = (order.clone(), alert.id, alert.next_escalation_at);
     if messages::is_for_dispatchers(&alert.kind) {
-        Timer::new(&Remind { order, alert_id }, due, now)
+        OrderTimer::new(&RemindDispatchers { order, alert_id }, due, now)
     } else {
-        Timer::new(&Escalate { order, alert_id }, due, now)
+        OrderTimer::new(&EscalateAlert { order, alert_id }, due, now)
     }
 }
 
 /// The timers of what people and programs are still to be told.
-pub fn of_messages(
+pub fn message_timers(
     order: &OrderId,
     messages: &[PendingMessage],
     alerts: &[PendingAlert],
     now: DateTime<Utc>,
-) -> Vec<Timer> {
+) -> Vec<OrderTimer> {
     let messages = messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now));
     messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
 }
 
 /// Every job that must exist for this order: its own timers, its open bookings, the callbacks that were not acted on, its
 /// undelivered messages, its unacknowledged alerts.
-pub fn derived(snapshot: &Snapshot) -> Vec<Timer> {
+pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
     let (order, now) = (&snapshot.order.id, snapshot.now);
-    let mut all = timers(&snapshot.order, now);
+    let mut all = order_timers(&snapshot.order, now);
     all.extend(
         snapshot.bookings.iter().filter_map(|b| Some(booking_timer(order, b.attempt_no, b.state, b.next_try_at?, now))),
     );
     all.extend(snapshot.callbacks.iter().map(|c| callback_timer(order, c.id, c.received_at, now)));
-    all.extend(of_messages(order, &snapshot.messages, &snapshot.alerts, now));
+    all.extend(message_timers(order, &snapshot.messages, &snapshot.alerts, now));
     all
 }
 
-/// [`derived`] as follow-ups.
-pub fn derived_jobs(snapshot: &Snapshot) -> Vec<NewJob> {
-    derived(snapshot).into_iter().map(|t| t.job).collect()
+/// [`derive_timers`] as follow-ups.
+pub fn derive_jobs(snapshot: &Snapshot) -> Vec<NewJob> {
+    derive_timers(snapshot).into_iter().map(|t| t.job).collect()
 }
 
 #[cfg(test)]
@@ -153,29 +153,29 @@ mod tests {
     use crate::order::order::fixture;
 
     fn ids(snapshot: &Snapshot) -> Vec<String> {
-        derived(snapshot).iter().map(|t| t.id().to_string()).collect()
+        derive_timers(snapshot).iter().map(|t| t.id().to_string()).collect()
     }
 
     #[test]
     fn a_new_order_has_its_first_attempt_and_its_lifetime() {
-        assert_eq!(ids(&fixture::snapshot()), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
+        assert_eq!(ids(&fixture::created_snapshot()), ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
     }
 
     #[test]
     fn a_running_attempt_has_its_timeout_and_its_undelivered_offer() {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         s.order.attempt_no = 3;
         s.order.next_attempt_at = None;
         s.order.attempt_deadline = Some(s.now + TimeDelta::seconds(120));
         s.messages = vec![PendingMessage { id: 7, next_attempt_at: s.now }];
         assert_eq!(ids(&s), ["timeout:ORD-1:3", "lifetime:ORD-1", "notify:ORD-1:7"]);
-        assert_eq!(derived(&s)[0].job.delay, Duration::from_secs(120));
+        assert_eq!(derive_timers(&s)[0].job.delay, Duration::from_secs(120));
     }
 
     #[test]
     fn an_order_waiting_for_a_dispatcher_keeps_its_lifetime_unless_waived() {
-        let mut s = fixture::snapshot();
-        s.order.status = Status::Pending;
+        let mut s = fixture::created_snapshot();
+        s.order.status = OrderStatus::Pending;
         s.order.next_attempt_at = None;
         assert_eq!(ids(&s), ["lifetime:ORD-1"]);
         s.order.lifetime_waived = true;
@@ -184,15 +184,15 @@ mod tests {
 
     #[test]
     fn a_held_order_waits_for_a_person_and_for_nothing_else() {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         s.order.held_for_review = true;
         assert_eq!(ids(&s), Vec::<String>::new());
     }
 
     #[test]
     fn no_timer_outlives_dispatch() {
-        for status in Status::ALL.into_iter().filter(|s| s.is_closed() || s.occupies_driver()) {
-            let mut s = fixture::snapshot();
+        for status in OrderStatus::ALL.into_iter().filter(|s| s.is_closed() || s.occupies_driver()) {
+            let mut s = fixture::created_snapshot();
             s.order.status = status;
             assert_eq!(ids(&s), Vec::<String>::new(), "{status}");
         }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_alert_escalates_or_reminds_whatever_the_order_does() {
-        let mut s = fixture::snapshot();
+        let mut s = fixture::created_snapshot();
         s.order.held_for_review = true;
         let alert = |id, kind: &str| PendingAlert { id, kind: kind.to_owned(), next_escalation_at: s.now };
         s.alerts = vec![alert(7, messages::TIMER_DEAD), alert(8, messages::DISPATCH_FAILED)];

@@ -6,27 +6,27 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Change, Reason, Snapshot, Status};
+use super::{Change, EventReason, OrderStatus, Snapshot};
 use crate::{actor::Actor, fleet::policy::DispatchPolicy, messages};
 
 /// When the next step of an order that has just entered `status` is overdue. `None`: it may take for ever.
-pub fn deadline(policy: &DispatchPolicy, status: Status, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+pub fn step_deadline(policy: &DispatchPolicy, status: OrderStatus, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let within = match status {
-        Status::DriverAssigned => policy.pickup_within,
-        Status::PickedUp => policy.completion_within,
+        OrderStatus::DriverAssigned => policy.pickup_within,
+        OrderStatus::PickedUp => policy.completion_within,
         _ => return None,
     };
     if within.is_zero() { None } else { now.checked_add_signed(TimeDelta::from_std(within).ok()?) }
 }
 
 /// Tells support that the trip's next step is overdue.
-pub fn report_stale(s: &Snapshot) -> Change {
-    let step = if s.order.status == Status::PickedUp { "completed" } else { "picked up" };
+pub fn report_stale_trip(s: &Snapshot) -> Change {
+    let step = if s.order.status == OrderStatus::PickedUp { "completed" } else { "picked up" };
     let driver = s.order.driver_id.as_deref().unwrap_or("the driver");
     let why = format!("not {step} in time by {driver}");
     let mut change = Change::new(s, Actor::SYSTEM);
     change.order.trip_deadline = None;
-    change.record_event(Reason::TripStale, Some(why.clone()));
+    change.record_event(EventReason::TripStale, Some(why.clone()));
     change.notify(messages::stale_trip(&change.order, &why, s.now));
     change
 }
@@ -43,25 +43,26 @@ mod tests {
 
     #[test]
     fn each_step_has_its_own_deadline_and_zero_means_none() {
-        let now = fixture::snapshot().now;
-        let mut policy = policy::fixture();
-        let hours = |policy: &DispatchPolicy, status| deadline(policy, status, now).map(|at| (at - now).num_hours());
-        assert_eq!(hours(&policy, Status::DriverAssigned), Some(12));
-        assert_eq!(hours(&policy, Status::PickedUp), Some(6));
-        assert_eq!(hours(&policy, Status::Dispatching), None);
+        let now = fixture::created_snapshot().now;
+        let mut policy = policy::example_policy();
+        let hours =
+            |policy: &DispatchPolicy, status| step_deadline(policy, status, now).map(|at| (at - now).num_hours());
+        assert_eq!(hours(&policy, OrderStatus::DriverAssigned), Some(12));
+        assert_eq!(hours(&policy, OrderStatus::PickedUp), Some(6));
+        assert_eq!(hours(&policy, OrderStatus::Dispatching), None);
         policy.pickup_within = Duration::ZERO;
-        assert_eq!(hours(&policy, Status::DriverAssigned), None);
+        assert_eq!(hours(&policy, OrderStatus::DriverAssigned), None);
     }
 
     #[test]
     fn a_stale_trip_is_told_once() {
-        let mut s = fixture::snapshot();
-        s.order.status = Status::DriverAssigned;
+        let mut s = fixture::created_snapshot();
+        s.order.status = OrderStatus::DriverAssigned;
         s.order.next_attempt_at = None;
         s.order.trip_deadline = Some(s.now);
-        let ids = |s: &Snapshot| timers::derived(s).iter().map(|t| t.id().to_string()).collect::<Vec<_>>();
+        let ids = |s: &Snapshot| timers::derive_timers(s).iter().map(|t| t.id().to_string()).collect::<Vec<_>>();
         assert_eq!(ids(&s), ["trip:ORD-1"]);
-        let change = report_stale(&s);
+        let change = report_stale_trip(&s);
         assert_eq!(change.messages[0].kind, messages::STALE_TRIP);
         s.order = change.order;
         assert_eq!(ids(&s), Vec::<String>::new());

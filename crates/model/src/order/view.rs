@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde::Serialize;
 
-use crate::order::{Order, PaymentStatus, Snapshot, Status, timers::until};
+use crate::order::{Order, OrderStatus, PaymentStatus, Snapshot, timers::time_until};
 
 #[derive(Debug, Serialize)]
 pub struct OrderView {
     pub order_id: OrderId,
-    pub status: Status,
+    pub status: OrderStatus,
     pub service_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub area_id: Option<String>,
@@ -31,7 +31,7 @@ pub struct OrderView {
     pub attempt_no: i32,
     pub held_for_review: bool,
     /// What happens next by itself, if anything.
-    pub next: Option<Next>,
+    pub next: Option<NextStep>,
     pub created_at: DateTime<Utc>,
     pub lifetime_deadline: DateTime<Utc>,
     /// Seconds left to find a driver; absent when none is searched.
@@ -41,7 +41,7 @@ pub struct OrderView {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Next {
+pub struct NextStep {
     pub action: &'static str,
     pub at: DateTime<Utc>,
     pub in_sec: u64,
@@ -55,8 +55,8 @@ impl From<&Snapshot> for OrderView {
         Self {
             order_id: id.clone(),
             status: *status,
-            next: next(&o, s.now),
-            lifetime_left_sec: searching.then(|| until(o.lifetime_deadline, s.now).as_secs()),
+            next: find_next_step(&o, s.now),
+            lifetime_left_sec: searching.then(|| time_until(o.lifetime_deadline, s.now).as_secs()),
             service_type: o.service_type,
             area_id: o.area_id,
             customer_id: o.customer_id,
@@ -86,25 +86,25 @@ impl OrderView {
     }
 }
 
-fn next(order: &Order, now: DateTime<Utc>) -> Option<Next> {
+fn find_next_step(order: &Order, now: DateTime<Utc>) -> Option<NextStep> {
     if order.held_for_review {
         return None;
     }
     let (action, at) = match order.status {
-        Status::Dispatching => match (order.attempt_deadline, order.next_attempt_at) {
+        OrderStatus::Dispatching => match (order.attempt_deadline, order.next_attempt_at) {
             (Some(at), _) => ("OFFER_TIMEOUT", at),
             (None, Some(at)) => ("NEXT_ATTEMPT", at),
             (None, None) => return None,
         },
-        Status::PendingJobId => match (order.next_attempt_at, order.next_poll_at) {
+        OrderStatus::PendingJobId => match (order.next_attempt_at, order.next_poll_at) {
             (Some(at), _) => ("NEXT_ATTEMPT", at),
             (None, Some(at)) => ("JOB_ID_POLL", at),
             (None, None) => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
         },
-        Status::Assigned => ("ATTEMPT_TIMEOUT", order.attempt_deadline?),
-        Status::Pending if !order.lifetime_waived => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
-        Status::Compensating => ("COMPENSATION", order.updated_at),
+        OrderStatus::Assigned => ("ATTEMPT_TIMEOUT", order.attempt_deadline?),
+        OrderStatus::Pending if !order.lifetime_waived => ("LIFETIME_TIMEOUT", order.lifetime_deadline),
+        OrderStatus::Compensating => ("COMPENSATION", order.updated_at),
         _ => return None,
     };
-    Some(Next { action, at, in_sec: until(at, now).as_secs() })
+    Some(NextStep { action, at, in_sec: time_until(at, now).as_secs() })
 }

@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 use super::PollConfig;
 
 /// Pause after the `polls`-th poll (from 1); `random` lies in 0..1.
-pub fn pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
+pub fn poll_pause(config: &PollConfig, polls: i32, random: f64) -> Duration {
     retry_policy(config).backoff(polls.unsigned_abs(), random)
 }
 
 /// Pause after a failed request, `tries` of them so far (from 1): to book or to cancel. Never beyond a minute, so that
 /// the job does not count as lost.
-pub fn retry(config: &PollConfig, tries: i32, random: f64) -> Duration {
+pub fn retry_pause(config: &PollConfig, tries: i32, random: f64) -> Duration {
     RetryPolicy { max: config.max.min(Duration::from_secs(40)), ..retry_policy(config) }
         .backoff(tries.unsigned_abs(), random)
 }
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn pauses_are_those_of_the_design() {
         let config = PollConfig { jitter: 0.0, ..PollConfig::default() };
-        let pauses: Vec<_> = (1..=7).map(|n| pause(&config, n, 0.5).as_secs()).collect();
+        let pauses: Vec<_> = (1..=7).map(|n| poll_pause(&config, n, 0.5).as_secs()).collect();
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60]);
     }
 
@@ -56,7 +56,7 @@ mod tests {
         let mut polls = 0;
         while asked_at < config.budget {
             polls += 1;
-            asked_at += pause(&config, polls, 0.5);
+            asked_at += poll_pause(&config, polls, 0.5);
         }
         assert_eq!(polls, 34);
     }
@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn jitter_is_30_percent_both_ways() {
         let config = PollConfig::default();
-        assert_eq!(pause(&config, 2, 0.0), Duration::from_millis(2800));
-        assert!(pause(&config, 2, 0.999) < Duration::from_millis(5200));
+        assert_eq!(poll_pause(&config, 2, 0.0), Duration::from_millis(2800));
+        assert!(poll_pause(&config, 2, 0.999) < Duration::from_millis(5200));
     }
 
     #[test]

@@ -3,29 +3,29 @@
 use serde::Deserialize;
 
 use super::answer::{JobStatus, PartnerStatus};
-use crate::order::Reason;
+use crate::order::EventReason;
 
 /// How we came to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Via {
+pub enum ObservationSource {
     Callback,
     /// We asked.
     Poll,
 }
 
-impl Via {
+impl ObservationSource {
     /// How the history says that the job id came this way.
-    pub fn reason(self) -> Reason {
+    pub fn history_reason(self) -> EventReason {
         match self {
-            Self::Callback => Reason::JobIdViaCallback,
-            Self::Poll => Reason::JobIdViaProactive,
+            Self::Callback => EventReason::JobIdViaCallback,
+            Self::Poll => EventReason::JobIdViaProactive,
         }
     }
 }
 
 /// How far the booking is, as the partner says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum BookingPhase {
     /// Nothing beyond what else the observation holds.
     Searching,
     /// The partner found no driver, or gave the booking back.
@@ -41,42 +41,42 @@ pub enum Phase {
 /// What a partner says of attempt `attempt_no`'s booking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    pub via: Via,
+    pub via: ObservationSource,
     pub attempt_no: i32,
     pub booking_id: Option<String>,
     pub job_id: Option<String>,
     /// The partner's own id of the driver.
     pub driver_id: Option<String>,
-    pub phase: Phase,
+    pub phase: BookingPhase,
 }
 
 impl Observation {
-    pub fn of_answer(attempt_no: i32, status: JobStatus) -> Self {
+    pub fn from_answer(attempt_no: i32, status: JobStatus) -> Self {
         Self {
-            via: Via::Poll,
+            via: ObservationSource::Poll,
             attempt_no,
             booking_id: Some(status.booking_id),
             job_id: status.job_id,
             driver_id: status.driver_id,
             phase: match status.status {
-                PartnerStatus::Searching | PartnerStatus::Unknown => Phase::Searching,
-                PartnerStatus::DriverAssigned => Phase::DriverAssigned,
-                PartnerStatus::PickedUp => Phase::PickedUp,
-                PartnerStatus::Completed => Phase::Completed,
-                PartnerStatus::Cancelled => Phase::Cancelled,
-                PartnerStatus::NoDriver => Phase::NoDriver,
+                PartnerStatus::Searching | PartnerStatus::Unknown => BookingPhase::Searching,
+                PartnerStatus::DriverAssigned => BookingPhase::DriverAssigned,
+                PartnerStatus::PickedUp => BookingPhase::PickedUp,
+                PartnerStatus::Completed => BookingPhase::Completed,
+                PartnerStatus::Cancelled => BookingPhase::Cancelled,
+                PartnerStatus::NoDriver => BookingPhase::NoDriver,
             },
         }
     }
 
-    pub fn of_callback(attempt_no: i32, body: CallbackBody) -> Self {
+    pub fn from_callback(attempt_no: i32, body: CallbackBody) -> Self {
         Self {
-            via: Via::Callback,
+            via: ObservationSource::Callback,
             attempt_no,
             booking_id: Some(body.booking_id),
             job_id: body.job_id,
             driver_id: body.driver_id,
-            phase: body.kind.phase(),
+            phase: body.kind.booking_phase(),
         }
     }
 }
@@ -110,22 +110,22 @@ pub enum CallbackKind {
 }
 
 impl CallbackKind {
-    fn phase(self) -> Phase {
+    fn booking_phase(self) -> BookingPhase {
         match self {
-            Self::JobIdAssigned | Self::Unknown => Phase::Searching,
-            Self::DriverAssigned => Phase::DriverAssigned,
-            Self::NoDriver => Phase::NoDriver,
-            Self::DriverCancelled => Phase::DriverCancelled,
-            Self::PickedUp => Phase::PickedUp,
-            Self::Completed => Phase::Completed,
-            Self::BookingCancelled => Phase::Cancelled,
+            Self::JobIdAssigned | Self::Unknown => BookingPhase::Searching,
+            Self::DriverAssigned => BookingPhase::DriverAssigned,
+            Self::NoDriver => BookingPhase::NoDriver,
+            Self::DriverCancelled => BookingPhase::DriverCancelled,
+            Self::PickedUp => BookingPhase::PickedUp,
+            Self::Completed => BookingPhase::Completed,
+            Self::BookingCancelled => BookingPhase::Cancelled,
         }
     }
 }
 
 impl CallbackBody {
     /// What does not fit where we keep it, if anything.
-    pub fn problem(&self) -> Option<&'static str> {
+    pub fn find_problem(&self) -> Option<&'static str> {
         let fits = |id: &str| (1..=128).contains(&id.len()) && crate::plain_text::is_plain(id);
         let optional = |id: &Option<String>| id.as_deref().is_none_or(fits);
         if !fits(&self.event_id) {

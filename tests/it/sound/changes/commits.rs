@@ -1,14 +1,14 @@
 //! What is committed, and what follows from it.
 
 use dispatch::{
-    loops::Loops,
+    loops::LoopRegistry,
     orders::{
-        Status, actions,
-        store::{ChangeError, Changed},
+        OrderStatus, actions,
+        store::{ChangeError, ChangeOutcome},
         update::update_order,
     },
 };
-use servers::Proxy;
+use servers::TcpProxy;
 use sqlx::Connection;
 
 use super::behind;
@@ -32,14 +32,14 @@ async fn commits_wait(t: &TestApp) {
 async fn f02_a_change_whose_commit_got_no_answer_is_read_before_it_is_decided_again() {
     let t = TestApp::start().await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
-    let proxy = Proxy::start(t.postgres.port()).await.unwrap();
-    let app = behind(&t, &proxy, Loops::default()).await;
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
+    let app = behind(&t, &proxy, LoopRegistry::default()).await;
     commits_wait(&t).await;
     let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
     sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
 
     let cancel = tokio::spawn(async move {
-        update_order(&app, &id("ORD-1"), |s| actions::cancel(s, &by("producer:test"), None)).await
+        update_order(&app, &id("ORD-1"), |s| actions::cancel_order(s, &by("producer:test"), None)).await
     });
     let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
     eventually("the change is being committed", secs(20), || async { t.count(committing).await == 1 }).await;
@@ -48,8 +48,8 @@ async fn f02_a_change_whose_commit_got_no_answer_is_read_before_it_is_decided_ag
 
     // The answer was lost, the change was not; and it is made once.
     let changed = cancel.await.unwrap().unwrap();
-    assert!(matches!(changed, Changed::No(_)), "it was decided twice: {changed:?}");
-    assert_eq!(changed.snapshot().order.status, Status::CancelledByUser);
+    assert!(matches!(changed, ChangeOutcome::No(_)), "it was decided twice: {changed:?}");
+    assert_eq!(changed.snapshot().order.status, OrderStatus::CancelledByUser);
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
     assert_eq!(t.messages_of("ORD-1", "MANUAL_REFUND_REQUIRED").await, 1);
 }
@@ -75,7 +75,7 @@ async fn f19i_a_change_under_the_rows_lock_is_counted_only_when_it_is_committed(
     let cancelled = t.cancel("ORD-1").await;
     assert!(matches!(cancelled, Err(ChangeError::Database(_))), "{cancelled:?}");
     assert_eq!(t.count("SELECT last_value FROM updates").await, 5);
-    assert_eq!(t.status("ORD-1").await, Status::Dispatching);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     let waits: Option<String> = t.redis(&["ZSCORE", "waiting:order:A:RIDE", "ORD-1"]).await;
     assert!(waits.is_some(), "it has left the waiting set, and waits");
     assert_eq!(counting.of("order_status_count"), Vec::<String>::new(), "counted, and not committed");

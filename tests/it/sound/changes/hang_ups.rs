@@ -11,7 +11,7 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::{db, outbound, people::api_keys::Role};
+use dispatch::{db, outbound, people::api_keys::AccountRole};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;
@@ -65,12 +65,14 @@ async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
     let t = TestApp::start().await;
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
-    let ours = db::connect(&config).await.unwrap();
+    let ours = db::connect_pool(&config).await.unwrap();
     let begin = async || {
         let mut connection = ours.acquire().await.unwrap();
         drop_halfway(connection.begin()).await
     };
-    let insert = async |n| drop(sqlx::query(INSERT_PROBE).bind(n).execute(&ours).await.unwrap());
+    let insert = async |n| {
+        sqlx::query(INSERT_PROBE).bind(n).execute(&ours).await.unwrap();
+    };
     assert_eq!(count_kept(&t, begin, insert).await, 20);
     assert_no_open_transaction(&t).await;
 
@@ -87,7 +89,9 @@ async fn f01_a_begin_dropped_halfway_leaves_no_transaction_behind() {
         let mut connection = plain.acquire().await.unwrap();
         drop_halfway(connection.begin()).await
     };
-    let insert = async |n| drop(sqlx::query(INSERT_PROBE).bind(n).execute(&plain).await.unwrap());
+    let insert = async |n| {
+        sqlx::query(INSERT_PROBE).bind(n).execute(&plain).await.unwrap();
+    };
     assert!(
         count_kept(&t, begin, insert).await < 20,
         "sqlx ends such transactions by itself now: so need db::pool not"
@@ -100,7 +104,7 @@ async fn f01_a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
     let t = TestApp::start().await;
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
-    let pool = db::connect(&config).await.unwrap();
+    let pool = db::connect_pool(&config).await.unwrap();
     sqlx::query("CREATE TABLE probe (n integer)").execute(&pool).await.unwrap();
     let mut tx = pool.begin().await.unwrap();
     sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *tx).await.unwrap();
@@ -122,7 +126,7 @@ async fn assert_no_open_transaction(t: &TestApp) {
 async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_kept() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     t.order_of("ORD-1", "RIDE", "PAID").await;
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders FOR UPDATE").execute(&mut *lock).await.unwrap();
@@ -176,13 +180,13 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
     })
     .await;
     let api = Api::start(&t.app).await;
-    let producer = t.key(Role::Producer).await;
-    let admin = t.key(Role::Admin).await;
+    let producer = t.key(AccountRole::Producer).await;
+    let admin = t.key(AccountRole::Admin).await;
     // Offers to answer, then orders that are not dispatched meanwhile.
     let drivers: Vec<String> = (0..CUT).map(|n| format!("D{n}")).collect();
     t.drivers(&drivers.iter().map(|d| (d.as_str(), 100.0)).collect::<Vec<_>>()).await;
     seed(&t, "ACC", CUT, "UNPAID").await;
-    dispatch::recovery::reconciler::once_in_full(&t.app).await.unwrap();
+    dispatch::recovery::reconciler::reconcile_in_full(&t.app).await.unwrap();
     t.run_due().await;
     seed(&t, "CUT-PAY", CUT, "UNPAID").await;
     seed(&t, "CUT-CANCEL", CUT, "PAID").await;
@@ -259,7 +263,7 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
 /// Sends two requests and hangs up on each 0 to 8 ms later, then sends one and waits for its answer; again and again. So there
 /// is never more to do than the server gets done.
 async fn hang_up_and_ask(wave: Arc<Wave>, key: String, seed: u64) {
-    let client = outbound::client(secs(30)).unwrap();
+    let client = outbound::build_client(secs(30)).unwrap();
     let mut pause = seed;
     loop {
         for _ in 0..2 {

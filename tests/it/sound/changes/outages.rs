@@ -2,7 +2,7 @@
 
 use dispatch::{
     db,
-    people::api_keys::{self, Role},
+    people::api_keys::{self, AccountRole},
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -23,8 +23,8 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     let fleet = Fleet::with_lifetime("8s").await;
     let workers = [fleet.worker("w1"), fleet.worker("w2")];
     let (_api, api) = fleet.api().await;
-    let key = api_keys::create(&fleet.app.db, "test", Role::Producer, None).await.unwrap().1;
-    let client = dispatch::outbound::client(secs(10)).unwrap();
+    let key = api_keys::create_permanent_key(&fleet.app.db, "test", AccountRole::Producer, None).await.unwrap().1;
+    let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let create = async |id: &str| {
         let new = json!({ "order_id": id, "service_type": "RIDE", "payment_status": "PAID",
                           "pickup": { "latitude": -6.2, "longitude": 106.8 } });
@@ -63,12 +63,12 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
     let alarms = "SELECT count(*) FROM outbox WHERE kind IN ('TIMER_DEAD', 'STATUS_UPDATE_FAILED')";
     assert_eq!(fleet.count(alarms).await, 0);
-    let dead: u64 = fleet.app.store.stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
+    let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatch::history::check(&fleet.app).await.unwrap(), []);
+    assert_eq!(dispatch::history::check_history(&fleet.app).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.
@@ -78,7 +78,7 @@ async fn f02_a_connection_that_began_read_only_is_replaced() {
     let mut config = t.app.config.database.clone();
     config.max_connections = 1;
     as_owner(&config.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
-    let pool = db::connect(&config).await.unwrap();
+    let pool = db::connect_pool(&config).await.unwrap();
     let write = async || sqlx::query("CREATE TABLE IF NOT EXISTS probe ()").execute(&pool).await;
     let refused = write().await.unwrap_err();
     assert!(db::is_transient(&refused), "{refused}");

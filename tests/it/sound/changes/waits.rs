@@ -6,12 +6,12 @@ use dispatch::{
     admission::rules,
     db,
     dead_letters::mirror,
-    loops::Loops,
-    people::{api_keys::Role, offer_board},
+    loops::LoopRegistry,
+    people::{api_keys::AccountRole, offer_board},
     recovery::reconciler,
 };
 use serde_json::json;
-use servers::Proxy;
+use servers::TcpProxy;
 use tokio::{sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -24,9 +24,9 @@ const LOOPS: [&str; 4] = ["mirror of dead letters", "offer board", "reconciler",
 #[tokio::test]
 async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     let t = TestApp::on_real_time(|_| {}).await;
-    let proxy = Proxy::start(t.postgres.port()).await.unwrap();
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     // Longer than Postgres lets a statement wait for a lock.
-    let app = behind(&t, &proxy, Loops::with_limit(secs(7))).await;
+    let app = behind(&t, &proxy, LoopRegistry::with_limit(secs(7))).await;
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::raw_sql("LOCK TABLE orders, offers, dead_letter_mirror, admission_revision IN ACCESS EXCLUSIVE MODE")
         .execute(&mut *lock)
@@ -36,12 +36,12 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     let mut running = JoinSet::new();
     running.spawn(reconciler::run(app.clone(), Arc::new(Notify::new()), stop.clone()));
     running.spawn(mirror::run(app.clone(), stop.clone()));
-    running.spawn(rules::keep(app.clone(), stop.clone()));
+    running.spawn(rules::keep_rules_fresh(app.clone(), stop.clone()));
     let waiting = app.clone();
     // As an app does: it asks again when it gets no answer.
     running.spawn(async move {
         loop {
-            drop(offer_board::wait(&waiting, "D1", &[].into(), secs(50)).await);
+            drop(offer_board::wait_for_offers(&waiting, "D1", &[].into(), secs(50)).await);
         }
     });
 
@@ -51,11 +51,11 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     eventually("all wait for Postgres", secs(30), || async { t.count(in_postgres).await > LOOPS.len() as i64 }).await;
     proxy.forget_connections();
     lock.rollback().await.unwrap();
-    let before = LOOPS.map(|name| app.loops.turns(name));
-    let listed: Vec<_> = app.loops.idle().into_iter().map(|(name, _)| name).collect();
+    let before = LOOPS.map(|name| app.loops.count_turns(name));
+    let listed: Vec<_> = app.loops.idle_times().into_iter().map(|(name, _)| name).collect();
     assert_eq!(listed, LOOPS);
     for (name, before) in LOOPS.into_iter().zip(before) {
-        eventually(name, secs(90), || async { app.loops.turns(name) > before }).await;
+        eventually(name, secs(90), || async { app.loops.count_turns(name) > before }).await;
     }
     stop.cancel();
 }
@@ -65,7 +65,7 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
 async fn f08_requests_are_refused_at_once_while_others_wait_long_for_postgres() {
     let t = TestApp::with(|config| config.database.max_connections = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     t.order("ORD-1").await;
     assert_eq!(api.get("/api/v1/orders/ORD-1", &key).await.status, 200);
     let held = t.app.db.acquire().await.unwrap();
@@ -91,7 +91,7 @@ async fn f08_requests_are_refused_at_once_while_others_wait_long_for_postgres() 
 async fn f19a_two_connections_are_enough_for_reconciler_and_mirror() {
     let t = TestApp::with(|config| config.database.max_connections = 2).await;
     let _in_use = t.app.db.acquire().await.unwrap();
-    let (report, turn) = tokio::join!(reconciler::once_in_full(&t.app), mirror::once(&t.app));
+    let (report, turn) = tokio::join!(reconciler::reconcile_in_full(&t.app), mirror::mirror_once(&t.app));
     assert!(report.unwrap().is_some() && turn.unwrap().is_some());
 }
 
@@ -126,10 +126,10 @@ async fn f08_a_transaction_that_idles_keeps_no_order_for_long() {
 #[tokio::test]
 async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
     let t = TestApp::start().await;
-    let proxy = Proxy::start(t.postgres.port()).await.unwrap();
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
     let mut config = config_behind(&t, &proxy).database;
     (config.max_connections, config.statement_timeout) = (1, secs(1));
-    let pool = db::connect(&config).await.unwrap();
+    let pool = db::connect_pool(&config).await.unwrap();
     let answers = async || sqlx::query("SELECT 1").execute(&pool).await.is_ok();
 
     // Idle.
@@ -140,7 +140,7 @@ async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
     let mut held = pool.acquire().await.unwrap();
     proxy.forget_connections();
     let lost = sqlx::query("SELECT 1").execute(&mut held).await.unwrap_err();
-    assert_eq!(db::classify(&lost), db::Failure::OutcomeUnknown, "{lost}");
+    assert_eq!(db::classify_error(&lost), db::DatabaseFailure::OutcomeUnknown, "{lost}");
     drop(held);
     assert!(answers().await);
 
@@ -156,7 +156,7 @@ async fn f08_a_swallowed_connection_gives_its_place_in_the_pool_back() {
     sqlx::query("SELECT 1").execute(&mut *tx).await.unwrap();
     proxy.forget_connections();
     let lost = tx.commit().await.unwrap_err();
-    assert_eq!(db::classify(&lost), db::Failure::OutcomeUnknown, "{lost}");
+    assert_eq!(db::classify_error(&lost), db::DatabaseFailure::OutcomeUnknown, "{lost}");
     assert!(answers().await);
 }
 

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use dispatch::{
-    admission::table::{self, Author, LimitsChange},
+    admission::table::{self, ChangeAuthor, LimitsChange},
     areas::import,
     people::{
         actor::{Actor, ActorRole},
-        api_keys::Role,
+        api_keys::AccountRole,
     },
 };
 use reqwest::Method;
@@ -19,7 +19,8 @@ use tokio::{
 
 use crate::support::{Api, TestApp, secs};
 
-const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "test"), reason: Some("test") };
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
 const BASE: &str = "/api/v1/admin/dispatcher";
 
 /// One area, so many hundredths of a degree wide.
@@ -33,11 +34,11 @@ fn area(id: &str, width: u32) -> String {
 
 async fn import(t: &TestApp, id: &str, width: u32) {
     let areas = import::parse(&area(id, width)).unwrap();
-    table::import(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    table::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
 }
 
 async fn refresh(t: &TestApp) -> bool {
-    t.app.rules.refresh(&t.app.db, &t.app.config.admission).await.unwrap()
+    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap()
 }
 
 #[tokio::test]
@@ -55,7 +56,7 @@ async fn s05_a_broken_area_in_postgres_is_left_out_and_stops_no_start() {
     assert!(refresh(&t).await);
     let rules = t.app.rules.get();
     assert_eq!(rules.unreadable, ["FAR", "POINT", "WORD"]);
-    assert_eq!(rules.geofence.locate(-6.2, 106.8).map(|area| area.id.as_str()), Some("JKT"));
+    assert_eq!(rules.geofence.find_area(-6.2, 106.8).map(|area| area.id.as_str()), Some("JKT"));
 }
 
 #[tokio::test]
@@ -69,7 +70,7 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
     table::set_limits(&t.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
     assert!(refresh(&t).await, "the limits are read");
     let rules = t.app.rules.get();
-    assert_eq!(rules.limits("JKT", "RIDE").max_waiting, 7);
+    assert_eq!(rules.limits_for("JKT", "RIDE").max_waiting, 7);
     assert!(Arc::ptr_eq(&before, &rules.geofence), "the shapes are not");
     import(&t, "JKT", 40).await;
     assert!(refresh(&t).await);
@@ -80,7 +81,7 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
 async fn s14_whoever_may_not_import_areas_is_told_before_the_body_is_read() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let mut stream = TcpStream::connect(api.url("").strip_prefix("http://").unwrap()).await.unwrap();
     // 16 MB are announced and never come: who waits for them answers 408 after 30 s.
     let head = format!(
@@ -96,7 +97,7 @@ async fn s14_whoever_may_not_import_areas_is_told_before_the_body_is_read() {
 async fn s14_the_history_of_an_area_comes_in_pages_and_without_shapes() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Operator).await;
+    let key = t.key(AccountRole::Operator).await;
     for width in 1..=5 {
         import(&t, "JKT", width).await;
     }
@@ -129,7 +130,7 @@ async fn s14_the_history_of_an_area_comes_in_pages_and_without_shapes() {
 async fn s20a_every_change_of_areas_keeps_to_the_version_it_insists_on() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Operator).await;
+    let key = t.key(AccountRole::Operator).await;
     import(&t, "JKT", 30).await;
     let client = reqwest::Client::new();
     let send = async |method: Method, path: &str, version: &str, body: String| {

@@ -1,6 +1,6 @@
 //! Sockets that say nothing, and drivers' apps that wait many times.
 
-use dispatch::people::api_keys::Role;
+use dispatch::people::api_keys::AccountRole;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -82,7 +82,7 @@ async fn s02_a_driver_waits_with_two_requests_at_most() {
         assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (429, &"10".parse().unwrap()));
     }
     // Another driver's staff who look are not counted among those who wait.
-    let staff = t.key(Role::Support).await;
+    let staff = t.key(AccountRole::Support).await;
     for _ in 0..3 {
         assert_eq!(api.get("/api/v1/drivers/D1/offers", &staff).await.status, 200);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -21,7 +21,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     let t = TestApp::with(|c| c.http.failures_per_min_per_address = 0).await;
     let api = Arc::new(Api::start(&t.app).await);
     t.order("ORD-1").await;
-    let good = t.key(Role::Producer).await;
+    let good = t.key(AccountRole::Producer).await;
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
 
     // Look-ups hang; 300 wrong keys come.
@@ -30,7 +30,7 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
     let mut wrong = JoinSet::new();
     for _ in 0..300 {
         let api = api.clone();
-        wrong.spawn(async move { api.get(AN_ORDER, &api_keys::generate()).await });
+        wrong.spawn(async move { api.get(AN_ORDER, &api_keys::generate_key()).await });
     }
     eventually("a look-up hangs", secs(30), async || lookups(&t).await > 0).await;
     // One connection holds the lock, one looks up keys: all others can be had at once.
@@ -53,18 +53,18 @@ async fn s01_hundreds_of_wrong_keys_take_one_connection_to_postgres() {
 async fn s01_what_cannot_be_a_key_is_not_looked_up_and_a_wrong_key_once() {
     let t = TestApp::start().await;
     let (db, keys) = (&t.app.db, &t.app.keys);
-    let good = t.key(Role::Producer).await;
-    let wrong = api_keys::generate();
+    let good = t.key(AccountRole::Producer).await;
+    let wrong = api_keys::generate_key();
     sqlx::query("ALTER VIEW valid_api_keys RENAME TO hidden").execute(db).await.unwrap();
     for text in ["", "dq_", "dq_unknown", &good[3..], &good.to_uppercase(), &format!("{good}0"), "dq_\u{e9}"] {
-        assert!(keys.find(db, text).await.unwrap().is_none(), "'{text}' needs no look-up");
+        assert!(keys.find_owner(db, text).await.unwrap().is_none(), "'{text}' needs no look-up");
     }
-    assert!(keys.find(db, &wrong).await.is_err(), "the view is away");
+    assert!(keys.find_owner(db, &wrong).await.is_err(), "the view is away");
     sqlx::query("ALTER VIEW hidden RENAME TO valid_api_keys").execute(db).await.unwrap();
-    assert!(keys.find(db, &wrong).await.unwrap().is_none());
-    assert!(keys.find(db, &good).await.unwrap().is_some());
+    assert!(keys.find_owner(db, &wrong).await.unwrap().is_none());
+    assert!(keys.find_owner(db, &good).await.unwrap().is_some());
     sqlx::query("ALTER VIEW valid_api_keys RENAME TO hidden").execute(db).await.unwrap();
-    assert!(keys.find(db, &wrong).await.unwrap().is_none(), "it is remembered");
+    assert!(keys.find_owner(db, &wrong).await.unwrap().is_none(), "it is remembered");
 }
 
 #[tokio::test]
@@ -72,12 +72,12 @@ async fn s01_an_address_with_wrong_keys_is_slowed_down_and_its_good_neighbours_a
     let t = TestApp::with(|c| c.http.failures_per_min_per_address = 5).await;
     let api = Api::start(&t.app).await;
     t.order("ORD-1").await;
-    let (good, late) = (t.key(Role::Producer).await, t.key(Role::Producer).await);
+    let (good, late) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Producer).await);
     assert_eq!(api.get(AN_ORDER, &good).await.status, 200);
     for _ in 0..5 {
-        assert_eq!(api.get(AN_ORDER, &api_keys::generate()).await.error(), (401, "UNAUTHENTICATED"));
+        assert_eq!(api.get(AN_ORDER, &api_keys::generate_key()).await.error(), (401, "UNAUTHENTICATED"));
     }
-    for key in ["", "dq_1", &api_keys::generate()] {
+    for key in ["", "dq_1", &api_keys::generate_key()] {
         let answer = api.send_raw(AN_ORDER, key).await;
         assert_eq!(answer.status(), 429);
         let wait: u64 = answer.headers()[RETRY_AFTER].to_str().unwrap().parse().unwrap();
@@ -96,7 +96,7 @@ async fn s01_a_key_that_asks_too_often_waits_and_no_other_does() {
     let t = TestApp::with(|c| c.http.requests_per_s_per_key = 1).await;
     let api = Arc::new(Api::start(&t.app).await);
     t.order("ORD-1").await;
-    let (greedy, other) = (t.key(Role::Producer).await, t.key(Role::Producer).await);
+    let (greedy, other) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Producer).await);
     let mut asking = JoinSet::new();
     for _ in 0..20 {
         let (api, key) = (api.clone(), greedy.clone());
@@ -112,31 +112,31 @@ async fn s01_a_key_that_asks_too_often_waits_and_no_other_does() {
 #[tokio::test]
 async fn s20c_a_revoked_key_ends_soon_also_while_postgres_hangs() {
     let t = TestApp::start().await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.db, &t.app.keys);
-    assert!(keys.find(db, &key).await.unwrap().is_some());
+    assert!(keys.find_owner(db, &key).await.unwrap().is_some());
     // Postgres hangs for this question, so it does not say whether the key was revoked.
     let mut lock = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await.unwrap();
     let ends = async {
-        while keys.find(db, &key).await.is_ok() {
+        while keys.find_owner(db, &key).await.is_ok() {
             tokio::time::sleep(millis(50)).await;
         }
     };
     // It used to be believed for a minute.
     tokio::time::timeout(secs(45), ends).await.expect("the key is believed no longer");
     lock.rollback().await.unwrap();
-    eventually("the key is known again", secs(30), async || keys.find(db, &key).await.is_ok()).await;
+    eventually("the key is known again", secs(30), async || keys.find_owner(db, &key).await.is_ok()).await;
 }
 
 #[tokio::test]
 async fn s01_a_key_in_use_is_looked_up_beside_its_requests() {
     let t = TestApp::start().await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     let (db, keys) = (&t.app.db, &t.app.keys);
-    assert!(keys.find(db, &key).await.unwrap().is_some());
+    assert!(keys.find_owner(db, &key).await.unwrap().is_some());
     let row = t.texts("SELECT id::text FROM api_keys").await.remove(0).parse().unwrap();
-    assert!(api_keys::revoke(db, row).await.unwrap());
+    assert!(api_keys::revoke_key(db, row).await.unwrap());
     // No request asks Postgres by itself, and still the key's end is seen.
-    eventually("the key ends", secs(30), async || keys.find(db, &key).await.unwrap().is_none()).await;
+    eventually("the key ends", secs(30), async || keys.find_owner(db, &key).await.unwrap().is_none()).await;
 }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -48,7 +48,7 @@ async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id(
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::WARN).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let wrong = api_keys::generate();
+    let wrong = api_keys::generate_key();
     let client = reqwest::Client::new();
     let ask = async |key: &str, id: &str| {
         let request = client.get(api.url("/api/v1/orders/ORD-1")).bearer_auth(key).header("x-request-id", id);
@@ -74,7 +74,7 @@ async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id(
     }
     assert_eq!(lines.with("A caller was refused").len(), 1);
     // Another reason is another line.
-    let support = t.key(Role::Support).await;
+    let support = t.key(AccountRole::Support).await;
     let order = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
     assert_eq!(api.post("/api/v1/orders", &support, order).await.status, 403);
     assert_eq!(lines.with("FORBIDDEN").len(), 1);
@@ -89,7 +89,7 @@ async fn s10_requests_are_counted_by_route_and_status() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.order("ORD-1").await;
-    let key = t.key(Role::Producer).await;
+    let key = t.key(AccountRole::Producer).await;
     for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1", "/api/v1/orders/ORD-404", "/nowhere/at/all"] {
         assert!(api.send_raw(path, &key).await.headers().contains_key("x-request-id"), "{path}");
     }
@@ -115,7 +115,7 @@ async fn every_line_names_its_request_or_job_and_its_order() {
     t.order("ORD-1").await;
     t.run_due().await;
     let api = Api::start(&t.app).await;
-    let key = t.key(Role::Admin).await;
+    let key = t.key(AccountRole::Admin).await;
     let cancel = reqwest::Client::new().post(api.url("/api/v1/orders/ORD-1/cancel")).bearer_auth(key);
     let answer = cancel.header("x-request-id", "shop-4711").json(&json!({})).send().await.unwrap();
     assert_eq!(answer.status(), 200);

@@ -1,7 +1,7 @@
 //! Characters no database keeps, bodies that are too large, names strangers try.
 
 use api::OPENAPI;
-use dispatch::{partner::PartnerConfig, people::api_keys::Role};
+use dispatch::{partner::PartnerConfig, people::api_keys::AccountRole};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::support::{Api, TestApp};
 async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let admin = t.key(Role::Admin).await;
+    let admin = t.key(AccountRole::Admin).await;
     for path in ["/api/v1/orders?job_id=%00", "/api/v1/alerts?kind=a%00b", "/api/v1/orders?job_id=a&x=%00"] {
         assert_eq!(api.get(path, &admin).await.error(), (422, "INVALID"), "{path}");
     }
@@ -50,7 +50,7 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
 async fn s20e_a_body_that_is_too_large_hears_how_large_it_may_be() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let admin = t.key(Role::Admin).await;
+    let admin = t.key(AccountRole::Admin).await;
     let large = |kib: usize| format!("{{\"type\":\"{}\"}}", "x".repeat(kib * 1024));
     for (method, path, kib, said) in [
         (Method::POST, "/api/v1/orders", 65, "64 KiB"),
@@ -68,7 +68,7 @@ async fn s20e_a_body_that_is_too_large_hears_how_large_it_may_be() {
 #[tokio::test]
 async fn s20f_a_stranger_does_not_learn_which_partners_and_channels_there_are() {
     let t = TestApp::with(|c| {
-        c.partners.insert("bbd".to_owned(), PartnerConfig::at("http://127.0.0.1:9"));
+        c.partners.insert("bbd".to_owned(), PartnerConfig::with_url("http://127.0.0.1:9"));
     })
     .await;
     let api = Api::start(&t.app).await;

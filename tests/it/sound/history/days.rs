@@ -44,7 +44,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     sqlx::query("SELECT count(*) FROM audit_events").execute(&mut *reading).await.unwrap();
 
     let config = t.app.config.clone();
-    let keep = tokio::spawn(async move { history_days::keep(&config).await });
+    let keep = tokio::spawn(async move { history_days::keep_days(&config).await });
     let mut changed = 0;
     while !keep.is_finished() {
         t.order(&format!("ORD-{changed}")).await;
@@ -61,7 +61,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
     assert_eq!(t.reasons("LATER").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
 
     reading.rollback().await.unwrap();
-    let again = history_days::keep(&t.app.config).await.unwrap().unwrap();
+    let again = history_days::keep_days(&t.app.config).await.unwrap().unwrap();
     assert_eq!((again.dropped.len(), again.postponed.len()), (old.len() - 1, 0), "{again:?}");
     assert_eq!(t.count(DAYS).await, 15);
     assert_eq!(history_days::count_ahead(&t.app.db).await.unwrap(), 14);
@@ -74,7 +74,7 @@ async fn f04_days_come_and_go_beside_an_open_reader() {
 #[tokio::test]
 async fn f04_one_process_keeps_the_days_at_a_time() {
     let t = TestApp::start().await;
-    let (a, b) = tokio::join!(history_days::keep(&t.app.config), history_days::keep(&t.app.config));
+    let (a, b) = tokio::join!(history_days::keep_days(&t.app.config), history_days::keep_days(&t.app.config));
     let both = [a.unwrap(), b.unwrap()];
     let dropped: usize = both.iter().flatten().map(|report| report.dropped.len()).sum();
     assert_eq!(t.count(DAYS).await, 15, "{both:?}");
@@ -119,14 +119,14 @@ async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
     .await;
 
     t.advance(DAY * 402).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::Remove).await.unwrap().orders, 1);
-    let report = history_days::keep(&t.app.config).await.unwrap().unwrap();
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
+    let report = history_days::keep_days(&t.app.config).await.unwrap().unwrap();
     assert!(report.dropped.iter().any(|day| day.to_string() == "2030-01-01"), "{report:?}");
     assert_eq!(t.count("SELECT count(*) FROM order_events").await, 0);
     assert_eq!(t.reasons("WAITING").await, before, "its own history is complete");
     t.assert_sound().await;
 
-    t.act("WAITING", |s| dispatch::orders::actions::cancel(s, &by("operator:test"), None)).await.unwrap();
+    t.act("WAITING", |s| dispatch::orders::actions::cancel_order(s, &by("operator:test"), None)).await.unwrap();
     assert_eq!(t.reasons("WAITING").await.len(), before.len() + 1);
     t.sql(
         "UPDATE alerts SET acked_at = dispatchq_now(), acked_by = 'x', next_escalation_at = NULL WHERE acked_at IS NULL;
@@ -134,7 +134,7 @@ async fn f14_an_order_that_never_ends_keeps_no_day_of_the_history() {
     )
     .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
     assert_eq!(t.count("SELECT count(*) FROM order_events_kept").await, 0, "it goes with its order");
 }
 
@@ -152,7 +152,7 @@ async fn f06_a_timeline_locks_the_days_its_order_lived_on() {
     // More often than it takes Postgres to think of a plan for all values.
     for _ in 0..8 {
         let mut tx = t.app.db.begin().await.unwrap();
-        let events = query::timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
+        let events = query::load_timeline_on(&mut tx, &id("ORD-1")).await.unwrap();
         assert_eq!(events.len(), 2);
         let locks: i64 = sqlx::query_scalar(AssertSqlSafe(
             "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dispatch::periodic::{cleanup, tick};
-use jobs::Tick;
+use jobs::PeriodicTick;
 use workers::Outcome;
 
 use crate::support::{TestApp, secs};
@@ -30,8 +30,8 @@ async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
     )
     .await;
     t.advance(DAY * 3000).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::DryRun).await.unwrap().orders, 1);
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::Remove).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().orders, 1);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 1);
     assert_eq!(t.texts(ORDERS).await, ["ALERTED", "BEGUN", "OWED"]);
     assert_eq!(t.texts("SELECT order_id FROM alerts WHERE acked_at IS NULL").await, ["ALERTED"]);
 
@@ -40,7 +40,7 @@ async fn f18_owed_refunds_and_open_alerts_outlive_retention() {
            UPDATE orders SET status = 'REFUNDED' WHERE id = 'BEGUN'",
     )
     .await;
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::Remove).await.unwrap().orders, 2);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 2);
     assert_eq!(t.texts(ORDERS).await, ["OWED"], "its refund has not even begun");
 }
 
@@ -55,8 +55,8 @@ async fn f18_what_may_not_go_hides_nothing_behind_it() {
            SELECT id, 'UNEXPECTED_STATE', '', '{}', closed_at FROM orders WHERE id <= 'O02500'")
         .await;
     t.advance(DAY * 366).await;
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::DryRun).await.unwrap().orders, 700);
-    assert_eq!(cleanup::run(&t.app, cleanup::Mode::Remove).await.unwrap().orders, 700);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().orders, 700);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().orders, 700);
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 2500);
 }
 
@@ -73,9 +73,9 @@ async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
     )
     .await;
     t.advance(DAY * 31).await;
-    let job = Tick { schedule: "cleanup".to_owned(), slot: i64::try_from(t.now_ms() / 1000).unwrap() };
+    let job = PeriodicTick { schedule: "cleanup".to_owned(), slot: i64::try_from(t.now_ms() / 1000).unwrap() };
     // It spends a try, and so it is given up, and seen, if it stays so.
-    match tick::perform(t.app.clone(), job.clone()).await {
+    match tick::perform_tick(t.app.clone(), job.clone()).await {
         Outcome::Retry(why) => assert!(why.contains("rankings: ") && why.contains("statement timeout"), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -84,6 +84,6 @@ async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
     assert_eq!(t.count("SELECT count(*) FROM schedule_runs WHERE finished_at IS NOT NULL").await, 0);
 
     t.sql("DROP TRIGGER slow ON rankings").await;
-    assert!(matches!(tick::perform(t.app.clone(), job).await, Outcome::Done { .. }));
+    assert!(matches!(tick::perform_tick(t.app.clone(), job).await, Outcome::Done { .. }));
     assert_eq!(t.count("SELECT count(*) FROM rankings").await, 0);
 }

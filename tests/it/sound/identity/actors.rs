@@ -1,10 +1,10 @@
 //! Every change names a role, a person or program, and the key.
 
 use dispatch::{
-    orders::{Decision, Refusal, Status, actions},
+    orders::{Decision, OrderRefusal, OrderStatus, actions},
     people::{
         actor::{Actor, ActorRole},
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
         key_admin::{self, KeyError},
     },
 };
@@ -18,8 +18,8 @@ async fn s08_every_change_names_role_and_key() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0)]).await;
-    let (shop_id, shop) = key(&t, "shop", Role::Producer, None).await;
-    let (d1_id, d1) = key(&t, "phone of D1", Role::Driver, Some("D1")).await;
+    let (shop_id, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (d1_id, d1) = key(&t, "phone of D1", AccountRole::Driver, Some("D1")).await;
     assert_eq!(api.post("/api/v1/orders", &shop, ride("ORD-0")).await.status, 201);
     t.run_due().await;
     let offer = t.live_offer("ORD-0").await.id;
@@ -27,7 +27,8 @@ async fn s08_every_change_names_role_and_key() {
     assert_eq!(api.post("/api/v1/orders/ORD-0/accept", &d1, accept).await.status, 200);
     let mut expected =
         vec![format!("ORD-0 ORDER_CREATED producer:shop {shop_id}"), format!("ORD-0 OFFER_ACCEPTED driver:D1 {d1_id}")];
-    let staff = [(Role::Dispatcher, "dispatcher"), (Role::Support, "support"), (Role::Admin, "admin")];
+    let staff =
+        [(AccountRole::Dispatcher, "dispatcher"), (AccountRole::Support, "support"), (AccountRole::Admin, "admin")];
     for (n, (role, word)) in staff.into_iter().enumerate() {
         let (id, key) = key(&t, &format!("anna the {word}"), role, None).await;
         let order = format!("ORD-{}", n + 1);
@@ -51,7 +52,7 @@ async fn s08_every_change_names_role_and_key() {
 async fn s08_what_staff_change_besides_orders_names_the_key_too() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (id, root) = key(&t, "root", Role::Admin, None).await;
+    let (id, root) = key(&t, "root", AccountRole::Admin, None).await;
     let flag = json!({ "enabled": false, "reason": "a test" }).to_string();
     let put = api.send(reqwest::Method::PUT, "/api/v1/admin/dispatcher/flag", &root, "", flag).await;
     assert_eq!(put.status, 200, "{put:?}");
@@ -82,7 +83,7 @@ async fn s08_a_name_opens_nothing() {
     )
     .await;
     let held = t.snapshot("ORD-1").await;
-    assert_eq!((held.order.status, held.order.held_for_review), (Status::Compensating, true));
+    assert_eq!((held.order.status, held.order.held_for_review), (OrderStatus::Compensating, true));
     // What only staff may do with a held order is decided by the role, whatever the name says.
     for (role, may) in [
         (ActorRole::Producer, false),
@@ -92,29 +93,35 @@ async fn s08_a_name_opens_nothing() {
         (ActorRole::Dispatcher, true),
         (ActorRole::Cli, true),
     ] {
-        let decision = actions::cancel(&held, &Actor::new(role, "operator:anna", None), None);
-        let refused = matches!(decision, Decision::Refuse(Refusal::WrongState { .. }));
+        let decision = actions::cancel_order(&held, &Actor::new(role, "operator:anna", None), None);
+        let refused = matches!(decision, Decision::Refuse(OrderRefusal::WrongState { .. }));
         assert_eq!(refused, !may, "{role:?}: {decision:?}");
     }
     // As earlier versions named all staff.
-    assert!(matches!(actions::cancel(&held, &by("operator:anna"), None), Decision::Change(_)));
+    assert!(matches!(actions::cancel_order(&held, &by("operator:anna"), None), Decision::Change(_)));
 }
 
 #[tokio::test]
 async fn s08_two_live_keys_never_share_a_name() {
     let t = TestApp::start().await;
     let db = &t.app.db;
-    let (first, _) = key(&t, "anna", Role::Support, None).await;
-    let taken = api_keys::create(db, "anna", Role::Admin, None).await;
+    let (first, _) = key(&t, "anna", AccountRole::Support, None).await;
+    let taken = api_keys::create_permanent_key(db, "anna", AccountRole::Admin, None).await;
     assert!(matches!(taken, Err(KeyError::NameTaken(_))), "{taken:?}");
     // But one replaces the other, with the same rights.
-    let (second, _) = key_admin::rotate(db, "anna", secs(60), None).await.unwrap();
-    assert_eq!((second.role, second.name.as_str()), (Role::Support, "anna"));
+    let (second, _) = key_admin::rotate_key(db, "anna", secs(60), None).await.unwrap();
+    assert_eq!((second.role, second.name.as_str()), (AccountRole::Support, "anna"));
     assert!(second.id != first);
-    assert!(api_keys::revoke(db, second.id).await.unwrap());
-    key(&t, "anna", Role::Operator, None).await;
+    assert!(api_keys::revoke_key(db, second.id).await.unwrap());
+    key(&t, "anna", AccountRole::Operator, None).await;
     for name in ["", " ", "two\nlines", "\u{202e}live"] {
-        assert!(matches!(api_keys::create(db, name, Role::Support, None).await, Err(KeyError::BadName(_))), "{name:?}");
+        assert!(
+            matches!(
+                api_keys::create_permanent_key(db, name, AccountRole::Support, None).await,
+                Err(KeyError::BadName(_))
+            ),
+            "{name:?}"
+        );
     }
 }
 

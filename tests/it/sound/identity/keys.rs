@@ -1,9 +1,9 @@
 //! Keys, drivers and users come to an end, by Postgres alone.
 
 use dispatch::people::{
-    api_keys::{self, Role},
-    drivers::{self, Removal},
-    key_admin::{self, Filter, NewKey, Which},
+    api_keys::{self, AccountRole},
+    drivers::{self, DriverRemoval},
+    key_admin::{self, KeyFilter, KeySelection, NewKey},
 };
 use serde_json::{Value, json};
 
@@ -18,35 +18,35 @@ async fn s09_all_keys_are_listed_however_many() {
          SELECT gen_random_uuid(), 'app ' || n, sha256(n::text::bytea), 'driver', 'D' || n FROM generate_series(1, 2500) n",
     )
     .await;
-    let count = async |filter: Filter| key_admin::list(&t.app.db, &filter).await.unwrap().len();
-    key(&t, "shop", Role::Producer, None).await;
-    assert_eq!(count(Filter::default()).await, 2501);
-    assert_eq!(count(Filter { role: Some(Role::Producer), ..Filter::default() }).await, 1);
-    assert_eq!(count(Filter { driver: Some("D7".to_owned()), ..Filter::default() }).await, 1);
-    assert_eq!(count(Filter { name: Some("app 24".to_owned()), ..Filter::default() }).await, 111);
+    let count = async |filter: KeyFilter| key_admin::list_keys(&t.app.db, &filter).await.unwrap().len();
+    key(&t, "shop", AccountRole::Producer, None).await;
+    assert_eq!(count(KeyFilter::default()).await, 2501);
+    assert_eq!(count(KeyFilter { role: Some(AccountRole::Producer), ..KeyFilter::default() }).await, 1);
+    assert_eq!(count(KeyFilter { driver: Some("D7".to_owned()), ..KeyFilter::default() }).await, 1);
+    assert_eq!(count(KeyFilter { name: Some("app 24".to_owned()), ..KeyFilter::default() }).await, 111);
     t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'app 24'").await;
-    assert_eq!(count(Filter::default()).await, 2500);
-    assert_eq!(count(Filter { all: true, ..Filter::default() }).await, 2501);
+    assert_eq!(count(KeyFilter::default()).await, 2500);
+    assert_eq!(count(KeyFilter { all: true, ..KeyFilter::default() }).await, 2501);
 }
 
 #[tokio::test]
 async fn s09_keys_are_revoked_by_driver_and_by_name() {
     let t = TestApp::start().await;
     let db = &t.app.db;
-    let (_, phone) = key(&t, "phone", Role::Driver, Some("D1")).await;
-    let (_, tablet) = key(&t, "tablet", Role::Driver, Some("D1")).await;
-    let (_, other) = key(&t, "other", Role::Driver, Some("D2")).await;
-    let (_, old) = key(&t, "shop", Role::Producer, None).await;
-    let (_, new) = key_admin::rotate(db, "shop", secs(3600), None).await.unwrap();
-    let lives = async |key: &str| api_keys::find(db, key).await.unwrap().is_some();
+    let (_, phone) = key(&t, "phone", AccountRole::Driver, Some("D1")).await;
+    let (_, tablet) = key(&t, "tablet", AccountRole::Driver, Some("D1")).await;
+    let (_, other) = key(&t, "other", AccountRole::Driver, Some("D2")).await;
+    let (_, old) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (_, new) = key_admin::rotate_key(db, "shop", secs(3600), None).await.unwrap();
+    let lives = async |key: &str| api_keys::find_key(db, key).await.unwrap().is_some();
     assert!(lives(&old).await && lives(&new).await);
 
-    let driver = Which::Driver("D1".to_owned());
-    assert_eq!(key_admin::to_revoke(db, &driver).await.unwrap().len(), 2);
-    assert_eq!(key_admin::revoke(&mut db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
+    let driver = KeySelection::Driver("D1".to_owned());
+    assert_eq!(key_admin::list_revocable(db, &driver).await.unwrap().len(), 2);
+    assert_eq!(key_admin::revoke_keys(&mut db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
     assert!(!lives(&phone).await && !lives(&tablet).await && lives(&other).await);
-    let name = Which::Name("shop".to_owned());
-    assert_eq!(key_admin::revoke(&mut db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    let name = KeySelection::Name("shop".to_owned());
+    assert_eq!(key_admin::revoke_keys(&mut db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
     assert!(!lives(&old).await && !lives(&new).await);
 }
 
@@ -54,11 +54,11 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
 async fn s09_a_key_expires() {
     let t = TestApp::start().await;
     let db = &t.app.db;
-    let new = NewKey { name: "guest", role: Role::Support, driver_id: None, expires_in: Some(secs(60)) };
-    let (_, guest) = key_admin::create(db, &new).await.unwrap();
-    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
-    let (_, next) = key_admin::rotate(db, "shop", secs(60), None).await.unwrap();
-    let lives = async |key: &str| api_keys::find(db, key).await.unwrap().is_some();
+    let new = NewKey { name: "guest", role: AccountRole::Support, driver_id: None, expires_in: Some(secs(60)) };
+    let (_, guest) = key_admin::create_key(db, &new).await.unwrap();
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (_, next) = key_admin::rotate_key(db, "shop", secs(60), None).await.unwrap();
+    let lives = async |key: &str| api_keys::find_key(db, key).await.unwrap().is_some();
     t.advance(secs(59)).await;
     assert!(lives(&guest).await && lives(&shop).await);
     t.advance(secs(1)).await;
@@ -70,9 +70,9 @@ async fn s09_a_key_expires() {
 async fn s09_when_a_key_was_used_is_known_to_the_minute() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (id, shop) = key(&t, "shop", Role::Producer, None).await;
+    let (id, shop) = key(&t, "shop", AccountRole::Producer, None).await;
     let used = async || {
-        t.app.key_use.write(&t.app.db).await.unwrap();
+        t.app.key_use.write_uses(&t.app.db).await.unwrap();
         t.count(&format!(
             "SELECT coalesce(extract(epoch FROM dispatchq_now() - last_used_at)::bigint, -1) FROM api_keys WHERE id = '{id}'"
         ))
@@ -87,10 +87,10 @@ async fn s09_when_a_key_was_used_is_known_to_the_minute() {
     t.advance(secs(20)).await;
     assert_eq!(api.get("/api/v1/orders/ORD-1", &shop).await.status, 200);
     assert_eq!(used().await, 0);
-    let unused = Filter { unused_for: Some(secs(60)), ..Filter::default() };
-    assert_eq!(key_admin::list(&t.app.db, &unused).await.unwrap().len(), 0);
+    let unused = KeyFilter { unused_for: Some(secs(60)), ..KeyFilter::default() };
+    assert_eq!(key_admin::list_keys(&t.app.db, &unused).await.unwrap().len(), 0);
     t.advance(secs(61)).await;
-    assert_eq!(key_admin::list(&t.app.db, &unused).await.unwrap().len(), 1);
+    assert_eq!(key_admin::list_keys(&t.app.db, &unused).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -98,19 +98,19 @@ async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
     let t = TestApp::start().await;
     let db = &t.app.db;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
-    let (_, d1) = key(&t, "d1", Role::Driver, Some("D1")).await;
+    let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
     assert!(drivers::set_disabled(db, "D1", true).await.unwrap());
-    assert!(api_keys::find(db, &d1).await.unwrap().is_none());
+    assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
     // Neither the driver nor an import brings the driver back.
     assert!(!drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");
-    assert!(!drivers::exists(db, "D1").await.unwrap(), "nor by hand");
+    assert!(!drivers::driver_exists(db, "D1").await.unwrap(), "nor by hand");
 
     assert!(drivers::set_disabled(db, "D1", false).await.unwrap());
-    assert!(api_keys::find(db, &d1).await.unwrap().is_some());
+    assert!(api_keys::find_key(db, &d1).await.unwrap().is_some());
     assert!(drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
     assert!(!drivers::set_disabled(db, "D9", true).await.unwrap());
 }
@@ -120,15 +120,15 @@ async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
     let t = TestApp::start().await;
     let db = &t.app.db;
     t.drivers(&[("D1", 100.0)]).await;
-    let (_, d1) = key(&t, "d1", Role::Driver, Some("D1")).await;
+    let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::Busy { order: "ORD-1".to_owned() });
+    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::Busy { order: "ORD-1".to_owned() });
     t.carry_out("ORD-1", "D1").await;
-    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::Removed { keys: 1 });
-    assert_eq!(drivers::remove(db, "D1").await.unwrap(), Removal::NoSuchDriver);
-    assert!(api_keys::find(db, &d1).await.unwrap().is_none());
+    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::Removed { keys: 1 });
+    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::NoSuchDriver);
+    assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
     t.assert_sound().await;
 }
 

@@ -1,6 +1,6 @@
 //! An order belongs to the producer that created it.
 
-use dispatch::people::{api_keys::Role, key_admin};
+use dispatch::people::{api_keys::AccountRole, key_admin};
 use serde_json::json;
 
 use super::{key, ride};
@@ -24,8 +24,8 @@ async fn ask(api: &Api, key: &str, order: &str) -> Vec<(&'static str, Answer)> {
 async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
-    let (_, other) = key(&t, "other", Role::Producer, None).await;
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (_, other) = key(&t, "other", AccountRole::Producer, None).await;
     assert_eq!(api.post("/api/v1/orders", &shop, ride("ORD-1")).await.status, 201);
     t.sql("UPDATE orders SET job_id = 'JOB-1'").await;
     let before = t.dump().await;
@@ -45,7 +45,7 @@ async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
     for (way, answer) in ask(&api, &shop, "ORD-1").await {
         assert_eq!(answer.status, 200, "{way}: {answer:?}");
     }
-    for role in [Role::Dispatcher, Role::Support, Role::Operator, Role::Admin] {
+    for role in [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator, AccountRole::Admin] {
         assert_eq!(api.get("/api/v1/orders/ORD-1", &t.key(role).await).await.status, 200, "{role:?}");
     }
 }
@@ -54,9 +54,9 @@ async fn s11_a_producer_sees_and_changes_its_own_orders_only() {
 async fn s11_a_new_key_of_the_same_name_has_the_orders() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (_, old) = key(&t, "shop", Role::Producer, None).await;
+    let (_, old) = key(&t, "shop", AccountRole::Producer, None).await;
     assert_eq!(api.post("/api/v1/orders", &old, ride("ORD-1")).await.status, 201);
-    let (_, new) = key_admin::rotate(&t.app.db, "shop", secs(60), None).await.unwrap();
+    let (_, new) = key_admin::rotate_key(&t.app.db, "shop", secs(60), None).await.unwrap();
     assert_eq!(api.get("/api/v1/orders/ORD-1", &new).await.status, 200);
 }
 
@@ -64,8 +64,8 @@ async fn s11_a_new_key_of_the_same_name_has_the_orders() {
 async fn s11_one_installation_may_share_all_orders() {
     let t = TestApp::with(|config| config.http.producers_share_orders = true).await;
     let api = Api::start(&t.app).await;
-    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
-    let (_, other) = key(&t, "other", Role::Producer, None).await;
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (_, other) = key(&t, "other", AccountRole::Producer, None).await;
     assert_eq!(api.post("/api/v1/orders", &shop, ride("ORD-1")).await.status, 201);
     for (way, answer) in ask(&api, &other, "ORD-1").await {
         assert_eq!(answer.status, 200, "{way}: {answer:?}");
@@ -76,7 +76,7 @@ async fn s11_one_installation_may_share_all_orders() {
 async fn s11_orders_created_in_sql_have_the_owner_that_is_named() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
-    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
     let create = |id: &str, more: &str| format!("SELECT dispatchq_create_order('{id}', 'RIDE', -6.2, 106.8{more})");
     t.sql(&create("NAMED", ", owner => 'shop'")).await;
     t.sql(&create("BY-ACTOR", ", actor => 'producer:shop'")).await;
@@ -85,5 +85,5 @@ async fn s11_orders_created_in_sql_have_the_owner_that_is_named() {
     for (order, status) in [("NAMED", 200), ("BY-ACTOR", 200), ("OF-NONE", 404), ("OF-OTHER", 404)] {
         assert_eq!(api.get(&format!("/api/v1/orders/{order}"), &shop).await.status, status, "{order}");
     }
-    assert_eq!(api.get("/api/v1/orders/OF-NONE", &t.key(Role::Support).await).await.status, 200);
+    assert_eq!(api.get("/api/v1/orders/OF-NONE", &t.key(AccountRole::Support).await).await.status, 200);
 }

@@ -1,6 +1,6 @@
 //! No text makes a terminal do something.
 
-use dispatch::{people::api_keys::Role, plain_text};
+use dispatch::{people::api_keys::AccountRole, plain_text};
 use serde_json::json;
 
 use super::{key, ride};
@@ -14,9 +14,9 @@ async fn s04_free_text_that_a_terminal_obeys_is_refused() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     t.drivers(&[("D1", 100.0)]).await;
-    let (_, shop) = key(&t, "shop", Role::Producer, None).await;
-    let (_, d1) = key(&t, "d1", Role::Driver, Some("D1")).await;
-    let root = t.key(Role::Admin).await;
+    let (_, shop) = key(&t, "shop", AccountRole::Producer, None).await;
+    let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
+    let root = t.key(AccountRole::Admin).await;
     assert_eq!(api.post("/api/v1/orders", &shop, ride("ORD-1")).await.status, 201);
     t.run_due().await;
     let offer = t.live_offer("ORD-1").await.id;

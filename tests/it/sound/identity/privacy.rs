@@ -6,11 +6,11 @@ use dispatch::{
     orders::{actions, store},
     people::{
         actor::{Actor, ActorRole},
-        api_keys::Role,
+        api_keys::AccountRole,
         drivers,
     },
-    periodic::cleanup::{self, Mode},
-    privacy::{self, Erased, Erasure, Subject},
+    periodic::cleanup::{self, CleanupMode},
+    privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
 /// A trip with all that may be said on the way: two drivers asked, one declines, the other carries it out; paid, and refunded
 /// by no one. Every free text holds MARK.
 async fn trip(t: &TestApp, api: &Api, order: &str) {
-    let (shop, root) = (t.key(Role::Producer).await, t.key(Role::Admin).await);
+    let (shop, root) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Admin).await);
     let mut new = ride(order);
     new["customer_id"] = json!("MARK-CUSTOMER");
     new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34 });
@@ -71,9 +71,9 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
     .await;
 }
 
-async fn erasure(t: &TestApp, subject: Subject, id: &str) -> Erasure {
-    let now = store::now(&t.app.db).await.unwrap();
-    Erasure::new(subject, id, "a request", &by("cli:eve"), now)
+async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> ErasureRecord {
+    let now = store::database_now(&t.app.db).await.unwrap();
+    ErasureRecord::new(subject, id, "a request", &by("cli:eve"), now)
 }
 
 #[tokio::test]
@@ -84,16 +84,16 @@ async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
     trip(&t, &api, "ORD-1").await;
     assert!(tables_with(&t, "MARK").await.len() >= 8, "{:?}", tables_with(&t, "MARK").await);
     let before = t.reasons("ORD-1").await;
-    let erasure = erasure(&t, Subject::Customer, "MARK-CUSTOMER").await;
-    assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 1 });
+    let erasure = erasure(&t, ErasureSubject::Customer, "MARK-CUSTOMER").await;
+    assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 1 });
 
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
     assert_eq!(tables_with(&t, "-6.2088").await, Vec::<String>::new(), "the place is gone, too");
     assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
     t.assert_sound().await;
     // Repeating it is harmless, and finds nothing.
-    assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 0 });
-    let kept = privacy::list(&t.app).await.unwrap();
+    assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 0 });
+    let kept = privacy::list_erasures(&t.app).await.unwrap();
     assert_eq!((kept.len(), kept[0].orders, kept[0].actor.as_str()), (1, Some(1), "cli:eve"));
 }
 
@@ -108,7 +108,7 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     t.run_due().await;
     let driver = t.accept_offer("ORD-2").await;
     assert_eq!(driver, "MARK-D1");
-    let left = t.act("ORD-2", |s| actions::driver_cancel(s, "MARK-D1", Some("ask MARK-D1".to_owned()))).await;
+    let left = t.act("ORD-2", |s| actions::cancel_by_driver(s, "MARK-D1", Some("ask MARK-D1".to_owned()))).await;
     left.unwrap();
     t.run_due().await;
     while t.asked("ORD-2").await != "D3" {
@@ -116,8 +116,11 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
         t.run_due().await;
     }
     for driver in ["MARK-D1", "MARK-D2"] {
-        let erasure = erasure(&t, Subject::Driver, driver).await;
-        assert!(matches!(privacy::erase(&t.app, &erasure).await.unwrap(), Erased::Done { orders: 1.. }), "{driver}");
+        let erasure = erasure(&t, ErasureSubject::Driver, driver).await;
+        assert!(
+            matches!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), ErasureOutcome::Done { orders: 1.. }),
+            "{driver}"
+        );
     }
     // The rest is ORD-1's customer, who was not erased.
     assert_eq!(tables_with(&t, "MARK-D").await, Vec::<String>::new());
@@ -125,7 +128,7 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
     let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
-    assert!(!drivers::exists(&t.app.db, "MARK-D1").await.unwrap());
+    assert!(!drivers::driver_exists(&t.app.db, "MARK-D1").await.unwrap());
 }
 
 #[tokio::test]
@@ -137,13 +140,15 @@ async fn s17_what_is_in_use_is_not_erased() {
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     let before = t.dump().await;
-    let in_use = Erased::InUse(vec!["ORD-1".to_owned()]);
-    for (subject, id) in [(Subject::Customer, "C-1"), (Subject::Order, "ORD-1"), (Subject::Driver, "D1")] {
+    let in_use = ErasureOutcome::InUse(vec!["ORD-1".to_owned()]);
+    for (subject, id) in
+        [(ErasureSubject::Customer, "C-1"), (ErasureSubject::Order, "ORD-1"), (ErasureSubject::Driver, "D1")]
+    {
         let erasure = erasure(&t, subject, id).await;
-        assert_eq!(privacy::erase(&t.app, &erasure).await.unwrap(), in_use, "{subject:?}");
+        assert_eq!(privacy::erase_subject(&t.app, &erasure).await.unwrap(), in_use, "{subject:?}");
     }
     assert_eq!(t.dump().await, before);
-    assert_eq!(privacy::list(&t.app).await.unwrap(), [], "what was not done is not written down");
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap(), [], "what was not done is not written down");
 }
 
 #[tokio::test]
@@ -219,10 +224,10 @@ async fn s17_a_driver_reads_no_names_of_other_people() {
     let offer = t.live_offer("ORD-1").await;
     assert_eq!(offer.driver_id, "OTHER-1");
     let why = Some("OTHER-1 is ill".to_owned());
-    t.act("ORD-1", |s| actions::decline(s, "OTHER-1", offer.id, why.clone())).await.unwrap();
+    t.act("ORD-1", |s| actions::decline_offer(s, "OTHER-1", offer.id, why.clone())).await.unwrap();
     let eve = Actor::new(ActorRole::Dispatcher, "OTHER-eve", None);
-    t.act("ORD-1", |s| actions::assign(s, &eve, "D1")).await.unwrap();
-    let (_, d1) = key(&t, "phone", Role::Driver, Some("D1")).await;
+    t.act("ORD-1", |s| actions::assign_driver(s, &eve, "D1")).await.unwrap();
+    let (_, d1) = key(&t, "phone", AccountRole::Driver, Some("D1")).await;
     assert_eq!(api.send(Method::POST, "/api/v1/orders/ORD-1/pickup", &d1, "", "{}").await.status, 200);
     for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1/timeline"] {
         let seen = api.get(path, &d1).await;
@@ -232,7 +237,7 @@ async fn s17_a_driver_reads_no_names_of_other_people() {
     let events = api.get("/api/v1/orders/ORD-1/timeline", &d1).await.body["events"].clone();
     let actors: Vec<_> = events.as_array().unwrap().iter().map(|e| e["actor"].as_str().unwrap().to_owned()).collect();
     assert_eq!(actors, ["producer", "system", "driver", "staff", "driver:D1"]);
-    let all = api.get("/api/v1/orders/ORD-1/timeline", &t.key(Role::Support).await).await;
+    let all = api.get("/api/v1/orders/ORD-1/timeline", &t.key(AccountRole::Support).await).await;
     assert!(all.body.to_string().contains("dispatcher:OTHER-eve"), "staff see who it was");
 }
 
@@ -260,6 +265,6 @@ async fn s17_the_record_of_erasures_is_not_kept_for_ever() {
     )
     .await;
     t.advance(secs(1)).await;
-    cleanup::run(&t.app, Mode::Remove).await.unwrap();
+    cleanup::run(&t.app, CleanupMode::Remove).await.unwrap();
     assert_eq!(t.count("SELECT count(*) FROM erasures").await, 2);
 }

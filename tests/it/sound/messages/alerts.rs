@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use dispatch::{
     dead_letters::{
-        decide::{self, Answer, Decider},
-        requeue_policy::Refused,
+        decide::{self, DecisionAuthor, DecisionOutcome},
+        requeue_policy::RequeueRefusal,
     },
     notifications::{
-        alerts::{self, Filter, Which},
+        alerts::{self, AlertFilter, AlertSelection},
         messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
     },
-    orders::{Change, Decision, Snapshot, Status, actions},
+    orders::{Change, Decision, OrderStatus, Snapshot, actions},
     recovery::reconciler,
 };
 use workers::{JobId, Outcome};
@@ -22,15 +22,15 @@ const HOUR: u64 = 3600;
 
 /// The reasons of open alerts of this kind.
 async fn open(t: &TestApp, kind: &str) -> Vec<String> {
-    let filter = Filter { open: true, kind: Some(kind.to_owned()), limit: 10, ..Filter::default() };
-    let open = alerts::list(&t.app.db, &filter).await.unwrap();
+    let filter = AlertFilter { open: true, kind: Some(kind.to_owned()), limit: 10, ..AlertFilter::default() };
+    let open = alerts::list_alerts(&t.app.db, &filter).await.unwrap();
     open.into_iter().map(|alert| alert.payload["reason"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 async fn reconcile(t: &TestApp) {
     t.advance(secs(4)).await;
     // Boxed: the future of a debug build is large, and a test's stack is not.
-    Box::pin(reconciler::once(&t.app)).await.unwrap().expect("no other process reconciles");
+    Box::pin(reconciler::reconcile_once(&t.app)).await.unwrap().expect("no other process reconciles");
 }
 
 /// A refund that is due, whose first escalation is dead.
@@ -62,22 +62,22 @@ async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requ
         scrape.value("dispatchq_alerts_given_up")
     };
     assert_eq!(given_up().await, 1.0);
-    let alert = alerts::load(&t.app.db, 1).await.unwrap().unwrap();
+    let alert = alerts::load_alert(&t.app.db, 1).await.unwrap().unwrap();
     assert!(alert.gave_up_at.is_some() && alert.next_escalation_at.is_some(), "{alert:?}");
     t.run_for(secs(24 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 0, "its job is dead");
     t.assert_sound().await;
 
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
-    let by = Decider { who: by("operator:test"), why: None };
-    assert_eq!(decide::preview(&t.app, &job).await.unwrap(), Answer::Done);
-    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Done);
+    let by = DecisionAuthor { who: by("operator:test"), why: None };
+    assert_eq!(decide::preview_requeue(&t.app, &job).await.unwrap(), DecisionOutcome::Done);
+    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
     t.run_for(secs(4 * HOUR)).await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 2, "and so on");
     assert_eq!(given_up().await, 0.0);
-    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::NotDead);
+    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::NotDead);
     t.assert_sound().await;
 }
 
@@ -85,13 +85,16 @@ async fn f13_an_escalation_whose_job_died_is_counted_and_goes_on_when_it_is_requ
 async fn f13_an_escalation_is_requeued_also_when_its_dead_job_is_gone_and_not_after_the_alert_was_acknowledged() {
     let t = escalation_dead().await;
     let job = JobId::parse("escalate:ORD-1:1").unwrap();
-    let by = Decider { who: by("operator:test"), why: None };
-    alerts::acknowledge(&t.app.db, &Which::One(1), &by.who, "done").await.unwrap();
-    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Refused(Refused::AlertAcknowledged));
+    let by = DecisionAuthor { who: by("operator:test"), why: None };
+    alerts::acknowledge_alerts(&t.app.db, &AlertSelection::One(1), &by.who, "done").await.unwrap();
+    assert_eq!(
+        decide::requeue_job(&t.app, &job, &by).await.unwrap(),
+        DecisionOutcome::Refused(RequeueRefusal::AlertAcknowledged)
+    );
 
     let t = escalation_dead().await;
     t.app.store.discard(&[&job], &jobs::queues::ALL).await.unwrap();
-    assert_eq!(decide::requeue(&t.app, &job, &by).await.unwrap(), Answer::Done);
+    assert_eq!(decide::requeue_job(&t.app, &job, &by).await.unwrap(), DecisionOutcome::Done);
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", ESCALATION).await, 1);
     t.assert_sound().await;
@@ -127,7 +130,7 @@ async fn f14_support_is_told_once_of_a_driver_who_vanished() {
     reconcile(&t).await;
     t.run_due().await;
     assert_eq!(t.messages_of("ORD-1", STALE_TRIP).await, 1);
-    assert_eq!(t.status("ORD-1").await, Status::DriverAssigned);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::DriverAssigned);
     t.assert_sound().await;
 }
 
@@ -138,13 +141,13 @@ async fn f14_a_trip_that_goes_on_acknowledges_its_alert_and_each_step_has_its_ow
     reconcile(&t).await;
     t.run_due().await;
     assert_eq!(open(&t, STALE_TRIP).await.len(), 1);
-    t.act("ORD-1", |s| actions::pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
     assert!(open(&t, STALE_TRIP).await.is_empty(), "the driver is back");
     t.advance(secs(12 * HOUR)).await;
     reconcile(&t).await;
     t.run_due().await;
     assert_eq!(open(&t, STALE_TRIP).await, ["not completed in time by D1"]);
-    t.act("ORD-1", |s| actions::complete(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::complete_trip(s, "D1")).await.unwrap();
     assert!(open(&t, STALE_TRIP).await.is_empty());
     assert_eq!(t.snapshot("ORD-1").await.order.trip_deadline, None);
     t.assert_sound().await;
@@ -175,14 +178,14 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
     t.act("ORD-1", told("the partner will not cancel a booking")).await.unwrap();
     t.act("ORD-1", |s| {
         let mut change = Change::new(s, by("system"));
-        change.hold(s, "its payment is odd");
+        change.hold_for_review(s, "its payment is odd");
         change.notify(messages::unexpected_state(&change.order, "its payment is odd", s.now));
         change.into()
     })
     .await
     .unwrap();
     assert_eq!(open(&t, UNEXPECTED_STATE).await.len(), 2);
-    let after = t.act("ORD-1", |s| actions::redispatch(s, &by("operator:test"))).await.unwrap();
+    let after = t.act("ORD-1", |s| actions::redispatch_order(s, &by("operator:test"))).await.unwrap();
     assert_eq!(open(&t, UNEXPECTED_STATE).await, ["the partner will not cancel a booking"]);
     assert_eq!(after.snapshot().alerts.len(), 1, "and it escalates still");
     t.assert_sound().await;
@@ -195,7 +198,7 @@ async fn f19j_payment_events_of_an_order_are_bounded_and_unknown_words_are_one_m
     t.cancel("ORD-1").await.unwrap();
     let pay = async |event: &str, status: &str| {
         let status = status.to_owned().try_into().unwrap();
-        t.act("ORD-1", |s| actions::pay(s, &by("producer:test"), event, &status)).await.unwrap();
+        t.act("ORD-1", |s| actions::record_payment(s, &by("producer:test"), event, &status)).await.unwrap();
     };
     for word in ["DISPUTED", "FROZEN", "LOST"] {
         pay(&format!("odd-{word}"), word).await;

@@ -7,10 +7,10 @@ use dispatch::{
     config::{ChannelConfig, WebhookConfig},
     orders::OfferState,
 };
-use jobs::Notify;
+use jobs::SendNotification;
 use standardwebhooks::Webhook;
 use tokio::task::JoinSet;
-use workers::{Leased, NewJob, Outcome};
+use workers::{LeasedJob, NewJob, Outcome};
 
 use crate::support::{Fleet, Receiver, TestApp, eventually, id, lasting_transaction, secs};
 
@@ -73,7 +73,7 @@ async fn f03_a_message_whose_delivery_cannot_be_recorded_is_sent_again_no_sooner
 }
 
 /// The job that delivers the offer of a new order, as it comes to a worker.
-async fn offer_to_deliver(t: &TestApp) -> Leased {
+async fn offer_to_deliver(t: &TestApp) -> LeasedJob {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     let dispatch = t.take().await.remove(0);
@@ -82,7 +82,7 @@ async fn offer_to_deliver(t: &TestApp) -> Leased {
     notify_job(t).await
 }
 
-async fn notify_job(t: &TestApp) -> Leased {
+async fn notify_job(t: &TestApp) -> LeasedJob {
     t.take().await.into_iter().find(|job| job.delivery.id.kind() == "notify").unwrap()
 }
 
@@ -125,7 +125,7 @@ async fn f03_a_message_whose_worker_died_is_due_when_its_lease_is_over() {
 }
 
 /// Messages to customers over this channel, due now, as their jobs come to a worker.
-async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<Leased> {
+async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> {
     let ids: Vec<i64> = sqlx::query_scalar(
         "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
          SELECT 'ORD-1', 'ORDER_CANCELLED', $1, n::text, '{}', dispatchq_now(), dispatchq_now() + interval '1 day',
@@ -136,7 +136,8 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<Leased> {
     .fetch_all(&t.app.db)
     .await
     .unwrap();
-    let jobs: Vec<_> = ids.iter().map(|n| NewJob::now(&Notify { order: id("ORD-1"), outbox_id: *n })).collect();
+    let jobs: Vec<_> =
+        ids.iter().map(|n| NewJob::now(&SendNotification { order: id("ORD-1"), outbox_id: *n })).collect();
     t.app.store.enqueue(&jobs).await.unwrap();
     let mut leased = Vec::new();
     while leased.len() < jobs.len() {
@@ -151,8 +152,8 @@ async fn f07_a_channel_that_hangs_leaves_the_others_their_place_and_its_backlog_
     let (sick, well) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
         TestApp::on_real_time(|config| {
-            config.channels.insert("sick".to_owned(), ChannelConfig::webhook(sick.url("/")));
-            config.channels.insert("well".to_owned(), ChannelConfig::webhook(well.url("/")));
+            config.channels.insert("sick".to_owned(), ChannelConfig::unsigned_webhook(sick.url("/")));
+            config.channels.insert("well".to_owned(), ChannelConfig::unsigned_webhook(well.url("/")));
         })
         .await,
     );
@@ -204,7 +205,7 @@ async fn f07_a_channel_that_hangs_leaves_the_others_their_place_and_its_backlog_
 }
 
 /// More messages over the sick channel.
-async fn due_messages_again(t: &TestApp, count: i64) -> Vec<Leased> {
+async fn due_messages_again(t: &TestApp, count: i64) -> Vec<LeasedJob> {
     let leased = due_messages(t, "more", count).await;
     t.sql("UPDATE outbox SET channel = 'sick', dedupe_key = 'again' || dedupe_key WHERE channel = 'more'").await;
     leased
@@ -215,8 +216,8 @@ async fn f10_of_two_channels_that_fail_at_the_same_moment_the_later_withdraws_th
     let (a, b) = (Receiver::start().await, Receiver::start().await);
     let t = Arc::new(
         TestApp::with(|config| {
-            config.channels.insert("a".to_owned(), ChannelConfig::webhook(a.url("/")));
-            config.channels.insert("b".to_owned(), ChannelConfig::webhook(b.url("/")));
+            config.channels.insert("a".to_owned(), ChannelConfig::unsigned_webhook(a.url("/")));
+            config.channels.insert("b".to_owned(), ChannelConfig::unsigned_webhook(b.url("/")));
             config.notifications.driver = vec!["a".to_owned(), "b".to_owned()];
         })
         .await,
@@ -279,7 +280,7 @@ async fn s15_a_webhook_is_signed_with_the_new_secret_and_the_old() {
     for secret in [new, old] {
         Webhook::new(secret).unwrap().verify(&message.bytes, &message.headers).unwrap();
     }
-    let shown = format!("{:?} {:?}", t.app.config.redacted().channels, t.app.channels);
+    let shown = format!("{:?} {:?}", t.app.config.without_secrets().channels, t.app.channels);
     assert!(!shown.contains("C2FVsBQIhrscChl") && !shown.contains("MfKQ9r8GKYqr"), "{shown}");
 }
 

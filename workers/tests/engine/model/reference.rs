@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use workers::store::{Cancelled, Discarded, End, Enqueued, Renewed, Repaired, Requeued, Rescheduled, TakeMode};
+use workers::store::{
+    CancelVerdict, DiscardVerdict, EnqueueVerdict, LeaseEnd, LeaseVerdict, RepairVerdict, RequeueVerdict,
+    RescheduleVerdict, TakeMode,
+};
 
 const LEASE_MS: u64 = 8_000;
 const FURTHEST_MS: u64 = 2 * LEASE_MS;
@@ -72,34 +75,34 @@ impl Reference {
         Self { now, epoch: true, ..Self::default() }
     }
 
-    pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<Enqueued> {
+    pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<EnqueueVerdict> {
         wanted.iter().map(|wanted| self.insert(wanted)).collect()
     }
 
-    fn insert(&mut self, wanted: &Wanted) -> Enqueued {
+    fn insert(&mut self, wanted: &Wanted) -> EnqueueVerdict {
         let due = self.now + wanted.delay;
         let Some(job) = self.jobs.get_mut(&wanted.id) else {
             let (queue, envelope) = (wanted.queue, wanted.envelope.clone());
             let state = State::Due { at: due };
             let job = Job { queue, state, envelope, failed: 0, lost: 0, put_off: false };
             self.jobs.insert(wanted.id.clone(), job);
-            return Enqueued::Inserted;
+            return EnqueueVerdict::Inserted;
         };
         match &mut job.state {
-            State::Dead { .. } => Enqueued::Dead,
+            State::Dead { .. } => EnqueueVerdict::Dead,
             State::Leased { again, .. } => {
                 *again = Some(again.unwrap_or(due).min(due));
-                Enqueued::Again
+                EnqueueVerdict::Again
             }
             State::Due { at } | State::Suspect { at } if due < *at => {
                 *at = due;
-                Enqueued::Moved
+                EnqueueVerdict::Moved
             }
-            State::Due { .. } | State::Suspect { .. } => Enqueued::Kept,
+            State::Due { .. } | State::Suspect { .. } => EnqueueVerdict::Kept,
         }
     }
 
-    pub(super) fn repair(&mut self, wanted: &[Wanted]) -> Vec<Repaired> {
+    pub(super) fn repair(&mut self, wanted: &[Wanted]) -> Vec<RepairVerdict> {
         let fine: Vec<bool> = wanted
             .iter()
             .map(|wanted| {
@@ -118,13 +121,13 @@ impl Reference {
             .collect();
         let repair = |(wanted, fine): (&Wanted, bool)| {
             if fine {
-                return Repaired::Fine;
+                return RepairVerdict::Fine;
             }
             match self.insert(wanted) {
-                Enqueued::Inserted => Repaired::Inserted,
-                Enqueued::Moved => Repaired::Moved,
-                Enqueued::Kept | Enqueued::Again => Repaired::Fine,
-                Enqueued::Dead => Repaired::Dead,
+                EnqueueVerdict::Inserted => RepairVerdict::Inserted,
+                EnqueueVerdict::Moved => RepairVerdict::Moved,
+                EnqueueVerdict::Kept | EnqueueVerdict::Again => RepairVerdict::Fine,
+                EnqueueVerdict::Dead => RepairVerdict::Dead,
             }
         };
         wanted.iter().zip(fine).map(repair).collect()
@@ -258,19 +261,19 @@ impl Reference {
     }
 
     /// `None` where the settle is refused, else the follow-ups that lie dead.
-    pub(super) fn settle(&mut self, settles: &[(String, String, End, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
+    pub(super) fn settle(&mut self, settles: &[(String, String, LeaseEnd, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
         let settled: Vec<bool> =
             settles.iter().map(|(id, token, end, _)| self.holds(id, token) && self.end(id, end)).collect();
         let mut answers = Vec::new();
         for ((_, _, _, then), settled) in settles.iter().zip(settled) {
-            let dead = then.iter().filter(|wanted| settled && self.insert(wanted) == Enqueued::Dead);
+            let dead = then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
             let dead = dead.map(|wanted| wanted.id.clone()).collect();
             answers.push(settled.then_some(dead));
         }
         answers
     }
 
-    fn end(&mut self, id: &str, end: &End) -> bool {
+    fn end(&mut self, id: &str, end: &LeaseEnd) -> bool {
         let now = self.now;
         let job = self.jobs.get_mut(id).unwrap();
         let State::Leased { due, again, .. } = job.state else { unreachable!() };
@@ -279,21 +282,21 @@ impl Reference {
             State::Due { at: again.map_or(at, |again| again.min(at)) }
         };
         match end {
-            End::Snooze { delay } => {
+            LeaseEnd::Snooze { delay } => {
                 job.state = after(delay);
                 (job.lost, job.put_off) = (0, true);
             }
-            End::Retry { delay } => {
+            LeaseEnd::Retry { delay } => {
                 job.state = after(delay);
                 job.failed += 1;
                 job.lost = 0;
             }
-            End::Dead { error } => job.bury(now, error, due),
-            End::Spent { error } => {
+            LeaseEnd::Dead { error } => job.bury(now, error, due),
+            LeaseEnd::Spent { error } => {
                 job.failed += 1;
                 job.bury(now, error, due);
             }
-            End::Done => match again {
+            LeaseEnd::Done => match again {
                 Some(at) => {
                     job.state = State::Due { at };
                     (job.failed, job.lost, job.put_off) = (0, 0, false);
@@ -306,7 +309,7 @@ impl Reference {
         true
     }
 
-    pub(super) fn extend(&mut self, held: &[(String, String)]) -> Vec<Renewed> {
+    pub(super) fn extend(&mut self, held: &[(String, String)]) -> Vec<LeaseVerdict> {
         let end = self.now + LEASE_MS;
         self.renew(held, |job| {
             if let State::Leased { until, .. } = &mut job.state {
@@ -315,7 +318,7 @@ impl Reference {
         })
     }
 
-    pub(super) fn release(&mut self, held: &[(String, String)]) -> Vec<Renewed> {
+    pub(super) fn release(&mut self, held: &[(String, String)]) -> Vec<LeaseVerdict> {
         let now = self.now;
         self.renew(held, |job| {
             if let State::Leased { due, again, .. } = job.state {
@@ -325,58 +328,58 @@ impl Reference {
     }
 
     /// All tokens are looked at before the first lease changes.
-    fn renew(&mut self, held: &[(String, String)], change: impl Fn(&mut Job)) -> Vec<Renewed> {
+    fn renew(&mut self, held: &[(String, String)], change: impl Fn(&mut Job)) -> Vec<LeaseVerdict> {
         let ours: Vec<bool> = held.iter().map(|(id, token)| self.holds(id, token)).collect();
         for ((id, _), _) in held.iter().zip(&ours).filter(|(_, ours)| **ours) {
             change(self.jobs.get_mut(id).unwrap());
         }
-        ours.into_iter().map(|ours| if ours { Renewed::Yes } else { Renewed::Lost }).collect()
+        ours.into_iter().map(|ours| if ours { LeaseVerdict::Yes } else { LeaseVerdict::Lost }).collect()
     }
 
-    pub(super) fn cancel(&mut self, id: &str) -> Cancelled {
+    pub(super) fn cancel(&mut self, id: &str) -> CancelVerdict {
         match self.jobs.get(id).map(|job| &job.state) {
-            None => Cancelled::Absent,
-            Some(State::Leased { .. }) => Cancelled::Running,
-            Some(State::Dead { .. }) => Cancelled::Dead,
+            None => CancelVerdict::Absent,
+            Some(State::Leased { .. }) => CancelVerdict::Running,
+            Some(State::Dead { .. }) => CancelVerdict::Dead,
             Some(State::Due { .. } | State::Suspect { .. }) => {
                 self.jobs.remove(id);
-                Cancelled::Removed
+                CancelVerdict::Removed
             }
         }
     }
 
-    pub(super) fn reschedule(&mut self, id: &str, delay: u64) -> Rescheduled {
-        let Some(job) = self.jobs.get_mut(id) else { return Rescheduled::Absent };
+    pub(super) fn reschedule(&mut self, id: &str, delay: u64) -> RescheduleVerdict {
+        let Some(job) = self.jobs.get_mut(id) else { return RescheduleVerdict::Absent };
         match &mut job.state {
-            State::Leased { .. } => Rescheduled::Running,
-            State::Dead { .. } => Rescheduled::Dead,
+            State::Leased { .. } => RescheduleVerdict::Running,
+            State::Dead { .. } => RescheduleVerdict::Dead,
             State::Due { at } | State::Suspect { at } => {
                 *at = self.now + delay;
                 job.put_off |= delay > 0;
-                Rescheduled::Moved
+                RescheduleVerdict::Moved
             }
         }
     }
 
-    pub(super) fn requeue(&mut self, ids: &[String], delay: u64) -> Vec<Requeued> {
+    pub(super) fn requeue(&mut self, ids: &[String], delay: u64) -> Vec<RequeueVerdict> {
         let at = self.now + delay;
         let requeue = |id: &String| match self.jobs.get_mut(id) {
             Some(job @ Job { state: State::Dead { .. }, .. }) => {
                 (job.state, job.failed, job.lost, job.put_off) = (State::Due { at }, 0, 0, delay > 0);
-                Requeued::Requeued
+                RequeueVerdict::Requeued
             }
-            _ => Requeued::NotDead,
+            _ => RequeueVerdict::NotDead,
         };
         ids.iter().map(requeue).collect()
     }
 
-    pub(super) fn discard(&mut self, ids: &[String]) -> Vec<Discarded> {
+    pub(super) fn discard(&mut self, ids: &[String]) -> Vec<DiscardVerdict> {
         let discard = |id: &String| match self.jobs.get(id) {
             Some(Job { state: State::Dead { .. }, .. }) => {
                 self.jobs.remove(id);
-                Discarded::Discarded
+                DiscardVerdict::Discarded
             }
-            _ => Discarded::NotDead,
+            _ => DiscardVerdict::NotDead,
         };
         ids.iter().map(discard).collect()
     }

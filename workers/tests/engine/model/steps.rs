@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use workers::{
-    NewJob, Settle, Token,
-    store::{DeadFilter, End, Held, Settled, TakeMode, TakeRequest, Taken},
+    LeaseToken, NewJob, SettleRequest,
+    store::{DeadFilter, HeldLease, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
 use super::reference::{Image, Reference, TakenJob, Took, Wanted};
@@ -29,7 +29,7 @@ pub(super) enum Step {
     Enqueue(Vec<New>),
     Repair(Vec<New>),
     Take { permits: [usize; 2], mode: TakeMode, boot: u8 },
-    Settle(Vec<(usize, End, Vec<New>)>),
+    Settle(Vec<(usize, LeaseEnd, Vec<New>)>),
     Extend(Vec<usize>),
     Release(Vec<usize>),
     Cancel(usize),
@@ -58,11 +58,11 @@ fn step() -> impl Strategy<Value = Step> {
     };
     let news = move |most| prop::collection::vec(new(), 1..most);
     let end = prop_oneof![
-        4 => Just(End::Done),
-        2 => delay().prop_map(|ms| End::Snooze { delay: Duration::from_millis(ms) }),
-        2 => delay().prop_map(|ms| End::Retry { delay: Duration::from_millis(ms) }),
-        1 => Just(End::Dead { error: "it is broken".to_owned() }),
-        1 => Just(End::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
+        4 => Just(LeaseEnd::Done),
+        2 => delay().prop_map(|ms| LeaseEnd::Snooze { delay: Duration::from_millis(ms) }),
+        2 => delay().prop_map(|ms| LeaseEnd::Retry { delay: Duration::from_millis(ms) }),
+        1 => Just(LeaseEnd::Dead { error: "it is broken".to_owned() }),
+        1 => Just(LeaseEnd::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
     ];
     let settle = (any::<usize>(), end, prop::collection::vec(new(), 0..3));
     let picks = || prop::collection::vec(any::<usize>(), 1..4);
@@ -100,7 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Sides<'a> {
     bench: &'a Bench,
     reference: Reference,
-    leases: Vec<(String, Token)>,
+    leases: Vec<(String, LeaseToken)>,
     takes: u64,
 }
 
@@ -196,12 +196,14 @@ impl Sides<'_> {
             }
             Step::ListDead { queue, age } => {
                 let filter = DeadFilter { older_than: Duration::from_millis(*age), ..DeadFilter::default() };
-                let page = store.dead(BOTH[*queue], &filter, None).await.unwrap();
+                let page = store.list_dead(BOTH[*queue], &filter, None).await.unwrap();
                 let ids: Vec<String> = page.entries.into_iter().map(|entry| entry.id).collect();
                 same(&ids, &reference.dead(BOTH[*queue], *age))
             }
-            Step::Pause(queue) => same(&store.pause(BOTH[*queue]).await.unwrap(), &reference.pause(BOTH[*queue])),
-            Step::Resume(queue) => same(&store.resume(BOTH[*queue]).await.unwrap(), &reference.resume(BOTH[*queue])),
+            Step::Pause(queue) => same(&store.pause_queue(BOTH[*queue]).await.unwrap(), &reference.pause(BOTH[*queue])),
+            Step::Resume(queue) => {
+                same(&store.resume_queue(BOTH[*queue]).await.unwrap(), &reference.resume(BOTH[*queue]))
+            }
             Step::Advance(ms) => {
                 self.bench.advance(Duration::from_millis(*ms));
                 reference.now += ms;
@@ -231,12 +233,12 @@ impl Sides<'_> {
     async fn take_jobs(&mut self, permits: [usize; 2], mode: TakeMode, boot: u8) -> Result<(), String> {
         self.takes += 1;
         let boot = format!("boot{boot}");
-        let token = Token::new(&boot, self.takes);
+        let token = LeaseToken::new(&boot, self.takes);
         let queues = [(QUEUE, permits[0]), (OTHER, permits[1])];
         let request = TakeRequest { queues: &queues, token: &token, lease: LEASE, mode };
         let answer = match self.bench.store.take(&request).await.unwrap() {
-            Taken::NoEpoch => None,
-            Taken::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
+            TakeAnswer::NoEpoch => None,
+            TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
                 same(&unreadable, &Vec::new())?;
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
                 let jobs = jobs.map(|job| TakenJob {
@@ -255,12 +257,12 @@ impl Sides<'_> {
         Ok(())
     }
 
-    async fn settle(&mut self, picked: &[(usize, End, Vec<New>)]) -> Result<(), String> {
+    async fn settle(&mut self, picked: &[(usize, LeaseEnd, Vec<New>)]) -> Result<(), String> {
         let (mut settles, mut expected) = (Vec::new(), Vec::new());
         for (pick, end, then) in picked {
             let (held, tokens) = self.held(&[*pick]);
-            for (Held { queue, id, token }, (text, token_text)) in held.into_iter().zip(tokens) {
-                settles.push(Settle { queue, id, token, end: end.clone(), then: new_jobs(then) });
+            for (HeldLease { queue, id, token }, (text, token_text)) in held.into_iter().zip(tokens) {
+                settles.push(SettleRequest { queue, id, token, end: end.clone(), then: new_jobs(then) });
                 expected.push((text, token_text, end.clone(), wanted(then)));
             }
         }
@@ -268,20 +270,22 @@ impl Sides<'_> {
         let answer: Vec<_> = answer
             .into_iter()
             .map(|settled| match settled {
-                Settled::Refused => None,
-                Settled::Settled { dead_follow_ups } => Some(dead_follow_ups.iter().map(ToString::to_string).collect()),
+                SettleVerdict::Refused => None,
+                SettleVerdict::Settled { dead_follow_ups } => {
+                    Some(dead_follow_ups.iter().map(ToString::to_string).collect())
+                }
             })
             .collect();
         same(&answer, &self.reference.settle(&expected))
     }
 
     /// The picked ones of the latest leases, for both sides; nothing while there was no lease.
-    fn held(&self, picks: &[usize]) -> (Vec<Held>, Vec<(String, String)>) {
+    fn held(&self, picks: &[usize]) -> (Vec<HeldLease>, Vec<(String, String)>) {
         let latest = &self.leases[self.leases.len().saturating_sub(10)..];
         let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));
-        let held = |(text, token): &(String, Token)| {
+        let held = |(text, token): &(String, LeaseToken)| {
             let queue = if text.starts_with(&QUEUE[..1]) { QUEUE } else { OTHER };
-            (Held { queue, id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
+            (HeldLease { queue, id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
         };
         picked.map(held).unzip()
     }

@@ -14,8 +14,8 @@ use lettre::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{DeliveryError, Parcel};
-use crate::{notifications::text::Text, outbound};
+use super::{DeliveryError, OutgoingMessage};
+use crate::{notifications::text::MessageText, outbound};
 
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub enum TlsMode {
 }
 
 impl TlsMode {
-    fn port(self) -> u16 {
+    fn default_port(self) -> u16 {
         match self {
             Self::None => 25,
             Self::Starttls => 587,
@@ -47,7 +47,7 @@ impl TlsMode {
 
 /// Where mail is handed in.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct SmtpServer {
     pub host: String,
     /// That of the TLS mode if none.
     pub port: Option<u16>,
@@ -57,15 +57,15 @@ pub struct Server {
 }
 
 #[derive(Clone)]
-pub struct Email {
+pub struct EmailChannel {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
     to: Vec<Mailbox>,
     host: String,
 }
 
-impl Email {
-    pub fn new(server: Server, from: &str, to: &[String]) -> anyhow::Result<Self> {
+impl EmailChannel {
+    pub fn new(server: SmtpServer, from: &str, to: &[String]) -> anyhow::Result<Self> {
         anyhow::ensure!(!to.is_empty(), "to names no one");
         let mailbox = |text: &str| text.parse::<Mailbox>().with_context(|| format!("'{text}' is no e-mail address"));
         let from = mailbox(from)?;
@@ -78,7 +78,7 @@ impl Email {
             TlsMode::Implicit => Tls::Wrapper(parameters()?),
         };
         let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(&server.host)
-            .port(server.port.unwrap_or(server.tls.port()))
+            .port(server.port.unwrap_or(server.tls.default_port()))
             .tls(tls)
             .hello_name(ClientId::Domain(from.email.domain().to_owned()))
             .timeout(Some(COMMAND_TIMEOUT));
@@ -89,7 +89,7 @@ impl Email {
         Ok(Self { transport: builder.build(), from, to, host: server.host })
     }
 
-    pub(super) async fn deliver(&self, parcel: &Parcel<'_>, text: &Text) -> Result<(), DeliveryError> {
+    pub(super) async fn deliver(&self, parcel: &OutgoingMessage<'_>, text: &MessageText) -> Result<(), DeliveryError> {
         let mut mail = Message::builder()
             .from(self.from.clone())
             .subject(&text.subject)
@@ -121,7 +121,7 @@ fn classify_error(error: &lettre::transport::smtp::Error) -> DeliveryError {
     }
 }
 
-impl fmt::Debug for Email {
+impl fmt::Debug for EmailChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Email({})", self.host)
     }

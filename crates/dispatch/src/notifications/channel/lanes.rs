@@ -15,7 +15,7 @@ use std::{
 };
 
 use rand::random;
-use workers::retry::jittered;
+use workers::retry::add_jitter;
 
 /// Failures in a row after which a channel sends one message at a time.
 const FAILURES: u32 = 5;
@@ -30,14 +30,14 @@ const LEAST_APART: Duration = Duration::from_millis(2);
 
 /// All channels of a process. Cheap to clone; clones share their state.
 #[derive(Debug, Clone)]
-pub(super) struct Lanes {
+pub(super) struct ChannelLanes {
     /// Messages this process delivers at the same time.
     total: usize,
-    by_channel: Arc<Mutex<BTreeMap<String, Lane>>>,
+    by_channel: Arc<Mutex<BTreeMap<String, ChannelLane>>>,
 }
 
 #[derive(Debug)]
-struct Lane {
+struct ChannelLane {
     in_flight: usize,
     /// In a row.
     failures: u32,
@@ -47,7 +47,7 @@ struct Lane {
     last_return: Instant,
 }
 
-impl Lane {
+impl ChannelLane {
     fn new(now: Instant) -> Self {
         Self { in_flight: 0, failures: 0, last_end: now, last_return: now }
     }
@@ -66,42 +66,42 @@ impl Lane {
         let pause = (self.last_return + apart).saturating_duration_since(now).max(LEAST_PAUSE);
         if pause > LONGEST_PAUSE {
             // More wait than come back within this time: spread over it.
-            return jittered(LONGEST_PAUSE.mul_f64(0.75), 1.0 / 3.0, random);
+            return add_jitter(LONGEST_PAUSE.mul_f64(0.75), 1.0 / 3.0, random);
         }
         self.last_return = now + pause;
         pause
     }
 }
 
-impl Lanes {
+impl ChannelLanes {
     pub(super) fn new(total: usize) -> Self {
         Self { total: total.max(1), by_channel: Arc::default() }
     }
 
     /// Gives a message a place on this channel, or tells how long it should wait.
-    pub(super) fn enter(&self, channel: &str) -> Result<Place, Duration> {
+    pub(super) fn enter_lane(&self, channel: &str) -> Result<LanePlace, Duration> {
         let now = Instant::now();
-        let mut lanes = self.lock();
+        let mut lanes = self.lock_lanes();
         let others: usize = lanes.iter().filter(|(name, _)| *name != channel).map(|(_, lane)| lane.in_flight).sum();
-        let lane = lanes.entry(channel.to_owned()).or_insert_with(|| Lane::new(now));
+        let lane = lanes.entry(channel.to_owned()).or_insert_with(|| ChannelLane::new(now));
         let share = if lane.is_failing() { 1 } else { (self.total.saturating_sub(others) / 2).max(1) };
         if lane.in_flight >= share {
             return Err(lane.reserve_return(now, random()));
         }
         lane.in_flight += 1;
-        Ok(Place { lanes: self.clone(), channel: channel.to_owned(), tried: None })
+        Ok(LanePlace { lanes: self.clone(), channel: channel.to_owned(), tried: None })
     }
 
-    fn leave(&self, channel: &str, tried: Option<Tried>) {
+    fn leave_lane(&self, channel: &str, tried: Option<LaneOutcome>) {
         let now = Instant::now();
-        if let Some(lane) = self.lock().get_mut(channel) {
+        if let Some(lane) = self.lock_lanes().get_mut(channel) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
             match tried {
-                Some(Tried::Failed) => {
+                Some(LaneOutcome::Failed) => {
                     lane.last_end = now;
                     lane.failures = lane.failures.saturating_add(1);
                 }
-                Some(Tried::Answered) => {
+                Some(LaneOutcome::Answered) => {
                     lane.last_end = now;
                     if lane.is_failing() {
                         // Messages that come now need not stand behind those that waited for an ailing receiver.
@@ -115,38 +115,38 @@ impl Lanes {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Lane>> {
+    fn lock_lanes(&self) -> MutexGuard<'_, BTreeMap<String, ChannelLane>> {
         self.by_channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A place on a channel, given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    lanes: Lanes,
+pub struct LanePlace {
+    lanes: ChannelLanes,
     channel: String,
-    tried: Option<Tried>,
+    tried: Option<LaneOutcome>,
 }
 
 /// What a delivery taught about its receiver.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Tried {
+pub(super) enum LaneOutcome {
     /// It took the message, or refused it.
     Answered,
     /// It did not take the message and may take it later.
     Failed,
 }
 
-impl Place {
+impl LanePlace {
     /// Records how the delivery ended. Without this, nothing was sent.
-    pub(super) fn record(&mut self, tried: Tried) {
+    pub(super) fn record_outcome(&mut self, tried: LaneOutcome) {
         self.tried = Some(tried);
     }
 }
 
-impl Drop for Place {
+impl Drop for LanePlace {
     fn drop(&mut self) {
-        self.lanes.leave(&self.channel, self.tried);
+        self.lanes.leave_lane(&self.channel, self.tried);
     }
 }
 
@@ -154,19 +154,19 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn fill(lanes: &Lanes, channel: &str) -> Vec<Place> {
-        std::iter::from_fn(|| lanes.enter(channel).ok()).collect()
+    fn fill(lanes: &ChannelLanes, channel: &str) -> Vec<LanePlace> {
+        std::iter::from_fn(|| lanes.enter_lane(channel).ok()).collect()
     }
 
-    fn fail(lanes: &Lanes, channel: &str, times: u32) {
+    fn fail(lanes: &ChannelLanes, channel: &str, times: u32) {
         for _ in 0..times {
-            lanes.enter(channel).unwrap().record(Tried::Failed);
+            lanes.enter_lane(channel).unwrap().record_outcome(LaneOutcome::Failed);
         }
     }
 
     #[test]
     fn each_channel_leaves_half_of_what_is_free_to_the_others() {
-        let lanes = Lanes::new(32);
+        let lanes = ChannelLanes::new(32);
         let held: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|channel| fill(&lanes, channel)).into();
         assert_eq!(held.iter().map(Vec::len).collect::<Vec<_>>(), [16, 8, 4, 2, 1, 1]);
         drop(held);
@@ -175,22 +175,22 @@ mod tests {
 
     #[test]
     fn a_failing_channel_tries_one_message_at_a_time_until_one_arrives() {
-        let lanes = Lanes::new(32);
+        let lanes = ChannelLanes::new(32);
         fail(&lanes, "hook", FAILURES);
         assert_eq!(fill(&lanes, "hook").len(), 1);
         assert_eq!(fill(&lanes, "mail").len(), 16, "others have their share");
-        drop(lanes.enter("hook").unwrap());
+        drop(lanes.enter_lane("hook").unwrap());
         assert_eq!(fill(&lanes, "hook").len(), 1, "nothing was sent");
-        lanes.enter("hook").unwrap().record(Tried::Answered);
+        lanes.enter_lane("hook").unwrap().record_outcome(LaneOutcome::Answered);
         assert_eq!(fill(&lanes, "hook").len(), 16);
     }
 
     #[test]
     fn a_backlog_of_a_failing_channel_comes_back_no_faster_than_twenty_a_second() {
-        let lanes = Lanes::new(32);
+        let lanes = ChannelLanes::new(32);
         fail(&lanes, "hook", FAILURES);
-        let _trial = lanes.enter("hook").unwrap();
-        let mut pauses: Vec<_> = (0..20_000).map(|_| lanes.enter("hook").unwrap_err().as_secs()).collect();
+        let _trial = lanes.enter_lane("hook").unwrap();
+        let mut pauses: Vec<_> = (0..20_000).map(|_| lanes.enter_lane("hook").unwrap_err().as_secs()).collect();
         pauses.sort_unstable();
         let most_in_a_second = pauses.chunk_by(|a, b| a == b).map(<[u64]>::len).max().unwrap();
         assert!((20..=80).contains(&most_in_a_second), "{most_in_a_second} come back within one second");

@@ -4,7 +4,7 @@
 //! * [`slack`]: its text to a Slack incoming webhook.
 //! * [`email`]: its text by SMTP.
 //! * [`ticket`]: a POST that opens a ticket.
-//! * [`voice`]: a phone call that asks for a key.
+//! * [`voice_channel`]: a phone call that asks for a key.
 //! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
 //! * `lanes`: how many messages of one channel are on their way at the same time, and when the others come back.
 
@@ -22,32 +22,32 @@ use metrics::counter;
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::lanes::Lanes;
+use self::lanes::ChannelLanes;
 use super::{
     routes::LOG,
-    text::{self, Text},
+    text::{self, MessageText},
 };
 use crate::outbound;
 
-pub use self::lanes::Place;
-use self::lanes::Tried;
+use self::lanes::LaneOutcome;
+pub use self::lanes::LanePlace;
 
 /// How one channel delivers.
 #[derive(Debug, Clone)]
-pub enum Channel {
+pub enum MessageChannel {
     /// A line in the log of the worker.
     Log,
     /// Any 2xx is delivered.
-    Webhook(webhook::Webhook),
-    Slack(slack::Slack),
-    Email(email::Email),
-    Ticket(ticket::Ticket),
-    Voice(voice::Voice),
+    Webhook(webhook::WebhookChannel),
+    Slack(slack::SlackChannel),
+    Email(email::EmailChannel),
+    Ticket(ticket::TicketChannel),
+    Voice(voice::VoiceChannel),
 }
 
 /// A message on its way.
 #[derive(Debug, Clone)]
-pub struct Parcel<'a> {
+pub struct OutgoingMessage<'a> {
     /// The same whenever the message is sent again, so that its receiver can drop what it has seen before.
     pub id: Uuid,
     pub order_id: &'a str,
@@ -75,33 +75,37 @@ pub enum DeliveryError {
 
 /// The configured channels by name.
 #[derive(Clone)]
-pub struct Channels {
+pub struct MessageChannels {
     client: reqwest::Client,
-    by_name: BTreeMap<String, Channel>,
-    lanes: Lanes,
+    by_name: BTreeMap<String, MessageChannel>,
+    lanes: ChannelLanes,
     sla: Duration,
 }
 
-impl fmt::Debug for Channels {
+impl fmt::Debug for MessageChannels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.by_name.keys()).finish()
     }
 }
 
-impl Channels {
+impl MessageChannels {
     /// A receiver slower than this has not received.
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     /// `at_once`: messages of all channels on their way at the same time. `sla`: what alerts say of their time.
-    pub fn new(mut by_name: BTreeMap<String, Channel>, at_once: usize, sla: Duration) -> Result<Self, reqwest::Error> {
-        by_name.entry(LOG.to_owned()).or_insert(Channel::Log);
-        Ok(Self { client: outbound::client(Self::TIMEOUT)?, by_name, lanes: Lanes::new(at_once), sla })
+    pub fn new(
+        mut by_name: BTreeMap<String, MessageChannel>,
+        at_once: usize,
+        sla: Duration,
+    ) -> Result<Self, reqwest::Error> {
+        by_name.entry(LOG.to_owned()).or_insert(MessageChannel::Log);
+        Ok(Self { client: outbound::build_client(Self::TIMEOUT)?, by_name, lanes: ChannelLanes::new(at_once), sla })
     }
 
     /// Gives a message a place on this channel, or tells how long it should wait. A receiver that hangs must not hold all
     /// that a worker can do at once.
-    pub fn enter(&self, name: &str) -> Result<Place, Duration> {
-        let place = self.lanes.enter(name);
+    pub fn enter_lane(&self, name: &str) -> Result<LanePlace, Duration> {
+        let place = self.lanes.enter_lane(name);
         if place.is_err() {
             counter!("dispatchq_messages_parked_total", "channel" => name.to_owned()).increment(1);
         }
@@ -109,20 +113,27 @@ impl Channels {
     }
 
     /// Delivers one message over one channel, on whose lane it has a place.
-    pub async fn deliver(&self, mut place: Place, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
-        let delivered = self.send(name, parcel).await;
+    pub async fn deliver_message(
+        &self,
+        mut place: LanePlace,
+        name: &str,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<(), DeliveryError> {
+        let delivered = self.send_message(name, parcel).await;
         match &delivered {
-            Ok(()) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => place.record(Tried::Answered),
-            Err(DeliveryError::Again { .. }) => place.record(Tried::Failed),
+            Ok(()) | Err(DeliveryError::Refused(_) | DeliveryError::Gone(_)) => {
+                place.record_outcome(LaneOutcome::Answered);
+            }
+            Err(DeliveryError::Again { .. }) => place.record_outcome(LaneOutcome::Failed),
             Err(DeliveryError::NoSuchChannel(_)) => {}
         }
         delivered
     }
 
-    async fn send(&self, name: &str, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+    async fn send_message(&self, name: &str, parcel: &OutgoingMessage<'_>) -> Result<(), DeliveryError> {
         let channel = self.by_name.get(name).ok_or_else(|| DeliveryError::NoSuchChannel(name.to_owned()))?;
         match channel {
-            Channel::Log => {
+            MessageChannel::Log => {
                 tracing::info!(
                     message.uuid = %parcel.id,
                     message.kind = parcel.kind,
@@ -131,24 +142,26 @@ impl Channels {
                 );
                 Ok(())
             }
-            Channel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
-            Channel::Slack(slack) => slack.deliver(&self.client, &self.text(parcel)).await,
-            Channel::Email(email) => email.deliver(parcel, &self.text(parcel)).await,
-            Channel::Voice(voice) => voice.deliver(&self.client, parcel).await,
-            Channel::Ticket(ticket) => ticket.deliver(&self.client, parcel, &self.text(parcel), self.sla).await,
+            MessageChannel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
+            MessageChannel::Slack(slack) => slack.deliver(&self.client, &self.render_text(parcel)).await,
+            MessageChannel::Email(email) => email.deliver(parcel, &self.render_text(parcel)).await,
+            MessageChannel::Voice(voice) => voice.deliver(&self.client, parcel).await,
+            MessageChannel::Ticket(ticket) => {
+                ticket.deliver(&self.client, parcel, &self.render_text(parcel), self.sla).await
+            }
         }
     }
 
     /// The voice channel of this name.
-    pub fn voice(&self, name: &str) -> Option<&voice::Voice> {
+    pub fn voice_channel(&self, name: &str) -> Option<&voice::VoiceChannel> {
         match self.by_name.get(name) {
-            Some(Channel::Voice(voice)) => Some(voice),
+            Some(MessageChannel::Voice(voice)) => Some(voice),
             _ => None,
         }
     }
 
-    fn text(&self, parcel: &Parcel<'_>) -> Text {
-        text::render(parcel.kind, parcel.payload, self.sla)
+    fn render_text(&self, parcel: &OutgoingMessage<'_>) -> MessageText {
+        text::render_message(parcel.kind, parcel.payload, self.sla)
     }
 }
 

@@ -11,7 +11,7 @@ use reqwest::{
 use super::DeliveryError;
 
 /// Sends it. Any 2xx is delivered; redirects are not followed and count as no delivery.
-pub(super) async fn send(request: RequestBuilder) -> Result<(), DeliveryError> {
+pub(super) async fn send_request(request: RequestBuilder) -> Result<(), DeliveryError> {
     // A reqwest error names its URL, whose path may be a secret.
     let answer = request
         .send()

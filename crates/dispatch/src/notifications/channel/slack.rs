@@ -6,20 +6,20 @@ use reqwest::Url;
 use serde_json::json;
 
 use super::{DeliveryError, host_of, post};
-use crate::notifications::text::Text;
+use crate::notifications::text::MessageText;
 
 #[derive(Clone)]
-pub struct Slack {
+pub struct SlackChannel {
     url: Url,
 }
 
-impl Slack {
+impl SlackChannel {
     pub fn new(url: Url) -> Self {
         Self { url }
     }
 
-    pub(super) async fn deliver(&self, client: &reqwest::Client, text: &Text) -> Result<(), DeliveryError> {
-        post::send(client.post(self.url.clone()).json(&json!({ "text": escape_slack(&text.body) }))).await
+    pub(super) async fn deliver(&self, client: &reqwest::Client, text: &MessageText) -> Result<(), DeliveryError> {
+        post::send_request(client.post(self.url.clone()).json(&json!({ "text": escape_slack(&text.body) }))).await
     }
 }
 
@@ -28,7 +28,7 @@ fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-impl fmt::Debug for Slack {
+impl fmt::Debug for SlackChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Slack({})", host_of(&self.url))
     }

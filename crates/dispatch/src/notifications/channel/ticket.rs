@@ -15,17 +15,17 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use reqwest::Url;
 use serde_json::json;
 
-use super::{DeliveryError, Parcel, host_of, post};
-use crate::notifications::text::Text;
+use super::{DeliveryError, OutgoingMessage, host_of, post};
+use crate::notifications::text::MessageText;
 
 #[derive(Clone)]
-pub struct Ticket {
+pub struct TicketChannel {
     url: Url,
     /// Sent as `Authorization: Bearer`.
     token: Option<String>,
 }
 
-impl Ticket {
+impl TicketChannel {
     pub fn new(url: Url, token: Option<String>) -> Self {
         Self { url, token }
     }
@@ -33,8 +33,8 @@ impl Ticket {
     pub(super) async fn deliver(
         &self,
         client: &reqwest::Client,
-        parcel: &Parcel<'_>,
-        text: &Text,
+        parcel: &OutgoingMessage<'_>,
+        text: &MessageText,
         sla: Duration,
     ) -> Result<(), DeliveryError> {
         let id = parcel.id.to_string();
@@ -53,17 +53,17 @@ impl Ticket {
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        post::send(request).await
+        post::send_request(request).await
     }
 }
 
-fn due_at(parcel: &Parcel<'_>, sla: Duration) -> Option<String> {
+fn due_at(parcel: &OutgoingMessage<'_>, sla: Duration) -> Option<String> {
     let told_at: DateTime<Utc> = parcel.payload["timestamp"].as_str()?.parse().ok()?;
     let due_at = told_at.checked_add_signed(TimeDelta::from_std(sla).ok()?)?;
     Some(due_at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for TicketChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ticket({})", host_of(&self.url))
     }

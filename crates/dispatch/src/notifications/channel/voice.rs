@@ -11,14 +11,14 @@ use reqwest::{Url, header::CONTENT_TYPE};
 use ring::hmac;
 use uuid::Uuid;
 
-use super::{DeliveryError, Parcel, host_of, post};
+use super::{DeliveryError, OutgoingMessage, host_of, post};
 use crate::notifications::messages;
 
 /// How long it rings, in seconds.
 const RING_SEC: &str = "25";
 
 #[derive(Clone)]
-pub struct Voice {
+pub struct VoiceChannel {
     /// This channel's name, as callbacks name it.
     name: String,
     calls: Url,
@@ -35,13 +35,13 @@ pub struct Voice {
 
 /// What a caller presses, or how a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum CallEvent {
     Answer,
     Status,
 }
 
-impl Event {
-    pub fn path(self) -> &'static str {
+impl CallEvent {
+    pub fn url_path(self) -> &'static str {
         match self {
             Self::Answer => "answer",
             Self::Status => "status",
@@ -49,7 +49,7 @@ impl Event {
     }
 }
 
-impl Voice {
+impl VoiceChannel {
     pub fn new(
         name: &str,
         base: &Url,
@@ -80,17 +80,21 @@ impl Voice {
         Self { token_previous, ..self }
     }
 
-    pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+    pub(super) async fn deliver(
+        &self,
+        client: &reqwest::Client,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<(), DeliveryError> {
         let Some(phone) = parcel.phone else {
             return Err(DeliveryError::Gone(
                 "the driver has no phone; add it with: dispatchq driver import".to_owned(),
             ));
         };
-        let status = self.callback(Event::Status, parcel.id);
+        let status = self.callback_url(CallEvent::Status, parcel.id);
         let body = encode_form(&[
             ("To", phone),
             ("From", &self.from),
-            ("Twiml", &self.script(parcel)),
+            ("Twiml", &self.call_script(parcel)),
             ("StatusCallback", status.as_str()),
             ("StatusCallbackEvent", "completed"),
             ("Timeout", RING_SEC),
@@ -102,19 +106,19 @@ impl Voice {
             // Not known to Twilio itself, but to others; a repeated call is the price of not losing one.
             .header("idempotency-key", parcel.id.to_string())
             .body(body);
-        post::send(request).await
+        post::send_request(request).await
     }
 
     /// Where an event about this message comes back to.
-    fn callback(&self, event: Event, message: Uuid) -> Url {
+    fn callback_url(&self, event: CallEvent, message: Uuid) -> Url {
         let mut url = self.callback.clone();
-        url.set_path(&format!("{}/api/v1/voice/{}/{}", url.path().trim_end_matches('/'), self.name, event.path()));
+        url.set_path(&format!("{}/api/v1/voice/{}/{}", url.path().trim_end_matches('/'), self.name, event.url_path()));
         url.set_query(Some(&format!("message={message}")));
         url
     }
 
-    fn script(&self, parcel: &Parcel<'_>) -> String {
-        let said = |text: &str| self.say(text);
+    fn call_script(&self, parcel: &OutgoingMessage<'_>) -> String {
+        let said = |text: &str| self.say_element(text);
         let service = parcel.payload["service_type"].as_str().unwrap_or_default();
         if parcel.kind != messages::OFFER {
             let text = match parcel.kind {
@@ -126,7 +130,7 @@ impl Voice {
         }
         let km = parcel.payload["distance_m"].as_f64().unwrap_or_default() / 1000.0;
         let offer = format!("New {service} job, {km:.1} kilometres from you. Press 1 to take it, 2 to decline.");
-        let action = escape_xml(self.callback(Event::Answer, parcel.id).as_str());
+        let action = escape_xml(self.callback_url(CallEvent::Answer, parcel.id).as_str());
         format!(
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"{action}\" method=\"POST\">{}</Gather>{}</Response>",
             said(&offer),
@@ -135,38 +139,44 @@ impl Voice {
     }
 
     /// One spoken sentence.
-    fn say(&self, text: &str) -> String {
+    fn say_element(&self, text: &str) -> String {
         format!("<Say language=\"{}\">{}</Say>", escape_xml(&self.language), escape_xml(text))
     }
 
     /// What is said to a driver who has pressed a key.
-    pub fn reply(&self, text: &str) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{}</Response>", self.say(text))
+    pub fn reply_document(&self, text: &str) -> String {
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{}</Response>", self.say_element(text))
     }
 
     /// Did the provider sign this? HMAC-SHA1 with the account's token over our URL and the sorted fields.
     /// Source: Twilio, "Validating Signatures from Twilio".
-    pub fn verifies(&self, event: Event, message: Uuid, fields: &[(String, String)], signature: &str) -> bool {
+    pub fn verifies_signature(
+        &self,
+        event: CallEvent,
+        message: Uuid,
+        fields: &[(String, String)],
+        signature: &str,
+    ) -> bool {
         let Ok(signature) = STANDARD.decode(signature) else { return false };
-        let signed = self.signed(event, message, fields);
+        let signed = self.signed_text(event, message, fields);
         std::iter::once(&self.token).chain(&self.token_previous).any(|token| {
             let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, token.as_bytes());
             hmac::verify(&key, signed.as_bytes(), &signature).is_ok()
         })
     }
 
-    fn signed(&self, event: Event, message: Uuid, fields: &[(String, String)]) -> String {
+    fn signed_text(&self, event: CallEvent, message: Uuid, fields: &[(String, String)]) -> String {
         let mut fields: Vec<_> = fields.iter().collect();
         fields.sort();
-        let mut text = self.callback(event, message).to_string();
+        let mut text = self.callback_url(event, message).to_string();
         text.extend(fields.into_iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]));
         text
     }
 
     /// As the provider signs; for simulators and tests.
-    pub fn sign(&self, event: Event, message: Uuid, fields: &[(String, String)]) -> String {
+    pub fn sign_callback(&self, event: CallEvent, message: Uuid, fields: &[(String, String)]) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.token.as_bytes());
-        STANDARD.encode(hmac::sign(&key, self.signed(event, message, fields).as_bytes()))
+        STANDARD.encode(hmac::sign(&key, self.signed_text(event, message, fields).as_bytes()))
     }
 }
 
@@ -189,7 +199,7 @@ fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-impl fmt::Debug for Voice {
+impl fmt::Debug for VoiceChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Voice({})", host_of(&self.calls))
     }
@@ -201,20 +211,26 @@ mod tests {
 
     use super::*;
 
-    fn voice() -> Voice {
+    fn voice() -> VoiceChannel {
         let url = |text: &str| text.parse::<Url>().unwrap();
         let token = "12345".to_owned();
         let callback = url("https://dispatch.example.com/base");
-        Voice::new("calls", &url("https://api.twilio.com"), "AC1", token, "+15550100", callback, "en-US").unwrap()
+        VoiceChannel::new("calls", &url("https://api.twilio.com"), "AC1", token, "+15550100", callback, "en-US")
+            .unwrap()
     }
 
     #[test]
     fn the_offer_is_said_and_a_key_asked_for() {
         let payload = json!({ "service_type": "TOW&CO", "distance_m": 1234.0 });
-        let parcel =
-            Parcel { id: Uuid::nil(), order_id: "ORD-1", kind: messages::OFFER, payload: &payload, phone: None };
+        let parcel = OutgoingMessage {
+            id: Uuid::nil(),
+            order_id: "ORD-1",
+            kind: messages::OFFER,
+            payload: &payload,
+            phone: None,
+        };
         assert_eq!(
-            voice().script(&parcel),
+            voice().call_script(&parcel),
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"https://dispatch.example.com/base/api/v1/voice/calls/\
              answer?message=00000000-0000-0000-0000-000000000000\" method=\"POST\"><Say language=\"en-US\">New TOW&amp;CO job, \
              1.2 kilometres from you. Press 1 to take it, 2 to decline.</Say></Gather><Say language=\"en-US\">No key was \
@@ -225,22 +241,27 @@ mod tests {
     #[test]
     fn a_signature_is_of_one_url_and_these_fields() {
         let fields = vec![("Digits".to_owned(), "1".to_owned()), ("CallSid".to_owned(), "CA1".to_owned())];
-        let signature = voice().sign(Event::Answer, Uuid::nil(), &fields);
-        assert!(voice().verifies(Event::Answer, Uuid::nil(), &fields, &signature));
-        assert!(!voice().verifies(Event::Status, Uuid::nil(), &fields, &signature));
-        assert!(!voice().verifies(Event::Answer, Uuid::max(), &fields, &signature));
-        assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields[..1], &signature));
-        assert!(!voice().verifies(Event::Answer, Uuid::nil(), &fields, "no base64!"));
+        let signature = voice().sign_callback(CallEvent::Answer, Uuid::nil(), &fields);
+        assert!(voice().verifies_signature(CallEvent::Answer, Uuid::nil(), &fields, &signature));
+        assert!(!voice().verifies_signature(CallEvent::Status, Uuid::nil(), &fields, &signature));
+        assert!(!voice().verifies_signature(CallEvent::Answer, Uuid::max(), &fields, &signature));
+        assert!(!voice().verifies_signature(CallEvent::Answer, Uuid::nil(), &fields[..1], &signature));
+        assert!(!voice().verifies_signature(CallEvent::Answer, Uuid::nil(), &fields, "no base64!"));
     }
 
     #[test]
     fn callbacks_signed_with_the_token_before_are_taken_while_they_change_over() {
-        let signed_before = voice().sign(Event::Answer, Uuid::nil(), &[]);
-        let changed = Voice { token: "67890".to_owned(), ..voice() };
-        assert!(!changed.verifies(Event::Answer, Uuid::nil(), &[], &signed_before));
+        let signed_before = voice().sign_callback(CallEvent::Answer, Uuid::nil(), &[]);
+        let changed = VoiceChannel { token: "67890".to_owned(), ..voice() };
+        assert!(!changed.verifies_signature(CallEvent::Answer, Uuid::nil(), &[], &signed_before));
         let changing = changed.with_previous_token(Some("12345".to_owned()));
-        assert!(changing.verifies(Event::Answer, Uuid::nil(), &[], &signed_before));
-        assert!(changing.verifies(Event::Answer, Uuid::nil(), &[], &changing.sign(Event::Answer, Uuid::nil(), &[])));
+        assert!(changing.verifies_signature(CallEvent::Answer, Uuid::nil(), &[], &signed_before));
+        assert!(changing.verifies_signature(
+            CallEvent::Answer,
+            Uuid::nil(),
+            &[],
+            &changing.sign_callback(CallEvent::Answer, Uuid::nil(), &[])
+        ));
     }
 
     #[test]

@@ -8,17 +8,17 @@ use reqwest::{Url, header::CONTENT_TYPE};
 use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
-use super::{DeliveryError, Parcel, host_of, post};
+use super::{DeliveryError, OutgoingMessage, host_of, post};
 use crate::config::secret::signing_key;
 
 #[derive(Clone)]
-pub struct Webhook {
+pub struct WebhookChannel {
     url: Url,
     /// The keys messages are signed with: of the secret and, while the receiver changes over, of the one before it.
     keys: Vec<Vec<u8>>,
 }
 
-impl Webhook {
+impl WebhookChannel {
     /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
     /// and its receiver accepts any.
     pub fn new(url: Url, secrets: Vec<String>) -> anyhow::Result<Self> {
@@ -26,7 +26,11 @@ impl Webhook {
         Ok(Self { url, keys })
     }
 
-    pub(super) async fn deliver(&self, client: &reqwest::Client, parcel: &Parcel<'_>) -> Result<(), DeliveryError> {
+    pub(super) async fn deliver(
+        &self,
+        client: &reqwest::Client,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<(), DeliveryError> {
         let id = parcel.id.to_string();
         let body = json!({ "id": id, "type": parcel.kind, "data": parcel.payload }).to_string();
         // The receiver compares it with its own clock; no deadline of ours hangs on it.
@@ -46,11 +50,11 @@ impl Webhook {
                 .map_err(|e| DeliveryError::Refused(format!("the message could not be signed: {e}")))?;
             request = request.header(HEADER_WEBHOOK_SIGNATURE, signatures.join(" "));
         }
-        post::send(request.body(body)).await
+        post::send_request(request.body(body)).await
     }
 }
 
-impl fmt::Debug for Webhook {
+impl fmt::Debug for WebhookChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Webhook({}{})", host_of(&self.url), if self.keys.is_empty() { "" } else { ", signed" })
     }

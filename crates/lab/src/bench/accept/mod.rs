@@ -15,5 +15,5 @@ mod run;
 mod stage;
 mod ways;
 
-pub use options::Options;
+pub use options::AcceptOptions;
 pub use run::run;

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench accept --json > accept.json")]
-pub struct Options {
+pub struct AcceptOptions {
     /// Orders that the product decides; the other ways decide a quarter of them each
     #[arg(long, value_name = "N", default_value = "1000")]
     pub orders: NonZeroU32,
@@ -20,7 +20,7 @@ pub struct Options {
     pub json: bool,
 }
 
-impl Options {
+impl AcceptOptions {
     /// Orders that each of the other ways decides.
     pub(super) fn orders_of_peers(&self) -> u32 {
         (self.orders.get() / 4).max(1)

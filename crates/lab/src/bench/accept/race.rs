@@ -7,15 +7,15 @@ use serde_json::json;
 use tokio::{sync::Barrier, task::JoinSet};
 use uuid::Uuid;
 
-use super::{stage::Driver, ways::Way};
-use crate::{bench::spread::micros, testbed::api::error_code};
+use super::{stage::RacingDriver, ways::DecisionWay};
+use crate::{bench::spread::duration_micros, testbed::api::error_code};
 
 /// How the drivers who were not the quickest are told.
 const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];
 
 /// What the drivers of one order, or of many, were told.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told {
+pub(super) struct RaceTally {
     pub(super) orders: u32,
     /// Who was told to have the order, in microseconds from pressing to hearing.
     pub(super) winners_us: Vec<i64>,
@@ -29,8 +29,8 @@ pub(super) struct Told {
     pub(super) updates: u64,
 }
 
-impl Told {
-    pub(super) fn add(&mut self, race: Self) {
+impl RaceTally {
+    pub(super) fn add_race(&mut self, race: Self) {
         self.orders += race.orders;
         self.winners_us.extend(race.winners_us);
         self.losers_us.extend(race.losers_us);
@@ -41,15 +41,15 @@ impl Told {
 }
 
 /// All press accept at the same moment, each over a connection of its own that is open already.
-pub(super) async fn run(
+pub(super) async fn run_race(
     client: &reqwest::Client,
     base: &str,
-    way: Way,
+    way: DecisionWay,
     order: &OrderId,
-    offers: Vec<(Driver, Uuid)>,
-) -> Told {
+    offers: Vec<(RacingDriver, Uuid)>,
+) -> RaceTally {
     let start = Arc::new(Barrier::new(offers.len()));
-    let url = format!("{base}{}", way.path(order));
+    let url = format!("{base}{}", way.accept_path(order));
     let mut pressing = JoinSet::new();
     for (driver, offer) in offers {
         let (client, url, start) = (client.clone(), url.clone(), start.clone());
@@ -62,9 +62,9 @@ pub(super) async fn run(
             (pressed.elapsed(), answer)
         });
     }
-    let mut told = Told { orders: 1, ..Told::default() };
+    let mut told = RaceTally { orders: 1, ..RaceTally::default() };
     while let Some(Ok((took, answer))) = pressing.join_next().await {
-        let took = micros(took);
+        let took = duration_micros(took);
         match answer {
             Ok(answer) if answer.status().is_success() => told.winners_us.push(took),
             Ok(answer) => match error_code(answer).await {

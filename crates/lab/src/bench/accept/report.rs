@@ -3,49 +3,49 @@
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Map, Value, json};
 
-use super::{options::Options, race::Told, ways::Way};
+use super::{options::AcceptOptions, race::RaceTally, ways::DecisionWay};
 use crate::bench::{
-    machine::{Machine, Versions},
-    spread::Percentiles,
+    machine::{MachineInfo, SoftwareVersions},
+    spread::SamplePercentiles,
 };
 
 /// UPDATE statements on orders that an order's accepts may attempt.
 const MOST_UPDATES: f64 = 1.05;
 
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct FaultTally {
     pub(super) name: &'static str,
-    pub(super) told: Told,
+    pub(super) told: RaceTally,
 }
 
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) options: Options,
-    pub(super) machine: Machine,
-    pub(super) versions: Versions,
-    pub(super) told: [(Way, Told); 3],
-    pub(super) faults: Vec<Fault>,
+pub(super) struct AcceptReport {
+    pub(super) options: AcceptOptions,
+    pub(super) machine: MachineInfo,
+    pub(super) versions: SoftwareVersions,
+    pub(super) told: [(DecisionWay, RaceTally); 3],
+    pub(super) faults: Vec<FaultTally>,
     /// By the database: orders that two drivers accepted.
     pub(super) given_twice: i64,
     pub(super) violations: Vec<String>,
 }
 
-impl Told {
+impl RaceTally {
     fn is_good(&self) -> bool {
         self.doubled == 0 && self.winners_us.len() == self.orders as usize && self.others.is_empty()
     }
 
     fn updates_per_order(&self) -> f64 {
-        round(self.updates as f64 / f64::from(self.orders.max(1)), 3)
+        round_to_digits(self.updates as f64 / f64::from(self.orders.max(1)), 3)
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let mut json = json!({
             "orders": self.orders,
             "wins": self.winners_us.len(),
             "double": self.doubled,
-            "winner_ms": Percentiles::of(self.winners_us.clone()).ms(),
-            "loser_ms": Percentiles::of(self.losers_us.clone()).ms(),
+            "winner_ms": SamplePercentiles::from_samples(self.winners_us.clone()).to_json_ms(),
+            "loser_ms": SamplePercentiles::from_samples(self.losers_us.clone()).to_json_ms(),
         });
         // Not counted while Redis has its troubles: other things are written meanwhile.
         if self.updates > 0 {
@@ -58,40 +58,43 @@ impl Told {
     }
 }
 
-impl Report {
+impl AcceptReport {
     /// Every order went to exactly one driver, and everybody else heard so.
     pub(super) fn is_good(&self) -> bool {
         let all = self.told.iter().map(|(_, told)| told).chain(self.faults.iter().map(|fault| &fault.told));
-        self.given_twice == 0 && self.violations.is_empty() && all.into_iter().all(Told::is_good)
+        self.given_twice == 0 && self.violations.is_empty() && all.into_iter().all(RaceTally::is_good)
     }
 
-    fn own(&self) -> &Told {
+    fn product_tally(&self) -> &RaceTally {
         &self.told[0].1
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let peers: Map<String, Value> =
-            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), told.json())).collect();
+            self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), told.to_json())).collect();
         // Above 1: the other way is slower.
-        let ratio = |told: &Told| {
-            let (own, other) = (Percentiles::of(self.own().losers_us.clone()), Percentiles::of(told.losers_us.clone()));
+        let ratio = |told: &RaceTally| {
+            let (own, other) = (
+                SamplePercentiles::from_samples(self.product_tally().losers_us.clone()),
+                SamplePercentiles::from_samples(told.losers_us.clone()),
+            );
             json!({
-                "loser_p50": round(other.p50 as f64 / (own.p50 as f64).max(1.0), 2),
-                "loser_p99": round(other.p99 as f64 / (own.p99 as f64).max(1.0), 2),
-                "sql_updates": round(told.updates_per_order() / self.own().updates_per_order().max(0.001), 1),
+                "loser_p50": round_to_digits(other.p50 as f64 / (own.p50 as f64).max(1.0), 2),
+                "loser_p99": round_to_digits(other.p99 as f64 / (own.p99 as f64).max(1.0), 2),
+                "sql_updates": round_to_digits(told.updates_per_order() / self.product_tally().updates_per_order().max(0.001), 1),
             })
         };
         let ratios: Map<String, Value> =
             self.told[1..].iter().map(|(way, told)| (way.name().to_owned(), ratio(told))).collect();
         let faults: Map<String, Value> =
-            self.faults.iter().map(|fault| (fault.name.to_owned(), fault.told.json())).collect();
-        let mut json = self.own().json();
+            self.faults.iter().map(|fault| (fault.name.to_owned(), fault.told.to_json())).collect();
+        let mut json = self.product_tally().to_json();
         json["drivers"] = json!(self.options.drivers);
-        json["double"] = json!(i64::from(self.own().doubled) + self.given_twice);
+        json["double"] = json!(i64::from(self.product_tally().doubled) + self.given_twice);
         json["goals"] = json!({
             "sql_updates_per_order": {
                 "goal": format!("<= {MOST_UPDATES}"),
-                "met": self.own().updates_per_order() <= MOST_UPDATES
+                "met": self.product_tally().updates_per_order() <= MOST_UPDATES
             }
         });
         json["peers"] = json!(peers);
@@ -103,7 +106,7 @@ impl Report {
         json
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);
         table.set_header([
@@ -118,7 +121,7 @@ impl Report {
         let own = self.told.iter().map(|(way, told)| (way.name(), told));
         for (name, told) in own.chain(self.faults.iter().map(|fault| (fault.name, &fault.told))) {
             let pair = |samples: &[i64]| {
-                let p = Percentiles::of(samples.to_vec());
+                let p = SamplePercentiles::from_samples(samples.to_vec());
                 format!("{:.1} / {:.1}", p.p50 as f64 / 1000.0, p.p99 as f64 / 1000.0)
             };
             let updates = if told.updates == 0 { "-".to_owned() } else { format!("{:.2}", told.updates_per_order()) };
@@ -136,7 +139,7 @@ impl Report {
             });
             table.add_row(cells);
         }
-        let mut lines = vec![self.machine.text(), self.versions.text(), table.to_string()];
+        let mut lines = vec![self.machine.to_text(), self.versions.to_text(), table.to_string()];
         lines.extend(self.violations.iter().map(|v| format!("VIOLATION {v}")));
         for (name, told) in
             self.told.iter().map(|(w, t)| (w.name(), t)).chain(self.faults.iter().map(|f| (f.name, &f.told)))
@@ -154,7 +157,7 @@ impl Report {
     }
 }
 
-fn round(value: f64, digits: i32) -> f64 {
+fn round_to_digits(value: f64, digits: i32) -> f64 {
     let factor = 10f64.powi(digits);
     (value * factor).round() / factor
 }

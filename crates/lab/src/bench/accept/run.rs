@@ -6,15 +6,15 @@ use anyhow::bail;
 use jobs::OrderId;
 
 use super::{
-    options::Options,
-    race::{self, Told},
-    report::{Fault, Report},
-    stage::Stage,
-    ways::Way,
+    options::AcceptOptions,
+    race::{self, RaceTally},
+    report::{AcceptReport, FaultTally},
+    stage::AcceptStage,
+    ways::DecisionWay,
 };
 use crate::{
-    bench::machine::{Machine, Versions},
-    testbed::{print, signals::interrupted},
+    bench::machine::{MachineInfo, SoftwareVersions},
+    testbed::{print, signals::wait_for_interrupt},
 };
 use dispatch::outbound;
 
@@ -25,83 +25,87 @@ const SLOW: Duration = Duration::from_millis(200);
 const ORDER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Measures, prints the report, and answers whether each order went to exactly one driver.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+pub async fn run(options: AcceptOptions) -> anyhow::Result<bool> {
     let report = tokio::select! {
-        report = measure(&options) => report?,
-        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+        report = measure_accepts(&options) => report?,
+        name = wait_for_interrupt() => bail!("the measurement was interrupted by {name}"),
     };
-    print::report(&report.text(), &report.json(), options.json)?;
+    print::print_report(&report.to_text(), &report.to_json(), options.json)?;
     Ok(report.is_good())
 }
 
-async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let mut races = Races { stage: Stage::set(options).await?, client: outbound::client(ORDER_TIMEOUT)?, number: 0 };
+async fn measure_accepts(options: &AcceptOptions) -> anyhow::Result<AcceptReport> {
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let mut races = RaceRunner {
+        stage: AcceptStage::set_up(options).await?,
+        client: outbound::build_client(ORDER_TIMEOUT)?,
+        number: 0,
+    };
     // Connections are opened, statements prepared, caches filled.
-    for way in Way::ALL {
-        races.run(way, 2).await?;
+    for way in DecisionWay::ALL {
+        races.run_races(way, 2).await?;
     }
-    let mut told = Way::ALL.map(|way| (way, Told::default()));
+    let mut told = DecisionWay::ALL.map(|way| (way, RaceTally::default()));
     let mut done = 0;
     while done < options.orders.get() {
         let block = BLOCK.min(options.orders.get() - done);
         done += block;
         eprint!("\r{done} of {} orders", options.orders);
         for (way, told) in &mut told {
-            let wanted = if *way == Way::Gate { done } else { options.orders_of_peers().min(done) };
+            let wanted = if *way == DecisionWay::Gate { done } else { options.orders_of_peers().min(done) };
             let left = wanted.saturating_sub(told.orders);
-            told.add(races.run(*way, left).await?);
+            told.add_race(races.run_races(*way, left).await?);
         }
     }
     eprintln!();
-    let faults = races.faults(options.orders_of_faults()).await?;
-    let given_twice = races.stage.given_twice().await?;
-    let violations = races.stage.violations().await?;
-    Ok(Report { options: options.clone(), machine, versions, told, faults, given_twice, violations })
+    let faults = races.race_during_faults(options.orders_of_faults()).await?;
+    let given_twice = races.stage.count_given_twice().await?;
+    let violations = races.stage.find_violations().await?;
+    Ok(AcceptReport { options: options.clone(), machine, versions, told, faults, given_twice, violations })
 }
 
-struct Races {
-    stage: Stage,
+struct RaceRunner {
+    stage: AcceptStage,
     client: reqwest::Client,
     number: u32,
 }
 
-impl Races {
+impl RaceRunner {
     /// So many orders, one after the other.
-    async fn run(&mut self, way: Way, orders: u32) -> anyhow::Result<Told> {
-        let mut told = Told::default();
+    async fn run_races(&mut self, way: DecisionWay, orders: u32) -> anyhow::Result<RaceTally> {
+        let mut told = RaceTally::default();
         for _ in 0..orders {
-            told.add(self.one(way).await?);
+            told.add_race(self.run_next_race(way).await?);
         }
         Ok(told)
     }
 
-    async fn one(&mut self, way: Way) -> anyhow::Result<Told> {
-        let (order, offers) = self.offered().await?;
-        let before = self.stage.updates();
-        let mut told = race::run(&self.client, &self.stage.base, way, &order, offers).await;
-        told.updates = self.stage.updates() - before;
-        self.stage.finish(&order).await?;
+    async fn run_next_race(&mut self, way: DecisionWay) -> anyhow::Result<RaceTally> {
+        let (order, offers) = self.offer_next_order().await?;
+        let before = self.stage.count_updates();
+        let mut told = race::run_race(&self.client, &self.stage.base, way, &order, offers).await;
+        told.updates = self.stage.count_updates() - before;
+        self.stage.finish_trip(&order).await?;
         Ok(told)
     }
 
-    async fn offered(&mut self) -> anyhow::Result<(OrderId, Vec<(super::stage::Driver, uuid::Uuid)>)> {
+    async fn offer_next_order(&mut self) -> anyhow::Result<(OrderId, Vec<(super::stage::RacingDriver, uuid::Uuid)>)> {
         self.number += 1;
         let order: OrderId = format!("ORD-{}", self.number).parse()?;
-        let offers = self.stage.offered(&order).await?;
+        let offers = self.stage.create_offered_order(&order).await?;
         Ok((order, offers))
     }
 
     /// The product's way while Redis has its troubles.
-    async fn faults(&mut self, orders: u32) -> anyhow::Result<Vec<Fault>> {
-        let mut stopped = Told::default();
+    async fn race_during_faults(&mut self, orders: u32) -> anyhow::Result<Vec<FaultTally>> {
+        let mut stopped = RaceTally::default();
         for n in 0..orders {
-            let (order, offers) = self.offered().await?;
+            let (order, offers) = self.offer_next_order().await?;
             // Half of the orders find it stopped, the other half see it come back in the middle of their race.
             self.stage.redis.stop().await?;
             let client = self.client.clone();
             let base = self.stage.base.clone();
-            let racing = race::run(&client, &base, Way::Gate, &order, offers);
+            let racing = race::run_race(&client, &base, DecisionWay::Gate, &order, offers);
             let told = if n % 2 == 0 {
                 let told = racing.await;
                 self.stage.redis.restart().await?;
@@ -111,38 +115,38 @@ impl Races {
                 restarted?;
                 told
             };
-            stopped.add(told);
-            self.stage.finish(&order).await?;
+            stopped.add_race(told);
+            self.stage.finish_trip(&order).await?;
         }
-        let mut flushed = Told::default();
+        let mut flushed = RaceTally::default();
         for _ in 0..orders {
-            let (order, offers) = self.offered().await?;
-            let flush = flush(self.stage.redis.port());
-            let racing = race::run(&self.client, &self.stage.base, Way::Gate, &order, offers);
+            let (order, offers) = self.offer_next_order().await?;
+            let flush = flush_repeatedly(self.stage.redis.port());
+            let racing = race::run_race(&self.client, &self.stage.base, DecisionWay::Gate, &order, offers);
             let (told, done) = tokio::join!(racing, flush);
             done?;
-            flushed.add(told);
-            self.stage.finish(&order).await?;
+            flushed.add_race(told);
+            self.stage.finish_trip(&order).await?;
         }
-        let mut slow = Told::default();
+        let mut slow = RaceTally::default();
         // Each takes some seconds: what else goes to Redis is as slow.
         for _ in 0..orders.div_ceil(5) {
-            let (order, offers) = self.offered().await?;
-            self.stage.proxy.delay(SLOW);
-            slow.add(race::run(&self.client, &self.stage.base, Way::Gate, &order, offers).await);
-            self.stage.proxy.delay(Duration::ZERO);
-            self.stage.finish(&order).await?;
+            let (order, offers) = self.offer_next_order().await?;
+            self.stage.proxy.set_delay(SLOW);
+            slow.add_race(race::run_race(&self.client, &self.stage.base, DecisionWay::Gate, &order, offers).await);
+            self.stage.proxy.set_delay(Duration::ZERO);
+            self.stage.finish_trip(&order).await?;
         }
         Ok(vec![
-            Fault { name: "redis_stopped", told: stopped },
-            Fault { name: "redis_flushed", told: flushed },
-            Fault { name: "redis_slow_200_ms", told: slow },
+            FaultTally { name: "redis_stopped", told: stopped },
+            FaultTally { name: "redis_flushed", told: flushed },
+            FaultTally { name: "redis_slow_200_ms", told: slow },
         ])
     }
 }
 
 /// Three times in the first milliseconds of the race.
-async fn flush(port: u16) -> anyhow::Result<()> {
+async fn flush_repeatedly(port: u16) -> anyhow::Result<()> {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;
     let mut connection = client.get_multiplexed_async_connection().await?;
     for _ in 0..3 {

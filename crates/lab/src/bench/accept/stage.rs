@@ -1,15 +1,15 @@
 //! Servers, drivers, and orders that are offered to all of them.
 
 use anyhow::{Context, ensure};
-use jobs::{Dispatch, OrderId};
+use jobs::{DispatchOrder, OrderId};
 use metrics_exporter_prometheus::PrometheusHandle;
-use servers::{Postgres, Proxy, Redis};
+use servers::{PostgresServer, RedisServer, TcpProxy};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 use workers::{Outcome, Store};
 
-use super::{options::Options, ways};
+use super::{options::AcceptOptions, ways};
 use api::server;
 use dispatch::db::Pool;
 use dispatch::{
@@ -18,14 +18,14 @@ use dispatch::{
     db, fleet,
     orders::{
         actions,
-        create::{self, Location, NewOrder},
+        create::{self, NewOrder, OrderLocation},
         metrics::UPDATES,
         store,
         update::update_order,
     },
     people::{
         actor::{Actor, ActorRole},
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
         drivers::{self, NewDriver},
     },
     recovery::reconciler,
@@ -33,61 +33,61 @@ use dispatch::{
 };
 
 const SERVICE_TYPE: &str = "RIDE";
-const PICKUP: Location = Location { latitude: -6.2088, longitude: 106.8456 };
+const PICKUP: OrderLocation = OrderLocation { latitude: -6.2088, longitude: 106.8456 };
 /// As `serve` has by default.
 const CONNECTIONS: u32 = 16;
 
 /// A driver and its key.
 #[derive(Debug, Clone)]
-pub(super) struct Driver {
+pub(super) struct RacingDriver {
     pub(super) id: String,
     pub(super) key: String,
 }
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct AcceptStage {
     app: App,
-    pub(super) redis: Redis,
+    pub(super) redis: RedisServer,
     /// The way to Redis: it can be made slow.
-    pub(super) proxy: Proxy,
-    pub(super) drivers: Vec<Driver>,
+    pub(super) proxy: TcpProxy,
+    pub(super) drivers: Vec<RacingDriver>,
     /// Where the ways are served.
     pub(super) base: String,
     metrics: PrometheusHandle,
     _serving: DropGuard,
     // Dropped last: the rest hangs on it.
-    _postgres: Postgres,
+    _postgres: PostgresServer,
 }
 
-impl Stage {
-    pub(super) async fn set(options: &Options) -> anyhow::Result<Self> {
+impl AcceptStage {
+    pub(super) async fn set_up(options: &AcceptOptions) -> anyhow::Result<Self> {
         let metrics = telemetry::init_metrics()?;
-        let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
-        let proxy = Proxy::start(redis.port()).await?;
+        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
+        let proxy = TcpProxy::start(redis.port()).await?;
         let mut config = Config::defaults();
         config.redis.url = format!("redis://127.0.0.1:{}", proxy.port());
         config.database.url = postgres.url();
         config.database.max_connections = CONNECTIONS;
         config.dispatch.ask_at_once = options.drivers;
-        let db = db::connect(&config.database).await?;
-        db::migrate(&db).await?;
+        let db = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&db).await?;
         db::publish_service_types(&db, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
         let app = App::new(config, db, store)?;
-        reconciler::once(&app).await?;
-        let drivers = hire(&app.db, options.drivers).await?;
+        reconciler::reconcile_once(&app).await?;
+        let drivers = hire_drivers(&app.db, options.drivers).await?;
 
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         let http = app.config.http.clone();
-        tokio::spawn(server::serve(listener, ways::router(app.clone()), http, stop.clone()));
+        tokio::spawn(server::serve_router(listener, ways::router_with_ways(app.clone()), http, stop.clone()));
         let serving = stop.drop_guard();
         Ok(Self { app, redis, proxy, drivers, base, metrics, _serving: serving, _postgres: postgres })
     }
 
     /// A new order, offered to every driver. Returns driver and offer of each.
-    pub(super) async fn offered(&self, id: &OrderId) -> anyhow::Result<Vec<(Driver, Uuid)>> {
+    pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(RacingDriver, Uuid)>> {
         let new = NewOrder {
             order_id: Some(id.clone()),
             service_type: SERVICE_TYPE.to_owned(),
@@ -100,12 +100,14 @@ impl Stage {
             channel: None,
             loyalty_level: None,
         };
-        create::create(&self.app, id.clone(), &new, &Actor::named(ActorRole::Producer, "bench")).await?;
-        let outcome = fleet::dispatch::perform(self.app.clone(), Dispatch { order: id.clone(), attempt: 1 }).await;
+        create::create_order(&self.app, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
+            .await?;
+        let outcome =
+            fleet::dispatch::perform_dispatch(self.app.clone(), DispatchOrder { order: id.clone(), attempt: 1 }).await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // How offers travel is another matter: these have arrived.
         sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.db).await?;
-        let s = store::load(&self.app.db, id).await?.context("the order is gone")?;
+        let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
         let offers: Vec<_> = s
             .live_offers()
             .filter_map(|o| Some((self.drivers.iter().find(|d| d.id == o.driver_id)?.clone(), o.id)))
@@ -115,16 +117,16 @@ impl Stage {
     }
 
     /// The winner's trip ends at once. Returns the winner, as the row says.
-    pub(super) async fn finish(&self, id: &OrderId) -> anyhow::Result<Option<String>> {
-        let s = store::load(&self.app.db, id).await?.context("the order is gone")?;
+    pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<String>> {
+        let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
-        update_order(&self.app, id, |s| actions::pickup(s, &driver)).await?;
-        update_order(&self.app, id, |s| actions::complete(s, &driver)).await?;
+        update_order(&self.app, id, |s| actions::record_pickup(s, &driver)).await?;
+        update_order(&self.app, id, |s| actions::complete_trip(s, &driver)).await?;
         Ok(Some(driver))
     }
 
     /// Orders with more than one driver who was told to have them: drivers who accepted, by the offers and by the history.
-    pub(super) async fn given_twice(&self) -> anyhow::Result<i64> {
+    pub(super) async fn count_given_twice(&self) -> anyhow::Result<i64> {
         Ok(sqlx::query_scalar(
             "SELECT (SELECT count(*) FROM (SELECT 1 FROM offers WHERE state = 'accepted'
                                            GROUP BY order_id HAVING count(*) > 1) o)
@@ -136,21 +138,21 @@ impl Stage {
     }
 
     /// UPDATE statements on orders so far, whether they changed a row or not.
-    pub(super) fn updates(&self) -> u64 {
+    pub(super) fn count_updates(&self) -> u64 {
         let series = format!("{UPDATES}{{");
         let text = self.metrics.render();
         let counts = text.lines().filter(|line| line.starts_with(&series)).filter_map(|line| line.rsplit(' ').next());
         counts.filter_map(|count| count.parse::<u64>().ok()).sum()
     }
 
-    pub(super) async fn violations(&self) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
         // Its timers stay: no worker performs them here.
-        let found = dispatch::history::check(&self.app).await?;
+        let found = dispatch::history::check_history(&self.app).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 }
 
-async fn hire(db: &Pool, count: u16) -> anyhow::Result<Vec<Driver>> {
+async fn hire_drivers(db: &Pool, count: u16) -> anyhow::Result<Vec<RacingDriver>> {
     let ids: Vec<String> = (1..=count).map(|n| format!("D-{n:03}")).collect();
     let new: Vec<_> = ids
         .iter()
@@ -163,11 +165,11 @@ async fn hire(db: &Pool, count: u16) -> anyhow::Result<Vec<Driver>> {
             phone: None,
         })
         .collect();
-    drivers::import(db, &new).await?;
+    drivers::import_drivers(db, &new).await?;
     let mut hired = Vec::new();
     for id in ids {
-        let (_, key) = api_keys::create(db, &id, Role::Driver, Some(&id)).await?;
-        hired.push(Driver { id, key });
+        let (_, key) = api_keys::create_permanent_key(db, &id, AccountRole::Driver, Some(&id)).await?;
+        hired.push(RacingDriver { id, key });
     }
     Ok(hired)
 }

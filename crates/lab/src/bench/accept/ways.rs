@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use api::{auth::Caller, error::ApiError};
+use api::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     app::App,
     orders::{Snapshot, actions, store, update},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum DecisionWay {
     /// The product: the gate, then the conditional update.
     Gate,
     /// The conditional update alone.
@@ -28,7 +28,7 @@ pub(super) enum Way {
     RowLocks,
 }
 
-impl Way {
+impl DecisionWay {
     pub(super) const ALL: [Self; 3] = [Self::Gate, Self::Optimistic, Self::RowLocks];
 
     pub(super) fn name(self) -> &'static str {
@@ -40,7 +40,7 @@ impl Way {
     }
 
     /// Where accept is pressed.
-    pub(super) fn path(self, order: &OrderId) -> String {
+    pub(super) fn accept_path(self, order: &OrderId) -> String {
         match self {
             Self::Gate => format!("/api/v1/orders/{order}/accept"),
             Self::Optimistic => format!("/optimistic/{order}/accept"),
@@ -50,38 +50,39 @@ impl Way {
 }
 
 /// The product's API, and the other ways beside it.
-pub(super) fn router(app: App) -> Router {
+pub(super) fn router_with_ways(app: App) -> Router {
     let others = Router::new()
-        .route("/optimistic/{id}/accept", post(optimistic))
-        .route("/row-locks/{id}/accept", post(row_locks))
+        .route("/optimistic/{id}/accept", post(accept_optimistically))
+        .route("/row-locks/{id}/accept", post(accept_with_row_locks))
         .with_state(app.clone());
-    others.merge(api::api(app))
+    others.merge(api::api_router(app))
 }
 
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct AcceptBody {
     driver_id: String,
     offer_id: Uuid,
 }
 
-async fn optimistic(
+async fn accept_optimistically(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<OrderId>,
-    Json(answer): Json<Answer>,
+    Json(answer): Json<AcceptBody>,
 ) -> Result<Response, ApiError> {
-    let driver = caller.driver(Some(&answer.driver_id))?;
-    update::update_for_offer(&app, &id, answer.offer_id, |s| actions::accept(s, &driver, answer.offer_id)).await?;
-    Ok(taken(&id))
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    update::update_for_offer(&app, &id, answer.offer_id, |s| actions::accept_offer(s, &driver, answer.offer_id))
+        .await?;
+    Ok(accepted_response(&id))
 }
 
-async fn row_locks(
+async fn accept_with_row_locks(
     State(app): State<App>,
-    caller: Caller,
+    caller: ApiCaller,
     Path(id): Path<OrderId>,
-    Json(answer): Json<Answer>,
+    Json(answer): Json<AcceptBody>,
 ) -> Result<Response, ApiError> {
-    let driver = caller.driver(Some(&answer.driver_id))?;
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
     let mut tx = app.db.begin().await?;
     sqlx::query(
         "-- lock order
@@ -90,16 +91,16 @@ async fn row_locks(
     .bind(id.as_str())
     .execute(&mut *tx)
     .await?;
-    let mut decide = |s: &Snapshot| actions::accept(s, &driver, answer.offer_id);
+    let mut decide = |s: &Snapshot| actions::accept_offer(s, &driver, answer.offer_id);
     let changed = store::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
     let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
-    if let store::Changed::Yes(after) = &changed {
-        update::enqueue(&app, after).await;
+    if let store::ChangeOutcome::Yes(after) = &changed {
+        update::enqueue_jobs(&app, after).await;
     }
-    Ok(taken(&id))
+    Ok(accepted_response(&id))
 }
 
-fn taken(id: &OrderId) -> Response {
+fn accepted_response(id: &OrderId) -> Response {
     (StatusCode::OK, Json(json!({ "order_id": id }))).into_response()
 }

@@ -12,8 +12,8 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::sleep_until};
 
-use super::stage::{AREAS, Stage, Told, place};
-use crate::bench::spread::{Percentiles, micros};
+use super::stage::{AREAS, AdmissionStage, AvailabilityAnswer, area_point};
+use crate::bench::spread::{SamplePercentiles, duration_micros};
 
 /// Connections that ask for advice.
 const ASKERS: u64 = 32;
@@ -24,32 +24,32 @@ const BURST_TIME: Duration = Duration::from_secs(10);
 const ASKED_ABOUT: u32 = 50;
 
 #[derive(Debug)]
-pub(super) struct Steady {
+pub(super) struct SteadyAdvice {
     pub(super) per_s: f64,
-    pub(super) us: Percentiles,
+    pub(super) us: SamplePercentiles,
 }
 
 #[derive(Debug)]
-pub(super) struct Burst {
+pub(super) struct BurstAdvice {
     pub(super) requests: u32,
     pub(super) answered: usize,
-    pub(super) us: Percentiles,
+    pub(super) us: SamplePercentiles,
 }
 
 /// Which area is this place in? In nanoseconds.
-pub(super) fn lookup(stage: &Stage) -> Percentiles {
+pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     let rules = stage.app.rules.get();
     let mut rng = StdRng::seed_from_u64(1);
     let took = (0..100_000).map(|_| {
-        let (lat, lng) = place(rng.random_range(0..AREAS));
+        let (lat, lng) = area_point(rng.random_range(0..AREAS));
         let begun = Instant::now();
-        black_box(rules.geofence.locate(lat, lng));
+        black_box(rules.geofence.find_area(lat, lng));
         i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX)
     });
-    Percentiles::of(took.collect())
+    SamplePercentiles::from_samples(took.collect())
 }
 
-pub(super) async fn steady(stage: &Arc<Stage>, time: Duration) -> Steady {
+pub(super) async fn measure_steady_advice(stage: &Arc<AdmissionStage>, time: Duration) -> SteadyAdvice {
     let begun = Instant::now();
     let mut askers = JoinSet::new();
     for asker in 0..ASKERS {
@@ -59,19 +59,19 @@ pub(super) async fn steady(stage: &Arc<Stage>, time: Duration) -> Steady {
             let mut took = Vec::new();
             while begun.elapsed() < time {
                 let asked = Instant::now();
-                if stage.ask(rng.random_range(0..ASKED_ABOUT)).await != Told::Nothing {
-                    took.push(micros(asked.elapsed()));
+                if stage.check_availability(rng.random_range(0..ASKED_ABOUT)).await != AvailabilityAnswer::Nothing {
+                    took.push(duration_micros(asked.elapsed()));
                 }
             }
             took
         });
     }
     let took: Vec<i64> = askers.join_all().await.into_iter().flatten().collect();
-    Steady { per_s: took.len() as f64 / begun.elapsed().as_secs_f64(), us: Percentiles::of(took) }
+    SteadyAdvice { per_s: took.len() as f64 / begun.elapsed().as_secs_f64(), us: SamplePercentiles::from_samples(took) }
 }
 
 /// Requests that come when they come, whether or not those before are answered.
-pub(super) async fn burst(stage: &Arc<Stage>, requests: u32) -> Burst {
+pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: u32) -> BurstAdvice {
     let begun = tokio::time::Instant::now() + Duration::from_millis(100);
     let next = Arc::new(AtomicU32::new(0));
     let mut pool = JoinSet::new();
@@ -85,13 +85,13 @@ pub(super) async fn burst(stage: &Arc<Stage>, requests: u32) -> Burst {
                 // Its time has come, whether a connection is free or not: what it waits for one counts.
                 let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
                 sleep_until(due).await;
-                if stage.ask(n % ASKED_ABOUT).await != Told::Nothing {
-                    took.push(micros(due.elapsed()));
+                if stage.check_availability(n % ASKED_ABOUT).await != AvailabilityAnswer::Nothing {
+                    took.push(duration_micros(due.elapsed()));
                 }
             }
             took
         });
     }
     let took: Vec<i64> = pool.join_all().await.into_iter().flatten().collect();
-    Burst { requests, answered: took.len(), us: Percentiles::of(took) }
+    BurstAdvice { requests, answered: took.len(), us: SamplePercentiles::from_samples(took) }
 }

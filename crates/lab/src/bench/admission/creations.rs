@@ -12,9 +12,9 @@ use redis::cmd;
 use serde_json::json;
 use tokio::{task::JoinSet, time::sleep};
 
-use super::stage::{SERVICE_TYPE, Stage, THRESHOLD, Told, WITH_BYPASS, place};
+use super::stage::{AdmissionStage, AvailabilityAnswer, SERVICE_TYPE, THRESHOLD, WITH_BYPASS, area_point};
 use dispatch::{
-    admission::waiting::{self, Suspects},
+    admission::waiting::{self, SuspectMembers},
     orders::{actions, update::update_order},
     people::actor::{Actor, ActorRole},
 };
@@ -22,7 +22,7 @@ use dispatch::{
 const PRODUCERS: u32 = 64;
 
 #[derive(Debug)]
-pub(super) struct Creations {
+pub(super) struct CreationTally {
     pub(super) tried: u32,
     pub(super) taken: u32,
     pub(super) refused: u32,
@@ -34,54 +34,54 @@ pub(super) struct Creations {
     pub(super) most_with_bypass: i64,
 }
 
-impl Creations {
+impl CreationTally {
     /// Orders above what the threshold allows.
-    pub(super) fn overshoot(&self) -> i64 {
+    pub(super) fn threshold_overshoot(&self) -> i64 {
         (self.most_without_bypass - THRESHOLD).max(self.most_with_bypass - WITH_BYPASS).max(0)
     }
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct CreationCounters {
     tried: AtomicU32,
     taken: AtomicU32,
     refused: AtomicU32,
     failed: AtomicU32,
 }
 
-pub(super) async fn measure(stage: &Arc<Stage>, tries: u32) -> anyhow::Result<Creations> {
+pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -> anyhow::Result<CreationTally> {
     note_all(stage).await?;
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(CreationCounters::default());
     let begun = Instant::now();
     let mut producers = JoinSet::new();
     for producer in 0..PRODUCERS {
-        producers.spawn(produce(stage.clone(), counters.clone(), tries, producer));
+        producers.spawn(create_and_cancel(stage.clone(), counters.clone(), tries, producer));
     }
     let flush = async {
         while counters.tried.load(Ordering::Relaxed) < tries / 2 {
             sleep(Duration::from_millis(5)).await;
         }
-        stage.app.store.command::<()>("flush", &cmd("FLUSHALL")).await?;
+        stage.app.store.run_command::<()>("flush", &cmd("FLUSHALL")).await?;
         sleep(Duration::from_millis(500)).await;
-        waiting::repair(&stage.app, &mut Suspects::default()).await
+        waiting::repair_waiting_sets(&stage.app, &mut SuspectMembers::default()).await
     };
     let (_, flushed) = tokio::join!(producers.join_all(), flush);
     flushed?;
     let seconds = begun.elapsed().as_secs_f64();
     let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
-    Ok(Creations {
+    Ok(CreationTally {
         tried: tries,
         taken: count(&counters.taken),
         refused: count(&counters.refused),
         failed: count(&counters.failed),
         per_s: (f64::from(tries) / seconds).round(),
-        most_without_bypass: most(stage, false).await?,
-        most_with_bypass: most(stage, true).await?,
+        most_without_bypass: max_waiting_seen(stage, false).await?,
+        most_with_bypass: max_waiting_seen(stage, true).await?,
     })
 }
 
-async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, producer: u32) {
-    let (latitude, longitude) = place(0);
+async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCounters>, tries: u32, producer: u32) {
+    let (latitude, longitude) = area_point(0);
     let mut own = Vec::new();
     while let n = counters.tried.fetch_add(1, Ordering::Relaxed)
         && n < tries
@@ -96,30 +96,30 @@ async fn produce(stage: Arc<Stage>, counters: Arc<Counters>, tries: u32, produce
             body["loyalty_level"] = json!("ELITE");
             body["customer_id"] = json!("loyal");
         }
-        let counter = match stage.post("/api/v1/orders", &body).await {
-            Told::Room => {
+        let counter = match stage.post_json("/api/v1/orders", &body).await {
+            AvailabilityAnswer::Room => {
                 own.push(n);
                 &counters.taken
             }
-            Told::Full => {
+            AvailabilityAnswer::Full => {
                 // Drivers are found meanwhile: some of them leave, fewer than loyal customers come.
                 if n.is_multiple_of(16)
                     && let Some(n) = own.pop()
                     && let Ok(order) = format!("ORD-{n}").parse()
                 {
-                    let by = Actor::named(ActorRole::Producer, "bench");
-                    let _ = update_order(&stage.app, &order, |s| actions::cancel(s, &by, None)).await;
+                    let by = Actor::with_fixed_name(ActorRole::Producer, "bench");
+                    let _ = update_order(&stage.app, &order, |s| actions::cancel_order(s, &by, None)).await;
                 }
                 &counters.refused
             }
-            Told::Nothing => &counters.failed,
+            AvailabilityAnswer::Nothing => &counters.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Each creation notes in its own transaction how many wait: nothing between two looks is missed.
-async fn note_all(stage: &Stage) -> Result<(), sqlx::Error> {
+async fn note_all(stage: &AdmissionStage) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(
         "CREATE TABLE waiting_seen (bypass boolean NOT NULL, waiting bigint NOT NULL);
          CREATE FUNCTION note_waiting() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -134,7 +134,7 @@ async fn note_all(stage: &Stage) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-async fn most(stage: &Stage, bypass: bool) -> Result<i64, sqlx::Error> {
+async fn max_waiting_seen(stage: &AdmissionStage, bypass: bool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT coalesce(max(waiting), 0) FROM waiting_seen WHERE bypass = $1")
         .bind(bypass)
         .fetch_one(&stage.app.db)

@@ -15,5 +15,5 @@ mod report;
 mod run;
 mod stage;
 
-pub use options::Options;
+pub use options::AdmissionOptions;
 pub use run::run;

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Example:\n  dispatchq bench admission --json > admission.json")]
-pub struct Options {
+pub struct AdmissionOptions {
     /// Seconds that advice is asked for
     #[arg(long, value_name = "N", default_value = "10")]
     pub seconds: NonZeroU32,

@@ -4,31 +4,31 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
 
-use super::{advice, creations, options::Options, report::Report, stage::Stage};
+use super::{advice, creations, options::AdmissionOptions, report::AdmissionReport, stage::AdmissionStage};
 use crate::{
-    bench::machine::{Machine, Versions},
-    testbed::{print, signals::interrupted},
+    bench::machine::{MachineInfo, SoftwareVersions},
+    testbed::{print, signals::wait_for_interrupt},
 };
 
 /// Measures, prints, and answers whether nothing was overshot and every creation and request of the burst answered.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+pub async fn run(options: AdmissionOptions) -> anyhow::Result<bool> {
     let report = tokio::select! {
-        report = measure(&options) => report?,
-        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+        report = measure_admission(&options) => report?,
+        name = wait_for_interrupt() => bail!("the measurement was interrupted by {name}"),
     };
-    print::report(&report.text(), &report.json(), options.json)?;
+    print::print_report(&report.to_text(), &report.to_json(), options.json)?;
     Ok(report.is_good())
 }
 
-async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let stage = Arc::new(Stage::start().await?);
-    Ok(Report {
+async fn measure_admission(options: &AdmissionOptions) -> anyhow::Result<AdmissionReport> {
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let stage = Arc::new(AdmissionStage::start().await?);
+    Ok(AdmissionReport {
         machine,
         versions,
-        lookup_ns: advice::lookup(&stage),
-        advice: advice::steady(&stage, Duration::from_secs(options.seconds.get().into())).await,
-        creations: creations::measure(&stage, options.creations.get()).await?,
-        burst: advice::burst(&stage, options.burst.get()).await,
+        lookup_ns: advice::measure_area_lookup(&stage),
+        advice: advice::measure_steady_advice(&stage, Duration::from_secs(options.seconds.get().into())).await,
+        creations: creations::measure_creations(&stage, options.creations.get()).await?,
+        burst: advice::measure_burst_advice(&stage, options.burst.get()).await,
     })
 }

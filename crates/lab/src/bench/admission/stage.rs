@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use servers::{Postgres, Redis};
+use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::Store;
@@ -13,9 +13,9 @@ use api::server;
 use dispatch::{
     admission::{
         answer::THRESHOLD_REACHED,
-        limits::Flag,
-        table::{self, Author, LimitsChange},
-        waiting::{self, Suspects},
+        limits::AdmissionFlag,
+        table::{self, ChangeAuthor, LimitsChange},
+        waiting::{self, SuspectMembers},
     },
     app::App,
     areas::import,
@@ -23,7 +23,7 @@ use dispatch::{
     db, outbound,
     people::{
         actor::{Actor, ActorRole},
-        api_keys::{self, Role},
+        api_keys::{self, AccountRole},
     },
 };
 
@@ -39,81 +39,82 @@ pub(super) const AREAS: u32 = COLUMNS * ROWS;
 const SIDE: f64 = 0.02;
 const CORNER: (f64, f64) = (-6.6, 106.6);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-const AUTHOR: Author<'static> = Author { actor: &Actor::named(ActorRole::Operator, "bench"), reason: Some("bench") };
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "bench"), reason: Some("bench") };
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct AdmissionStage {
     pub(super) app: App,
     base: String,
     key: String,
     client: reqwest::Client,
     _serving: DropGuard,
     // Dropped last: the rest hangs on them.
-    _redis: Redis,
-    _postgres: Postgres,
+    _redis: RedisServer,
+    _postgres: PostgresServer,
 }
 
-impl Stage {
+impl AdmissionStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let (redis, postgres) = tokio::try_join!(Redis::start(), Postgres::start())?;
+        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
         // One key asks as fast as it can, from one address.
         config.http.requests_per_s_per_key = 0;
         config.http.max_connections_per_address = 0;
-        let pool = db::connect(&config.database).await?;
-        db::migrate(&pool).await?;
+        let pool = db::connect_pool(&config.database).await?;
+        db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         let store = Store::connect(&config.redis.url).await?;
         let app = App::new(config, pool, store)?;
         make_areas(&app).await?;
-        let (_, key) = api_keys::create(&app.db, "bench", Role::Producer, None).await?;
+        let (_, key) = api_keys::create_permanent_key(&app.db, "bench", AccountRole::Producer, None).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         tokio::spawn(server::serve_api(listener, app.clone(), stop.clone()));
-        let client = outbound::client(REQUEST_TIMEOUT)?;
+        let client = outbound::build_client(REQUEST_TIMEOUT)?;
         Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
     }
 
     /// Is there room in area `n`?
-    pub(super) async fn ask(&self, n: u32) -> Told {
-        let (latitude, longitude) = place(n);
+    pub(super) async fn check_availability(&self, n: u32) -> AvailabilityAnswer {
+        let (latitude, longitude) = area_point(n);
         let body = json!({
             "pickup_location": { "latitude": latitude, "longitude": longitude },
             "service_type": SERVICE_TYPE,
             "channel": "MYBB",
             "user_id": format!("USR-{n}"),
         });
-        self.post("/api/v1/dispatcher/availability-check", &body).await
+        self.post_json("/api/v1/dispatcher/availability-check", &body).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Told {
+    pub(super) async fn post_json(&self, path: &str, body: &Value) -> AvailabilityAnswer {
         let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body);
         match request.send().await {
             Ok(answer) if answer.status().is_success() => {
                 if answer.bytes().await.is_ok() {
-                    Told::Room
+                    AvailabilityAnswer::Room
                 } else {
-                    Told::Nothing
+                    AvailabilityAnswer::Nothing
                 }
             }
             Ok(answer) => {
                 if error_code(answer).await == THRESHOLD_REACHED {
-                    Told::Full
+                    AvailabilityAnswer::Full
                 } else {
-                    Told::Nothing
+                    AvailabilityAnswer::Nothing
                 }
             }
-            Err(_) => Told::Nothing,
+            Err(_) => AvailabilityAnswer::Nothing,
         }
     }
 }
 
 /// What an answer says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum AvailabilityAnswer {
     Room,
     Full,
     /// No answer, or one that there can be none.
@@ -123,7 +124,7 @@ pub(super) enum Told {
 async fn make_areas(app: &App) -> anyhow::Result<()> {
     let mut features = Vec::new();
     for n in 0..AREAS {
-        let (south, west) = corner(n);
+        let (south, west) = area_corner(n);
         let (north, east) = (south + SIDE, west + SIDE);
         features.push(json!({
             "type": "Feature",
@@ -135,7 +136,7 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         }));
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
-    table::import(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
+    table::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     let change = LimitsChange {
         service_type: SERVICE_TYPE.to_owned(),
         max_waiting_orders: Some(THRESHOLD),
@@ -144,18 +145,18 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         ..LimitsChange::default()
     };
     table::set_limits(&app.db, AREA, &change, None, AUTHOR).await?;
-    table::set_flag(&app.db, &Flag { enabled: true, ..Flag::default() }, None, AUTHOR).await?;
-    app.rules.refresh(&app.db, &app.config.admission).await?;
-    waiting::repair(app, &mut Suspects::default()).await?;
+    table::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
+    waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
     Ok(())
 }
 
-fn corner(n: u32) -> (f64, f64) {
+fn area_corner(n: u32) -> (f64, f64) {
     (CORNER.0 + f64::from(n / COLUMNS) * SIDE, CORNER.1 + f64::from(n % COLUMNS) * SIDE)
 }
 
 /// Somewhere in area `n`.
-pub(super) fn place(n: u32) -> (f64, f64) {
-    let (south, west) = corner(n);
+pub(super) fn area_point(n: u32) -> (f64, f64) {
+    let (south, west) = area_corner(n);
     (south + SIDE / 3.0, west + SIDE / 3.0)
 }

@@ -8,18 +8,18 @@ use rand::RngExt;
 use serde_json::{Value, json};
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
-use super::crowd::Crowd;
+use super::crowd::ChaosCrowd;
 use crate::testbed::partner;
 use dispatch::db::Pool;
 
 const EVERY: Duration = Duration::from_millis(400);
 
 /// Repeats job ids under new event ids until the run is over. `secret` signs them.
-pub(super) async fn repeat_job_ids(crowd: Crowd, db: Pool, secret: String) -> anyhow::Result<()> {
+pub(super) async fn repeat_job_ids(crowd: ChaosCrowd, db: Pool, secret: String) -> anyhow::Result<()> {
     let signer = Webhook::new(&secret).ok().context("the partner's secret is not one")?;
     let mut n = 0_u32;
     while !crowd.stop.is_cancelled() {
-        crowd.sleep(EVERY).await;
+        crowd.sleep_unless_stopped(EVERY).await;
         // While Postgres is away this partner has nothing to say.
         let Ok(Some((order, attempt, booking, job_id))) = latest_booking(&db).await else { continue };
         n += 1;
@@ -34,13 +34,13 @@ pub(super) async fn repeat_job_ids(crowd: Crowd, db: Pool, secret: String) -> an
         let timestamp = Utc::now().timestamp();
         let text = body.to_string();
         let signature = signer.sign(&event_id, timestamp, text.as_bytes()).unwrap_or_default();
-        call(&crowd, &event_id, timestamp, &signature, &body).await;
+        send_callback(&crowd, &event_id, timestamp, &signature, &body).await;
     }
     Ok(())
 }
 
 /// Half of the callers hang up; the others count on a 200.
-async fn call(crowd: &Crowd, event_id: &str, timestamp: i64, signature: &str, body: &Value) {
+async fn send_callback(crowd: &ChaosCrowd, event_id: &str, timestamp: i64, signature: &str, body: &Value) {
     let path = format!("/callbacks/{}", partner::NAME);
     let timestamp = timestamp.to_string();
     let headers = [
@@ -51,12 +51,12 @@ async fn call(crowd: &Crowd, event_id: &str, timestamp: i64, signature: &str, bo
     if rand::rng().random() {
         return crowd.hang_up("callback", &path, &headers, body).await;
     }
-    let mut request = crowd.client.http().post(format!("{}/api/v1{path}", crowd.client.next_base()));
+    let mut request = crowd.client.http_client().post(format!("{}/api/v1{path}", crowd.client.next_base()));
     for (name, value) in headers {
         request = request.header(name, value);
     }
     let answer = request.header("content-type", "application/json").body(body.to_string()).send().await;
-    let mut claims = crowd.ledger.lock();
+    let mut claims = crowd.ledger.lock_claims();
     let counts = claims.requests.entry("callback").or_default();
     match answer {
         Ok(answer) if answer.status().is_success() => {

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 /// Everything that clients hold the system to. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ledger(Arc<Mutex<Claims>>);
+pub(super) struct ClaimLedger(Arc<Mutex<ClientClaims>>);
 
 /// Answers that promise something. A std mutex: it is never held across an await.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Claims {
+pub(super) struct ClientClaims {
     /// 201: the order exists. Key of the request and the order it named.
     pub(super) created: Vec<(String, String)>,
     /// 200 on accept: this driver had that order by this offer.
@@ -30,7 +30,7 @@ pub(super) struct Claims {
     /// 200 on a callback: its event id.
     pub(super) called_back: Vec<String>,
     /// By what was asked.
-    pub(super) requests: BTreeMap<&'static str, Requests>,
+    pub(super) requests: BTreeMap<&'static str, RequestTally>,
     /// Refusals by what was asked and the error code.
     pub(super) refusals: BTreeMap<String, u64>,
     /// Requests whose client hung up, by what was asked.
@@ -41,7 +41,7 @@ pub(super) struct Claims {
 
 /// How requests of one kind ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Requests {
+pub(super) struct RequestTally {
     pub(super) done: u64,
     pub(super) refused: u64,
     /// Sent again, for there was no answer or "not now".
@@ -50,8 +50,8 @@ pub(super) struct Requests {
     pub(super) unanswered: u64,
 }
 
-impl Ledger {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Claims> {
+impl ClaimLedger {
+    pub(super) fn lock_claims(&self) -> MutexGuard<'_, ClientClaims> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,7 @@ use reqwest::{Method, StatusCode, header::RETRY_AFTER};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::claims::Ledger;
+use super::claims::ClaimLedger;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -24,7 +24,7 @@ const GIVE_UP: Duration = Duration::from_secs(120);
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum ChaosAnswer {
     /// 2xx, with the body.
     Done(Value),
     /// A considered no.
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 
 /// One request, which may be sent any number of times.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Request<'a> {
+pub(super) struct ChaosRequest<'a> {
     /// What is asked, for counts: `create`, `accept`.
     pub(super) what: &'static str,
     /// After `/api/v1`.
@@ -48,16 +48,16 @@ pub(super) struct Request<'a> {
 
 /// A client of all API processes. Cheap to clone; clones share connections and the turn.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct ChaosClient {
     http: reqwest::Client,
     bases: Arc<[String]>,
     turn: Arc<AtomicUsize>,
-    ledger: Ledger,
+    ledger: ClaimLedger,
 }
 
-impl Client {
+impl ChaosClient {
     /// `bases` as in `http://127.0.0.1:8080`.
-    pub(super) fn new(bases: &[String], ledger: Ledger) -> anyhow::Result<Self> {
+    pub(super) fn new(bases: &[String], ledger: ClaimLedger) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .no_proxy()
             .timeout(TIMEOUT)
@@ -72,25 +72,25 @@ impl Client {
         &self.bases[self.turn.fetch_add(1, Ordering::Relaxed) % self.bases.len()]
     }
 
-    pub(super) fn http(&self) -> &reqwest::Client {
+    pub(super) fn http_client(&self) -> &reqwest::Client {
         &self.http
     }
 
     /// Sends a request until it is answered.
-    pub(super) async fn ask(&self, request: Request<'_>) -> Answer {
+    pub(super) async fn send_until_answered(&self, request: ChaosRequest<'_>) -> ChaosAnswer {
         let begin = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut last = match self.send(request).await {
+            let mut last = match self.send_once(request).await {
                 Ok(answer) if answer.status().is_success() => match answer.json().await {
                     Ok(body) => {
-                        self.ledger.lock().requests.entry(request.what).or_default().done += 1;
-                        return Answer::Done(body);
+                        self.ledger.lock_claims().requests.entry(request.what).or_default().done += 1;
+                        return ChaosAnswer::Done(body);
                     }
                     // Cut off in its middle.
                     Err(error) => error.without_url().to_string(),
                 },
-                Ok(answer) => match self.consider(request, answer).await {
+                Ok(answer) => match self.classify_answer(request, answer).await {
                     Ok(answer) => return answer,
                     Err(last) => last,
                 },
@@ -98,20 +98,20 @@ impl Client {
             };
             if begin.elapsed() > GIVE_UP {
                 last.truncate(200);
-                let mut claims = self.ledger.lock();
+                let mut claims = self.ledger.lock_claims();
                 claims.requests.entry(request.what).or_default().unanswered += 1;
                 claims
                     .wrong
                     .push(format!("{} {}: no answer within {GIVE_UP:?}; last: {last}", request.what, request.path));
-                return Answer::Nothing;
+                return ChaosAnswer::Nothing;
             }
-            self.ledger.lock().requests.entry(request.what).or_default().retries += 1;
+            self.ledger.lock_claims().requests.entry(request.what).or_default().retries += 1;
             sleep(pause.mul_f64(0.5 + random::<f64>() / 2.0)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    async fn send(&self, request: Request<'_>) -> Result<reqwest::Response, reqwest::Error> {
+    async fn send_once(&self, request: ChaosRequest<'_>) -> Result<reqwest::Response, reqwest::Error> {
         let url = format!("{}/api/v1{}", self.next_base(), request.path);
         let mut send = self.http.request(Method::POST, url).bearer_auth(request.key).json(request.body);
         if let Some(key) = request.idempotency_key {
@@ -121,7 +121,11 @@ impl Client {
     }
 
     /// `Err`: nothing was decided, and it is worth another try.
-    async fn consider(&self, request: Request<'_>, answer: reqwest::Response) -> Result<Answer, String> {
+    async fn classify_answer(
+        &self,
+        request: ChaosRequest<'_>,
+        answer: reqwest::Response,
+    ) -> Result<ChaosAnswer, String> {
         let status = answer.status();
         let told_to_wait = answer.headers().contains_key(RETRY_AFTER);
         let body: Value = answer.json().await.unwrap_or_default();
@@ -129,14 +133,14 @@ impl Client {
         if told_to_wait || is_passing(status, &code) {
             return Err(format!("{status} {code}"));
         }
-        let mut claims = self.ledger.lock();
+        let mut claims = self.ledger.lock_claims();
         claims.requests.entry(request.what).or_default().refused += 1;
         *claims.refusals.entry(format!("{} {} {code}", request.what, status.as_u16())).or_default() += 1;
         // The key is good, and so are path and body.
         if matches!(status.as_u16(), 400 | 401 | 403 | 405 | 413 | 415 | 422) {
             claims.wrong.push(format!("{} {}: answered {status} {code}", request.what, request.path));
         }
-        Ok(Answer::Refused)
+        Ok(ChaosAnswer::Refused)
     }
 }
 

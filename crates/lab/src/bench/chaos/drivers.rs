@@ -9,9 +9,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    client::{Answer, Request},
-    crowd::{Crowd, SPEED, millis},
-    producers::{BROADCAST, ONE_BY_ONE, somewhere},
+    client::{ChaosAnswer, ChaosRequest},
+    crowd::{ChaosCrowd, SPEED, random_millis},
+    producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };
 use dispatch::db::Pool;
 use dispatch::people::api_keys;
@@ -29,31 +29,31 @@ const APPROACH_S: (u64, u64) = (60, 180);
 const TRIP_S: (u64, u64) = (60, 240);
 
 #[derive(Debug, Clone)]
-pub(super) struct Driver {
+pub(super) struct ChaosDriver {
     id: String,
     /// Its bearer key.
     key: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Offer {
+struct PolledOffer {
     offer_id: Uuid,
     order_id: String,
     attempt_no: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Offers {
-    offers: Vec<Offer>,
+struct PolledOffers {
+    offers: Vec<PolledOffer>,
 }
 
 /// Adds drivers and their keys in two statements, however many they are.
-pub(super) async fn hire(db: &Pool, seed: u64, count: usize) -> anyhow::Result<Vec<Driver>> {
-    let drivers: Vec<Driver> =
-        (1..=count).map(|n| Driver { id: format!("chaos-{n:05}"), key: api_keys::generate() }).collect();
+pub(super) async fn insert_drivers(db: &Pool, seed: u64, count: usize) -> anyhow::Result<Vec<ChaosDriver>> {
+    let drivers: Vec<ChaosDriver> =
+        (1..=count).map(|n| ChaosDriver { id: format!("chaos-{n:05}"), key: api_keys::generate_key() }).collect();
     let ids: Vec<&str> = drivers.iter().map(|driver| driver.id.as_str()).collect();
-    let mut rng = ChoiceSeed::new(seed, &["where drivers wait"]).rng();
-    let (lats, lngs): (Vec<f64>, Vec<f64>) = ids.iter().map(|_| somewhere(&mut rng)).unzip();
+    let mut rng = ChoiceSeed::new(seed, &["where drivers wait"]).into_rng();
+    let (lats, lngs): (Vec<f64>, Vec<f64>) = ids.iter().map(|_| random_city_place(&mut rng)).unzip();
     sqlx::query(
         "-- insert drivers of a chaos run
          INSERT INTO drivers (id, service_types, lat, lng)
@@ -68,7 +68,7 @@ pub(super) async fn hire(db: &Pool, seed: u64, count: usize) -> anyhow::Result<V
     .await
     .context("cannot add the drivers")?;
     let key_ids: Vec<Uuid> = drivers.iter().map(|_| Uuid::now_v7()).collect();
-    let hashes: Vec<Vec<u8>> = drivers.iter().map(|driver| api_keys::hash(&driver.key)).collect();
+    let hashes: Vec<Vec<u8>> = drivers.iter().map(|driver| api_keys::hash_key(&driver.key)).collect();
     sqlx::query(
         "-- insert keys of drivers of a chaos run
          INSERT INTO api_keys (id, name, sha256, role, driver_id)
@@ -85,109 +85,119 @@ pub(super) async fn hire(db: &Pool, seed: u64, count: usize) -> anyhow::Result<V
 }
 
 /// One driver's day, until the run is over.
-pub(super) async fn work(crowd: Crowd, driver: Driver) {
+pub(super) async fn run_driver(crowd: ChaosCrowd, driver: ChaosDriver) {
     let mut answered: HashMap<Uuid, ()> = HashMap::new();
     while !crowd.stop.is_cancelled() {
         let polled = tokio::select! {
-            polled = poll(&crowd, &driver, &answered) => polled,
+            polled = poll_offers(&crowd, &driver, &answered) => polled,
             () = crowd.stop.cancelled() => return,
         };
         let Some(offers) = polled else {
-            crowd.sleep(POLL_PAUSE).await;
+            crowd.sleep_unless_stopped(POLL_PAUSE).await;
             continue;
         };
         answered.retain(|id, ()| offers.iter().any(|offer| offer.offer_id == *id));
         for offer in offers {
             if answered.insert(offer.offer_id, ()).is_none() {
-                consider(&crowd, &driver, &offer).await;
+                handle_offer(&crowd, &driver, &offer).await;
             }
         }
     }
 }
 
 /// Live offers, as soon as they are other than those that were answered. `None`: not now.
-async fn poll(crowd: &Crowd, driver: &Driver, answered: &HashMap<Uuid, ()>) -> Option<Vec<Offer>> {
+async fn poll_offers(
+    crowd: &ChaosCrowd,
+    driver: &ChaosDriver,
+    answered: &HashMap<Uuid, ()>,
+) -> Option<Vec<PolledOffer>> {
     let known: Vec<String> = answered.keys().map(Uuid::to_string).collect();
     let base = crowd.client.next_base();
     let url = format!("{base}/api/v1/drivers/{}/offers?wait_sec={WAIT_SEC}&known={}", driver.id, known.join(","));
-    let request = crowd.client.http().get(url).bearer_auth(&driver.key).timeout(POLL_TIMEOUT);
+    let request = crowd.client.http_client().get(url).bearer_auth(&driver.key).timeout(POLL_TIMEOUT);
     let answer = request.send().await.ok()?;
     if matches!(answer.status().as_u16(), 401 | 403 | 404) {
-        crowd.ledger.lock().wrong.push(format!("poll of {}: answered {}", driver.id, answer.status()));
+        crowd.ledger.lock_claims().wrong.push(format!("poll of {}: answered {}", driver.id, answer.status()));
     }
-    let offers: Offers = answer.error_for_status().ok()?.json().await.ok()?;
+    let offers: PolledOffers = answer.error_for_status().ok()?.json().await.ok()?;
     Some(offers.offers)
 }
 
 /// One offer, to the end of the trip if it comes to that.
-async fn consider(crowd: &Crowd, driver: &Driver, offer: &Offer) {
-    let mut rng = crowd.chance(&["offer", &driver.id, &offer.order_id, &offer.attempt_no.to_string()]);
-    crowd.sleep(millis(&mut rng, THINKS_MS.0, THINKS_MS.1)).await;
+async fn handle_offer(crowd: &ChaosCrowd, driver: &ChaosDriver, offer: &PolledOffer) {
+    let mut rng = crowd.rng_for(&["offer", &driver.id, &offer.order_id, &offer.attempt_no.to_string()]);
+    crowd.sleep_unless_stopped(random_millis(&mut rng, THINKS_MS.0, THINKS_MS.1)).await;
     match rng.random_range(0..100) {
         0..8 => {}
         8..16 => {
             let path = format!("/orders/{}/decline", offer.order_id);
             let body = json!({ "driver_id": driver.id, "offer_id": offer.offer_id, "reason": "too far" });
             crowd
-                .ask(Request { what: "decline", path: &path, key: &driver.key, idempotency_key: None, body: &body })
+                .send_request(ChaosRequest {
+                    what: "decline",
+                    path: &path,
+                    key: &driver.key,
+                    idempotency_key: None,
+                    body: &body,
+                })
                 .await;
         }
         draw => {
             // Some hang up, some vanish for a while after they did; all of them ask again in the end.
-            if accept(crowd, driver, offer, draw < 28, draw < 22, &mut rng).await {
-                drive(crowd, driver, &offer.order_id, &mut rng).await;
+            if accept_offer(crowd, driver, offer, draw < 28, draw < 22, &mut rng).await {
+                drive_trip(crowd, driver, &offer.order_id, &mut rng).await;
             }
         }
     }
 }
 
-async fn accept(
-    crowd: &Crowd,
-    driver: &Driver,
-    offer: &Offer,
+async fn accept_offer(
+    crowd: &ChaosCrowd,
+    driver: &ChaosDriver,
+    offer: &PolledOffer,
     hangs_up: bool,
     vanishes: bool,
     rng: &mut impl Rng,
 ) -> bool {
     let path = format!("/orders/{}/accept", offer.order_id);
     let body = json!({ "driver_id": driver.id, "offer_id": offer.offer_id });
-    let request = Request { what: "accept", path: &path, key: &driver.key, idempotency_key: None, body: &body };
+    let request = ChaosRequest { what: "accept", path: &path, key: &driver.key, idempotency_key: None, body: &body };
     if hangs_up {
-        crowd.ask_and_hang_up(request).await;
+        crowd.send_and_hang_up(request).await;
     }
     if vanishes {
-        crowd.sleep(millis(rng, GONE_MS.0, GONE_MS.1)).await;
+        crowd.sleep_unless_stopped(random_millis(rng, GONE_MS.0, GONE_MS.1)).await;
     }
-    let Answer::Done(_) = crowd.ask(request).await else { return false };
-    crowd.ledger.lock().accepted.push((offer.order_id.clone(), offer.offer_id, driver.id.clone()));
+    let ChaosAnswer::Done(_) = crowd.send_request(request).await else { return false };
+    crowd.ledger.lock_claims().accepted.push((offer.order_id.clone(), offer.offer_id, driver.id.clone()));
     true
 }
 
-async fn drive(crowd: &Crowd, driver: &Driver, order: &str, rng: &mut impl Rng) {
-    crowd.sleep(orders_time(rng, APPROACH_S)).await;
+async fn drive_trip(crowd: &ChaosCrowd, driver: &ChaosDriver, order: &str, rng: &mut impl Rng) {
+    crowd.sleep_unless_stopped(orders_time(rng, APPROACH_S)).await;
     let who = || (order.to_owned(), driver.id.clone());
     if rng.random_bool(0.1) {
-        if step(crowd, driver, order, "driver-cancel").await {
-            crowd.ledger.lock().given_back.push(who());
+        if post_trip_action(crowd, driver, order, "driver-cancel").await {
+            crowd.ledger.lock_claims().given_back.push(who());
         }
         return;
     }
-    if !step(crowd, driver, order, "pickup").await {
+    if !post_trip_action(crowd, driver, order, "pickup").await {
         return;
     }
-    crowd.ledger.lock().picked_up.push(who());
-    crowd.sleep(orders_time(rng, TRIP_S)).await;
-    if step(crowd, driver, order, "complete").await {
-        crowd.ledger.lock().completed.push(who());
+    crowd.ledger.lock_claims().picked_up.push(who());
+    crowd.sleep_unless_stopped(orders_time(rng, TRIP_S)).await;
+    if post_trip_action(crowd, driver, order, "complete").await {
+        crowd.ledger.lock_claims().completed.push(who());
     }
 }
 
 /// Returns whether it was done.
-async fn step(crowd: &Crowd, driver: &Driver, order: &str, action: &'static str) -> bool {
+async fn post_trip_action(crowd: &ChaosCrowd, driver: &ChaosDriver, order: &str, action: &'static str) -> bool {
     let path = format!("/orders/{order}/{action}");
     let body = json!({ "driver_id": driver.id });
-    let request = Request { what: action, path: &path, key: &driver.key, idempotency_key: None, body: &body };
-    matches!(crowd.ask(request).await, Answer::Done(_))
+    let request = ChaosRequest { what: action, path: &path, key: &driver.key, idempotency_key: None, body: &body };
+    matches!(crowd.send_request(request).await, ChaosAnswer::Done(_))
 }
 
 /// A time of the order, as long as it takes here.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Fault {
+pub enum ChaosFault {
     /// A worker is killed (SIGKILL) and replaced
     KillWorker,
     /// An API process is killed (SIGKILL) and replaced
@@ -42,7 +42,7 @@ pub enum Fault {
     ClockStep,
 }
 
-impl Fault {
+impl ChaosFault {
     pub(super) const ALL: [Self; 16] = [
         Self::KillWorker,
         Self::KillServe,
@@ -63,12 +63,12 @@ impl Fault {
     ];
 
     /// As on the command line.
-    pub(super) fn name(self) -> String {
+    pub(super) fn cli_name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// The shortest and the longest time it lasts.
-    pub(super) fn lasts(self) -> (Duration, Duration) {
+    pub(super) fn duration_bounds(self) -> (Duration, Duration) {
         let (shortest, longest) = match self {
             Self::KillWorker | Self::KillServe | Self::Flush | Self::Terminate | Self::ClockStep => (0, 0),
             // A lease is 8 s.
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn all_faults_are_on_the_list() {
-        assert_eq!(Fault::value_variants(), Fault::ALL);
-        assert_eq!(Fault::HalfOpen.name(), "half-open");
+        assert_eq!(ChaosFault::value_variants(), ChaosFault::ALL);
+        assert_eq!(ChaosFault::HalfOpen.cli_name(), "half-open");
     }
 }

@@ -11,7 +11,7 @@ pub(super) const LONGEST: Duration = Duration::from_millis(8);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends `POST path` to an API process and closes the connection after `pause`. Whether it arrived is not told.
-pub(super) async fn post(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
+pub(super) async fn post_and_hang_up(base: &str, path: &str, headers: &[(&str, &str)], body: &Value, pause: Duration) {
     let address = base.trim_start_matches("http://");
     let body = body.to_string();
     let mut head = format!(

@@ -2,100 +2,102 @@
 
 use anyhow::Context;
 
-use super::{fault::Fault, on_clients, on_postgres, on_redis, schedule::Planned, stage::Stage};
-use crate::testbed::{Testbed, Ways};
+use super::{fault::ChaosFault, on_clients, on_postgres, on_redis, schedule::PlannedFault, stage::ChaosStage};
+use crate::testbed::{ServerProxies, Testbed};
 
 /// Added delay, each way.
 const DELAYS_MS: [u64; 3] = [5, 20, 50];
 
 /// A fault that cannot be made or ended is a problem of the run, and no reason to end it.
-pub(super) async fn inflict(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
+pub(super) async fn inflict_fault(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
     if let Err(error) = try_inflict(stage, planned).await {
-        stage.problems.push(format!("the fault {} could not be made: {error:#}", planned.fault.name()));
+        stage.problems.push(format!("the fault {} could not be made: {error:#}", planned.fault.cli_name()));
     }
-    stage.wait(std::time::Duration::ZERO).await
+    stage.wait_for(std::time::Duration::ZERO).await
 }
 
-async fn try_inflict(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
+async fn try_inflict(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
     match planned.fault {
-        Fault::KillWorker => {
-            let index = pick(planned.dice, stage.testbed.processes.worker_pids().count());
+        ChaosFault::KillWorker => {
+            let index = pick_index(planned.dice, stage.testbed.processes.worker_pids().count());
             stage.testbed.processes.kill_worker(index).await
         }
-        Fault::KillServe => stage.testbed.processes.kill_serve(pick(planned.dice, stage.testbed.bases.len())).await,
-        Fault::StopWorker => {
-            let index = pick(planned.dice, stage.testbed.processes.worker_pids().count());
+        ChaosFault::KillServe => {
+            stage.testbed.processes.kill_serve(pick_index(planned.dice, stage.testbed.bases.len())).await
+        }
+        ChaosFault::StopWorker => {
+            let index = pick_index(planned.dice, stage.testbed.processes.worker_pids().count());
             stage.testbed.processes.freeze_worker(index, true).await;
-            let waited = stage.wait(planned.lasts).await;
+            let waited = stage.wait_for(planned.lasts).await;
             stage.testbed.processes.freeze_worker(index, false).await;
             waited
         }
-        Fault::StopServe => {
-            let index = pick(planned.dice, stage.testbed.bases.len());
+        ChaosFault::StopServe => {
+            let index = pick_index(planned.dice, stage.testbed.bases.len());
             stage.testbed.processes.freeze_serve(index, true).await;
-            let waited = stage.wait(planned.lasts).await;
+            let waited = stage.wait_for(planned.lasts).await;
             stage.testbed.processes.freeze_serve(index, false).await;
             waited
         }
-        Fault::Terminate => {
+        ChaosFault::Terminate => {
             on_postgres::terminate_sessions(&stage.testbed).await?;
             on_redis::kill_clients(&stage.testbed).await
         }
-        Fault::HalfOpen => half_open(stage, planned).await,
-        Fault::Latency => {
-            let delay = std::time::Duration::from_millis(DELAYS_MS[pick(planned.dice, DELAYS_MS.len())]);
+        ChaosFault::HalfOpen => half_open(stage, planned).await,
+        ChaosFault::Latency => {
+            let delay = std::time::Duration::from_millis(DELAYS_MS[pick_index(planned.dice, DELAYS_MS.len())]);
             let set = |testbed: &Testbed, delay| {
-                let ways = ways(testbed)?;
-                ways.redis.delay(delay);
-                ways.postgres.delay(delay);
+                let ways = require_proxies(testbed)?;
+                ways.redis.set_delay(delay);
+                ways.postgres.set_delay(delay);
                 anyhow::Ok(())
             };
             set(&stage.testbed, delay)?;
-            let waited = stage.wait(planned.lasts).await;
+            let waited = stage.wait_for(planned.lasts).await;
             set(&stage.testbed, std::time::Duration::ZERO)?;
             waited
         }
-        Fault::Flush => on_redis::flush(&stage.testbed).await,
-        Fault::KillRedis => {
+        ChaosFault::Flush => on_redis::flush_redis(&stage.testbed).await,
+        ChaosFault::KillRedis => {
             stage.testbed.redis.kill().await;
-            stage.wait(planned.lasts).await?;
+            stage.wait_for(planned.lasts).await?;
             Ok(stage.testbed.redis.restart().await?)
         }
-        Fault::FullRedis => {
+        ChaosFault::FullRedis => {
             on_redis::set_full(&stage.testbed, true).await?;
-            let waited = stage.wait(planned.lasts).await;
+            let waited = stage.wait_for(planned.lasts).await;
             on_redis::set_full(&stage.testbed, false).await?;
             waited
         }
-        Fault::ClockStep => on_redis::fail_over_to_another_clock(stage, planned.dice).await,
-        Fault::KillPostgres => {
+        ChaosFault::ClockStep => on_redis::fail_over_to_another_clock(stage, planned.dice).await,
+        ChaosFault::KillPostgres => {
             stage.testbed.postgres.kill().await;
-            stage.wait(planned.lasts).await?;
+            stage.wait_for(planned.lasts).await?;
             Ok(stage.testbed.postgres.restart().await?)
         }
-        Fault::ReadOnly => {
+        ChaosFault::ReadOnly => {
             on_postgres::set_read_only(&stage.testbed, true).await?;
-            let waited = stage.wait(planned.lasts).await;
+            let waited = stage.wait_for(planned.lasts).await;
             on_postgres::set_read_only(&stage.testbed, false).await?;
             waited
         }
-        Fault::LongReader => on_postgres::read_for_long(stage, planned).await,
-        Fault::HangingReceiver => {
-            stage.receivers.hang(true);
-            let waited = stage.wait(planned.lasts).await;
-            stage.receivers.hang(false);
+        ChaosFault::LongReader => on_postgres::read_for_long(stage, planned).await,
+        ChaosFault::HangingReceiver => {
+            stage.receivers.set_hanging(true);
+            let waited = stage.wait_for(planned.lasts).await;
+            stage.receivers.set_hanging(false);
             waited
         }
-        Fault::KeyFlood => on_clients::flood_with_keys(stage, planned.lasts).await,
+        ChaosFault::KeyFlood => on_clients::flood_with_keys(stage, planned.lasts).await,
     }
 }
 
 /// Nothing passes for a while; or never again on the connections there are. To one server or to both.
-async fn half_open(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
-    let (of_redis, of_postgres) = [(true, true), (true, false), (false, true)][pick(planned.dice, 3)];
+async fn half_open(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
+    let (of_redis, of_postgres) = [(true, true), (true, false), (false, true)][pick_index(planned.dice, 3)];
     let for_good = (planned.dice / 3).is_multiple_of(2);
-    let both = |testbed: &Testbed, work: fn(&servers::Proxy)| {
-        let ways = ways(testbed)?;
+    let both = |testbed: &Testbed, work: fn(&servers::TcpProxy)| {
+        let ways = require_proxies(testbed)?;
         if of_redis {
             work(&ways.redis);
         }
@@ -105,19 +107,19 @@ async fn half_open(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
         anyhow::Ok(())
     };
     if for_good {
-        return both(&stage.testbed, servers::Proxy::forget_connections);
+        return both(&stage.testbed, servers::TcpProxy::forget_connections);
     }
-    both(&stage.testbed, servers::Proxy::freeze)?;
-    let waited = stage.wait(planned.lasts).await;
-    both(&stage.testbed, servers::Proxy::thaw)?;
+    both(&stage.testbed, servers::TcpProxy::freeze)?;
+    let waited = stage.wait_for(planned.lasts).await;
+    both(&stage.testbed, servers::TcpProxy::thaw)?;
     waited
 }
 
-pub(super) fn ways(testbed: &Testbed) -> anyhow::Result<&Ways> {
+pub(super) fn require_proxies(testbed: &Testbed) -> anyhow::Result<&ServerProxies> {
     testbed.ways.as_ref().context("this installation has no proxies")
 }
 
 /// One of so many.
-fn pick(dice: u64, count: usize) -> usize {
+fn pick_index(dice: u64, count: usize) -> usize {
     usize::try_from(dice % count.max(1) as u64).unwrap_or_default()
 }

@@ -35,5 +35,5 @@ mod stage;
 mod verify;
 mod watch;
 
-pub use options::Options;
+pub use options::ChaosOptions;
 pub use run::run;

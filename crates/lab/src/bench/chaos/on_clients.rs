@@ -5,14 +5,14 @@ use std::time::Duration;
 use rand::random;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::stage::Stage;
+use super::stage::ChaosStage;
 
 /// So many ask at the same time, each again as soon as it is answered.
 const CLIENTS: usize = 100;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Wrong keys, some of the form of a key and some not, and the public question whether a process is ready.
-pub(super) async fn flood_with_keys(stage: &mut Stage, length: Duration) -> anyhow::Result<()> {
+pub(super) async fn flood_with_keys(stage: &mut ChaosStage, length: Duration) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
     let end = Instant::now() + length;
     let mut clients = JoinSet::new();
@@ -35,7 +35,7 @@ pub(super) async fn flood_with_keys(stage: &mut Stage, length: Duration) -> anyh
             let_in
         });
     }
-    let waited = stage.wait(length).await;
+    let waited = stage.wait_for(length).await;
     let let_in: u32 = clients.join_all().await.into_iter().sum();
     if let_in > 0 {
         stage.problems.push(format!("{let_in} requests with wrong keys were let in"));

@@ -3,17 +3,17 @@
 use anyhow::Context;
 use sqlx::{Connection, PgConnection};
 
-use super::{schedule::Planned, stage::Stage};
+use super::{schedule::PlannedFault, stage::ChaosStage};
 use crate::testbed::Testbed;
 use dispatch::periodic::cleanup;
 
-async fn connect(testbed: &Testbed) -> anyhow::Result<PgConnection> {
+async fn connect_to_postgres(testbed: &Testbed) -> anyhow::Result<PgConnection> {
     PgConnection::connect(&testbed.postgres.url()).await.context("cannot reach Postgres to make it fail")
 }
 
 /// Ends every session but this one.
 pub(super) async fn terminate_sessions(testbed: &Testbed) -> anyhow::Result<()> {
-    let mut connection = connect(testbed).await?;
+    let mut connection = connect_to_postgres(testbed).await?;
     end_sessions(&mut connection).await?;
     Ok(connection.close().await?)
 }
@@ -31,7 +31,7 @@ async fn end_sessions(connection: &mut PgConnection) -> Result<(), sqlx::Error> 
 
 /// From now on sessions cannot write, or can again; those there are, are ended, as by a failover.
 pub(super) async fn set_read_only(testbed: &Testbed, read_only: bool) -> anyhow::Result<()> {
-    let mut connection = connect(testbed).await?;
+    let mut connection = connect_to_postgres(testbed).await?;
     let set = if read_only {
         "ALTER SYSTEM SET default_transaction_read_only = on"
     } else {
@@ -45,8 +45,8 @@ pub(super) async fn set_read_only(testbed: &Testbed, read_only: bool) -> anyhow:
 
 /// A transaction that has read the history stays open, while the cleanup runs and a new worker looks after the partitions,
 /// one of which is missing.
-pub(super) async fn read_for_long(stage: &mut Stage, planned: &Planned) -> anyhow::Result<()> {
-    let mut connection = connect(&stage.testbed).await?;
+pub(super) async fn read_for_long(stage: &mut ChaosStage, planned: &PlannedFault) -> anyhow::Result<()> {
+    let mut connection = connect_to_postgres(&stage.testbed).await?;
     drop_last_partition(&mut connection).await?;
     let mut reader = connection.begin().await?;
     let events: i64 = sqlx::query_scalar(
@@ -58,8 +58,8 @@ pub(super) async fn read_for_long(stage: &mut Stage, planned: &Planned) -> anyho
     tracing::debug!(events, "A transaction that has read the history stays open.");
     stage.testbed.processes.kill_worker(0).await?;
     let app = stage.testbed.app.clone();
-    let cleaning = tokio::spawn(async move { cleanup::run(&app, cleanup::Mode::Remove).await.map(drop) });
-    let waited = stage.wait(planned.lasts).await;
+    let cleaning = tokio::spawn(async move { cleanup::run(&app, cleanup::CleanupMode::Remove).await.map(drop) });
+    let waited = stage.wait_for(planned.lasts).await;
     reader.rollback().await?;
     connection.close().await?;
     // That it does not get through beside a reader is the reader's fault.

@@ -4,13 +4,13 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, ensure};
 use redis::{aio::MultiplexedConnection, cmd};
-use servers::Redis;
+use servers::RedisServer;
 use tokio::{
     process::Command,
     time::{Instant, sleep},
 };
 
-use super::{inflict, stage::Stage};
+use super::{inflict, stage::ChaosStage};
 use crate::testbed::Testbed;
 
 const CLOCK: &str = include_str!("clock.c");
@@ -18,19 +18,19 @@ const CLOCK: &str = include_str!("clock.c");
 const STEP_SECS: i64 = 40;
 const SYNC_WAIT: Duration = Duration::from_secs(10);
 
-async fn connect(redis: &Redis) -> anyhow::Result<MultiplexedConnection> {
+async fn connect_to_redis(redis: &RedisServer) -> anyhow::Result<MultiplexedConnection> {
     let client = redis::Client::open(redis.url())?;
     client.get_multiplexed_async_connection().await.context("cannot reach Redis to make it fail")
 }
 
-pub(super) async fn flush(testbed: &Testbed) -> anyhow::Result<()> {
-    let mut connection = connect(&testbed.redis).await?;
+pub(super) async fn flush_redis(testbed: &Testbed) -> anyhow::Result<()> {
+    let mut connection = connect_to_redis(&testbed.redis).await?;
     Ok(cmd("FLUSHALL").exec_async(&mut connection).await?)
 }
 
 /// Ends every connection but this one.
 pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
-    let mut connection = connect(&testbed.redis).await?;
+    let mut connection = connect_to_redis(&testbed.redis).await?;
     let killed: i64 =
         cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query_async(&mut connection).await?;
     tracing::debug!(killed, "Redis ended connections.");
@@ -39,28 +39,28 @@ pub(super) async fn kill_clients(testbed: &Testbed) -> anyhow::Result<()> {
 
 /// Full: nothing that needs memory is written.
 pub(super) async fn set_full(testbed: &Testbed, full: bool) -> anyhow::Result<()> {
-    let mut connection = connect(&testbed.redis).await?;
+    let mut connection = connect_to_redis(&testbed.redis).await?;
     let limit = if full { "1" } else { "0" };
     Ok(cmd("CONFIG").arg(&["SET", "maxmemory", limit]).exec_async(&mut connection).await?)
 }
 
 /// A replica on a host with another clock takes over, with all the data.
-pub(super) async fn fail_over_to_another_clock(stage: &mut Stage, dice: u64) -> anyhow::Result<()> {
+pub(super) async fn fail_over_to_another_clock(stage: &mut ChaosStage, dice: u64) -> anyhow::Result<()> {
     let library = clock_library(&stage.testbed).await?;
     let ahead = dice.is_multiple_of(2);
     let offset = stage.clock_offset_secs + if ahead { STEP_SECS } else { -STEP_SECS };
     let text = offset.to_string();
     let settings = [("LD_PRELOAD", library.to_str().unwrap_or_default()), ("CHAOS_CLOCK_OFFSET_SECS", text.as_str())];
-    let replica = Redis::start_with_env(&settings).await?;
-    let mut connection = connect(&replica).await?;
+    let replica = RedisServer::start_with_env(&settings).await?;
+    let mut connection = connect_to_redis(&replica).await?;
     let port = stage.testbed.redis.port().to_string();
     cmd("REPLICAOF").arg(&["127.0.0.1", &port]).exec_async(&mut connection).await?;
     wait_for_sync(&mut connection).await?;
     stage.testbed.redis.kill().await;
     cmd("REPLICAOF").arg(&["NO", "ONE"]).exec_async(&mut connection).await?;
-    let ways = inflict::ways(&stage.testbed)?;
-    ways.redis.redirect(replica.port());
-    ways.own_redis.redirect(replica.port());
+    let ways = inflict::require_proxies(&stage.testbed)?;
+    ways.redis.redirect_to(replica.port());
+    ways.own_redis.redirect_to(replica.port());
     stage.testbed.redis = replica;
     stage.clock_offset_secs = offset;
     Ok(())

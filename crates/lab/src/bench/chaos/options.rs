@@ -7,7 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 
-use super::fault::Fault;
+use super::fault::ChaosFault;
 
 /// Shorter runs leave no time between two faults in which lateness could be judged.
 const JUDGED_FROM_MINUTES: f64 = 2.0;
@@ -21,9 +21,9 @@ clients were told with the tables, checks the history, and compares what receive
 exits with 1 if anything differs. A release build that runs for 2 minutes or more also fails if lateness p99 over any 5 s \
 window is 100 ms or more from 10 s after a fault on, or if timers are missing then.\n\n\
 Example:\n  dispatchq bench chaos --minutes 8 --seed 7 --json > chaos.json")]
-pub struct Options {
+pub struct ChaosOptions {
     /// How long orders are created and faults are made
-    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = minutes)]
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = parse_minutes)]
     pub minutes: f64,
 
     /// Orders created per second
@@ -35,8 +35,8 @@ pub struct Options {
     pub seed: u64,
 
     /// Faults to be made, with commas between them
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all", value_parser = choices())]
-    pub faults: Vec<Choice>,
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "all", value_parser = fault_choice_parser())]
+    pub faults: Vec<FaultChoice>,
 
     /// Print one JSON object; the tables go to stderr
     #[arg(long)]
@@ -45,24 +45,24 @@ pub struct Options {
 
 /// One word of the list of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum FaultChoice {
     All,
-    One(Fault),
+    One(ChaosFault),
 }
 
-fn choices() -> impl TypedValueParser<Value = Choice> {
+fn fault_choice_parser() -> impl TypedValueParser<Value = FaultChoice> {
     let all = PossibleValue::new("all").help("Each of them, round after round");
-    let names = Fault::ALL.iter().filter_map(ValueEnum::to_possible_value);
+    let names = ChaosFault::ALL.iter().filter_map(ValueEnum::to_possible_value);
     PossibleValuesParser::new(once(all).chain(names))
-        .map(|name| Fault::from_str(&name, false).map_or(Choice::All, Choice::One))
+        .map(|name| ChaosFault::from_str(&name, false).map_or(FaultChoice::All, FaultChoice::One))
 }
 
-impl Options {
+impl ChaosOptions {
     /// Returns the faults of one round.
-    pub(super) fn faults(&self) -> Vec<Fault> {
-        let of = |choice: &Choice| match *choice {
-            Choice::All => Fault::ALL.to_vec(),
-            Choice::One(fault) => vec![fault],
+    pub(super) fn faults_of_round(&self) -> Vec<ChaosFault> {
+        let of = |choice: &FaultChoice| match *choice {
+            FaultChoice::All => ChaosFault::ALL.to_vec(),
+            FaultChoice::One(fault) => vec![fault],
         };
         self.faults.iter().flat_map(of).collect()
     }
@@ -73,7 +73,7 @@ impl Options {
     }
 }
 
-fn minutes(text: &str) -> Result<f64, String> {
+fn parse_minutes(text: &str) -> Result<f64, String> {
     const MOST: f64 = 24.0 * 60.0;
     text.parse()
         .ok()
@@ -90,16 +90,16 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: ChaosOptions,
     }
 
     #[test]
     fn faults_are_a_list_and_all_of_them_unless_told_otherwise() {
         let parse = |args: &str| Cli::try_parse_from(["chaos"].into_iter().chain(args.split_whitespace()));
-        assert_eq!(parse("").unwrap().options.faults(), Fault::ALL);
-        assert_eq!(parse("--faults all").unwrap().options.faults(), Fault::ALL);
+        assert_eq!(parse("").unwrap().options.faults_of_round(), ChaosFault::ALL);
+        assert_eq!(parse("--faults all").unwrap().options.faults_of_round(), ChaosFault::ALL);
         let some = parse("--faults flush,half-open --minutes 1").unwrap().options;
-        assert_eq!(some.faults(), [Fault::Flush, Fault::HalfOpen]);
+        assert_eq!(some.faults_of_round(), [ChaosFault::Flush, ChaosFault::HalfOpen]);
         assert!(!some.leaves_time_to_recover());
         for bad in ["--faults odd", "--minutes 0", "--rate 0"] {
             assert!(parse(bad).is_err(), "{bad}");

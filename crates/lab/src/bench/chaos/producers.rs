@@ -7,8 +7,8 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    client::{Answer, Request},
-    crowd::{Crowd, millis},
+    client::{ChaosAnswer, ChaosRequest},
+    crowd::{ChaosCrowd, random_millis},
 };
 use crate::testbed::partner;
 
@@ -20,13 +20,13 @@ const CENTRE: (f64, f64) = (-6.2088, 106.8456);
 const HALF_WIDTH: f64 = 0.015;
 
 /// A place in the city: latitude and longitude.
-pub(super) fn somewhere(rng: &mut impl Rng) -> (f64, f64) {
+pub(super) fn random_city_place(rng: &mut impl Rng) -> (f64, f64) {
     let mut offset = || rng.random_range(-HALF_WIDTH..HALF_WIDTH);
     (CENTRE.0 + offset(), CENTRE.1 + offset())
 }
 
 /// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for.
-pub(super) async fn create_orders(crowd: Crowd, rate: NonZeroU32, length: Duration) {
+pub(super) async fn create_orders(crowd: ChaosCrowd, rate: NonZeroU32, length: Duration) {
     let start = Instant::now();
     let pause = Duration::from_secs(1) / rate.get();
     let mut lives = JoinSet::new();
@@ -43,28 +43,28 @@ pub(super) async fn create_orders(crowd: Crowd, rate: NonZeroU32, length: Durati
 
 /// Creates order `n` and does with it what its producer wants. One in four requests loses its client on the way; half of
 /// those clients ask again and want to know.
-async fn care_for_order(crowd: &Crowd, n: u32) {
-    let mut rng = crowd.chance(&["order", &n.to_string()]);
-    let Some(order) = create(crowd, n, &mut rng).await else { return };
+async fn care_for_order(crowd: &ChaosCrowd, n: u32) {
+    let mut rng = crowd.rng_for(&["order", &n.to_string()]);
+    let Some(order) = create_order(crowd, n, &mut rng).await else { return };
     if rng.random_bool(0.5) {
-        crowd.sleep(millis(&mut rng, 0, 8_000)).await;
-        pay(crowd, &order, &mut rng).await;
+        crowd.sleep_unless_stopped(random_millis(&mut rng, 0, 8_000)).await;
+        report_payment(crowd, &order, &mut rng).await;
     }
     if rng.random_bool(0.25) {
-        crowd.sleep(millis(&mut rng, 0, 6_000)).await;
-        cancel(crowd, &order, &mut rng).await;
+        crowd.sleep_unless_stopped(random_millis(&mut rng, 0, 6_000)).await;
+        cancel_order(crowd, &order, &mut rng).await;
     }
 }
 
 /// Returns the order's id, if the producer knows it.
-async fn create(crowd: &Crowd, n: u32, rng: &mut impl Rng) -> Option<String> {
+async fn create_order(crowd: &ChaosCrowd, n: u32, rng: &mut impl Rng) -> Option<String> {
     let key = format!("chaos-{}-{n}", crowd.seed);
     let service_type = match rng.random_range(0..10) {
         0..4 => ONE_BY_ONE,
         4..6 => BROADCAST,
         _ => partner::SERVICE_TYPE,
     };
-    let (latitude, longitude) = somewhere(rng);
+    let (latitude, longitude) = random_city_place(rng);
     let mut body = json!({
         "service_type": service_type,
         "pickup": { "latitude": latitude, "longitude": longitude },
@@ -79,49 +79,49 @@ async fn create(crowd: &Crowd, n: u32, rng: &mut impl Rng) -> Option<String> {
         body["order_id"] = json!(format!("order-{key}"));
     }
     let request =
-        Request { what: "create", path: "/orders", key: &crowd.key, idempotency_key: Some(&key), body: &body };
+        ChaosRequest { what: "create", path: "/orders", key: &crowd.key, idempotency_key: Some(&key), body: &body };
     if lose_some(crowd, request, rng).await {
         return None;
     }
-    let Answer::Done(answer) = crowd.ask(request).await else { return None };
+    let ChaosAnswer::Done(answer) = crowd.send_request(request).await else { return None };
     let order = answer["order_id"].as_str().unwrap_or_default().to_owned();
-    crowd.ledger.lock().created.push((key, order.clone()));
+    crowd.ledger.lock_claims().created.push((key, order.clone()));
     Some(order)
 }
 
-async fn pay(crowd: &Crowd, order: &str, rng: &mut impl Rng) {
+async fn report_payment(crowd: &ChaosCrowd, order: &str, rng: &mut impl Rng) {
     let path = format!("/orders/{order}/payment");
     let body = json!({ "event_id": format!("{order}-paid"), "payment_status": "PAID" });
     let key = format!("{order}-payment");
     let idempotency_key = rng.random::<bool>().then_some(key.as_str());
-    let request = Request { what: "payment", path: &path, key: &crowd.key, idempotency_key, body: &body };
+    let request = ChaosRequest { what: "payment", path: &path, key: &crowd.key, idempotency_key, body: &body };
     if lose_some(crowd, request, rng).await {
         return;
     }
-    if let Answer::Done(_) = crowd.ask(request).await {
-        crowd.ledger.lock().paid.push(order.to_owned());
+    if let ChaosAnswer::Done(_) = crowd.send_request(request).await {
+        crowd.ledger.lock_claims().paid.push(order.to_owned());
     }
 }
 
-async fn cancel(crowd: &Crowd, order: &str, rng: &mut impl Rng) {
+async fn cancel_order(crowd: &ChaosCrowd, order: &str, rng: &mut impl Rng) {
     let path = format!("/orders/{order}/cancel");
     let body = json!({ "reason": "changed my mind" });
     let key = format!("{order}-cancel");
     let idempotency_key = rng.random::<bool>().then_some(key.as_str());
-    let request = Request { what: "cancel", path: &path, key: &crowd.key, idempotency_key, body: &body };
+    let request = ChaosRequest { what: "cancel", path: &path, key: &crowd.key, idempotency_key, body: &body };
     if lose_some(crowd, request, rng).await {
         return;
     }
-    if let Answer::Done(_) = crowd.ask(request).await {
-        crowd.ledger.lock().cancelled.push(order.to_owned());
+    if let ChaosAnswer::Done(_) = crowd.send_request(request).await {
+        crowd.ledger.lock_claims().cancelled.push(order.to_owned());
     }
 }
 
 /// Hangs up on one request in four. Returns whether the client is content with that and does not ask again.
-async fn lose_some(crowd: &Crowd, request: Request<'_>, rng: &mut impl Rng) -> bool {
+async fn lose_some(crowd: &ChaosCrowd, request: ChaosRequest<'_>, rng: &mut impl Rng) -> bool {
     if !rng.random_bool(0.25) {
         return false;
     }
-    crowd.ask_and_hang_up(request).await;
+    crowd.send_and_hang_up(request).await;
     rng.random()
 }

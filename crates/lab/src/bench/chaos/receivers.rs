@@ -16,7 +16,7 @@ use axum::{
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-use crate::testbed::settings::Webhook;
+use crate::testbed::settings::WebhookTarget;
 
 /// Channels that lead here.
 pub(super) const OFFERS: &str = "drivers";
@@ -24,31 +24,31 @@ pub(super) const ALERTS: &str = "desk";
 
 /// Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct Receivers {
+pub(super) struct MessageReceivers {
     address: SocketAddr,
-    desk: Desk,
+    desk: ReceivedMessages,
     server: JoinHandle<()>,
 }
 
 /// A std mutex: it is never held across an await.
 #[derive(Debug, Clone)]
-struct Desk {
+struct ReceivedMessages {
     /// Message ids by channel.
     seen: Arc<Mutex<HashMap<String, HashSet<String>>>>,
     hangs: watch::Sender<bool>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
+struct ReceivedMessage {
     id: String,
 }
 
-impl Receivers {
-    pub(super) async fn open() -> anyhow::Result<Self> {
+impl MessageReceivers {
+    pub(super) async fn start_listening() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for messages on 127.0.0.1")?;
         let address = listener.local_addr()?;
-        let desk = Desk { seen: Arc::default(), hangs: watch::Sender::new(false) };
-        let router = Router::new().route("/{channel}", post(receive)).with_state(desk.clone());
+        let desk = ReceivedMessages { seen: Arc::default(), hangs: watch::Sender::new(false) };
+        let router = Router::new().route("/{channel}", post(receive_message)).with_state(desk.clone());
         let server = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 tracing::error!(%error, "The receiver of messages ended.");
@@ -58,39 +58,43 @@ impl Receivers {
     }
 
     /// How dispatchq is told of a channel.
-    pub(super) fn webhook(&self, channel: &'static str) -> Webhook {
-        Webhook { name: channel, url: format!("http://{}/{channel}", self.address) }
+    pub(super) fn webhook_target(&self, channel: &'static str) -> WebhookTarget {
+        WebhookTarget { name: channel, url: format!("http://{}/{channel}", self.address) }
     }
 
     /// From now on messages are accepted and not answered; `false` answers those that wait.
-    pub(super) fn hang(&self, hangs: bool) {
+    pub(super) fn set_hanging(&self, hangs: bool) {
         self.desk.hangs.send_replace(hangs);
     }
 
     /// Ids of the messages that arrived over a channel.
-    pub(super) fn received(&self, channel: &str) -> HashSet<String> {
-        self.desk.lock().get(channel).cloned().unwrap_or_default()
+    pub(super) fn received_ids(&self, channel: &str) -> HashSet<String> {
+        self.desk.lock_received().get(channel).cloned().unwrap_or_default()
     }
 }
 
-impl Drop for Receivers {
+impl Drop for MessageReceivers {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
+impl ReceivedMessages {
+    fn lock_received(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn receive(State(desk): State<Desk>, Path(channel): Path<String>, Json(message): Json<Message>) -> StatusCode {
+async fn receive_message(
+    State(desk): State<ReceivedMessages>,
+    Path(channel): Path<String>,
+    Json(message): Json<ReceivedMessage>,
+) -> StatusCode {
     let mut hangs = desk.hangs.subscribe();
     // One that hangs has not taken it.
     if hangs.wait_for(|hangs| !hangs).await.is_err() {
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    desk.lock().entry(channel).or_default().insert(message.id);
+    desk.lock_received().entry(channel).or_default().insert(message.id);
     StatusCode::NO_CONTENT
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
-use super::watch::Watch;
+use super::watch::LatenessWatch;
 use dispatch::{app::App, recovery::repair};
 
 pub(super) const WINDOW: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ const SOME: usize = 5;
 
 /// What followed one fault. Seconds since its end; `None`: not before the next fault, or too little time to tell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub(super) struct Recovery {
+pub(super) struct FaultRecovery {
     /// From then on p99 stayed below the goal in every window.
     pub(super) lateness_s: Option<f64>,
     pub(super) timers_s: Option<f64>,
@@ -46,7 +46,7 @@ pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> 
         next = Instant::now() + LOOK_EVERY;
         let looked_at = end.elapsed().as_secs_f64();
         // A server that is not there yet has no timers.
-        let missing = match tokio::time::timeout_at(until, repair::missing(app)).await {
+        let missing = match tokio::time::timeout_at(until, repair::list_missing(app)).await {
             Ok(Ok(missing)) => missing,
             Ok(Err(error)) => {
                 why = format!("after {looked_at:.1} s they could not be compared: {error:#}");
@@ -74,13 +74,13 @@ pub(super) async fn wait_for_timers(app: &App, end: Instant, until: Instant) -> 
 
 /// Lateness between a fault's end and the next fault.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Lateness {
+pub(super) struct RecoveryLateness {
     /// p99 in milliseconds of each window, one a second; `None`: no job began in it.
     pub(super) windows_ms: Vec<Option<f64>>,
 }
 
-impl Lateness {
-    pub(super) fn of(watch: &Watch, end: Instant, next: Instant) -> Self {
+impl RecoveryLateness {
+    pub(super) fn between_faults(watch: &LatenessWatch, end: Instant, next: Instant) -> Self {
         let begins = (0..).map(|n| end + STEP * n).take_while(|begin| *begin + WINDOW <= next);
         Self { windows_ms: begins.map(|begin| watch.p99_ms(begin, begin + WINDOW)).collect() }
     }
@@ -93,19 +93,19 @@ impl Lateness {
     }
 
     /// The windows that begin after the goal's time.
-    fn judged(&self) -> impl Iterator<Item = Option<f64>> {
+    fn windows_after_goal(&self) -> impl Iterator<Item = Option<f64>> {
         let late = usize::try_from(GOAL.as_secs() / STEP.as_secs()).unwrap_or_default();
         self.windows_ms.iter().skip(late).copied()
     }
 
     /// The greatest p99 of them.
     pub(super) fn worst_p99_ms(&self) -> Option<f64> {
-        self.judged().fold(None, Option::max_by)
+        self.windows_after_goal().fold(None, Option::max_by)
     }
 
     /// Returns in how many of them no job began.
     pub(super) fn without_jobs(&self) -> usize {
-        self.judged().filter(Option::is_none).count()
+        self.windows_after_goal().filter(Option::is_none).count()
     }
 }
 
@@ -123,8 +123,8 @@ impl MaxBy for Option<f64> {
     }
 }
 
-impl Recovery {
-    pub(super) fn new(lateness: &Lateness, timers: Result<f64, String>) -> Self {
+impl FaultRecovery {
+    pub(super) fn new(lateness: &RecoveryLateness, timers: Result<f64, String>) -> Self {
         let timers_s = timers.as_ref().ok().copied();
         let worst_p99_ms = lateness.worst_p99_ms();
         let windows_without_jobs = lateness.without_jobs();
@@ -140,7 +140,7 @@ impl Recovery {
     }
 
     /// The worse of two.
-    pub(super) fn worse(self, other: Self) -> Self {
+    pub(super) fn merge_worst(self, other: Self) -> Self {
         let windows_ms =
             if other.worst_p99_ms > self.worst_p99_ms { other.windows_ms.clone() } else { self.windows_ms.clone() };
         let later = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.max(b));
@@ -155,7 +155,7 @@ impl Recovery {
     }
 
     /// Where it misses the goal.
-    pub(super) fn misses(&self) -> Vec<String> {
+    pub(super) fn missed_goals(&self) -> Vec<String> {
         let mut missed = Vec::new();
         let goal = GOAL.as_secs_f64();
         match self.timers_s {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn lateness_is_well_from_the_last_window_that_was_not() {
-        let of = |windows_ms: &[f64]| Lateness { windows_ms: windows_ms.iter().copied().map(Some).collect() };
+        let of = |windows_ms: &[f64]| RecoveryLateness { windows_ms: windows_ms.iter().copied().map(Some).collect() };
         assert_eq!(of(&[5.0, 200.0, 9.0, 8.0]).well_from_s(), Some(2.0));
         assert_eq!(of(&[5.0, 9.0, 100.0]).well_from_s(), None);
         assert_eq!(of(&[]).well_from_s(), None);
@@ -195,16 +195,20 @@ mod tests {
         late.windows_ms.extend([Some(3.0), None, Some(7.0)]);
         assert_eq!((late.worst_p99_ms(), late.well_from_s()), (Some(7.0), Some(12.0)));
         assert_eq!(late.without_jobs(), 1);
-        assert!(!Recovery::new(&late, Ok(1.0)).misses().is_empty(), "a standstill is no recovery");
+        assert!(!FaultRecovery::new(&late, Ok(1.0)).missed_goals().is_empty(), "a standstill is no recovery");
     }
 
     #[test]
     fn the_worse_of_two_is_unknown_where_one_is() {
-        let good =
-            Recovery { lateness_s: Some(2.0), timers_s: Some(1.0), worst_p99_ms: Some(20.0), ..Recovery::default() };
-        let bad = Recovery { timers_s: Some(12.0), worst_p99_ms: Some(150.0), ..Recovery::default() };
-        let worse = good.clone().worse(bad.clone());
+        let good = FaultRecovery {
+            lateness_s: Some(2.0),
+            timers_s: Some(1.0),
+            worst_p99_ms: Some(20.0),
+            ..FaultRecovery::default()
+        };
+        let bad = FaultRecovery { timers_s: Some(12.0), worst_p99_ms: Some(150.0), ..FaultRecovery::default() };
+        let worse = good.clone().merge_worst(bad.clone());
         assert_eq!(worse, bad);
-        assert_eq!((good.misses().len(), worse.misses().len()), (0, 2));
+        assert_eq!((good.missed_goals().len(), worse.missed_goals().len()), (0, 2));
     }
 }

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, path::PathBuf};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
-use super::{claims::Requests, recovery::Recovery};
+use super::{claims::RequestTally, recovery::FaultRecovery};
 use crate::{
-    bench::machine::{Machine, Versions},
-    testbed::figures::Lateness,
+    bench::machine::{MachineInfo, SoftwareVersions},
+    testbed::figures::JobLateness,
 };
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ChaosReport {
     pub(super) seed: u64,
     pub(super) minutes: f64,
     /// Orders created per second.
@@ -23,10 +23,10 @@ pub(super) struct Report {
     /// From the first order to rest.
     pub(super) wall_seconds: f64,
     pub(super) orders: u64,
-    pub(super) requests: BTreeMap<&'static str, Requests>,
+    pub(super) requests: BTreeMap<&'static str, RequestTally>,
     pub(super) refusals: BTreeMap<String, u64>,
     pub(super) hangups: BTreeMap<&'static str, u64>,
-    pub(super) faults: BTreeMap<String, OfFault>,
+    pub(super) faults: BTreeMap<String, FaultSummary>,
     /// Processes killed.
     pub(super) kills: u64,
     /// Processes that could not start during a fault, and were started again.
@@ -37,10 +37,10 @@ pub(super) struct Report {
     /// Messages delivered, by kind.
     pub(super) messages: BTreeMap<String, i64>,
     /// Of all jobs since Redis was last flushed.
-    pub(super) lateness_ms: Lateness,
+    pub(super) lateness_ms: JobLateness,
     pub(super) repairs: i64,
-    pub(super) machine: Machine,
-    pub(super) versions: Versions,
+    pub(super) machine: MachineInfo,
+    pub(super) versions: SoftwareVersions,
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,31 +49,31 @@ pub(super) struct Report {
 
 /// How often a fault was made, and the worst recovery of all times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct OfFault {
+pub(super) struct FaultSummary {
     pub(super) count: u32,
     #[serde(flatten)]
-    pub(super) recovery: Recovery,
+    pub(super) recovery: FaultRecovery,
 }
 
-impl OfFault {
-    pub(super) fn first(recovery: Recovery) -> Self {
+impl FaultSummary {
+    pub(super) fn from_recovery(recovery: FaultRecovery) -> Self {
         Self { count: 1, recovery }
     }
 
-    pub(super) fn add(&mut self, recovery: Recovery) {
+    pub(super) fn add_recovery(&mut self, recovery: FaultRecovery) {
         self.count += 1;
-        self.recovery = std::mem::take(&mut self.recovery).worse(recovery);
+        self.recovery = std::mem::take(&mut self.recovery).merge_worst(recovery);
     }
 }
 
-impl Report {
+impl ChaosReport {
     /// No violation.
     pub(super) fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
     /// Tables for people.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let parts = [
             format!(
                 "{} orders at {} per second for {} min, seed {}, speed {}, {} serve and {} work: {:.0} s to rest\n{}\n{}",
@@ -85,25 +85,30 @@ impl Report {
                 self.serves,
                 self.workers,
                 self.wall_seconds,
-                self.machine.text(),
-                self.versions.text(),
+                self.machine.to_text(),
+                self.versions.to_text(),
             ),
             self.fault_table(),
             self.request_table(),
-            counts("outcome", "orders", &self.outcomes),
-            counts("messages delivered", "", &self.messages),
-            self.verdict(),
+            counts_table("outcome", "orders", &self.outcomes),
+            counts_table("messages delivered", "", &self.messages),
+            self.verdict_text(),
         ];
         parts.join("\n")
     }
 
     fn fault_table(&self) -> String {
-        let mut table =
-            head(&["fault", "times", "lateness p99 < 100 ms after", "timers back after", "p99 from 10 s on"]);
+        let mut table = table_with_header(&[
+            "fault",
+            "times",
+            "lateness p99 < 100 ms after",
+            "timers back after",
+            "p99 from 10 s on",
+        ]);
         let figure = |figure: Option<f64>, unit: &str| figure.map_or("-".to_owned(), |f| format!("{f:.1} {unit}"));
         for (name, of) in &self.faults {
-            let Recovery { lateness_s, timers_s, worst_p99_ms, .. } = &of.recovery;
-            table.add_row(cells(&[
+            let FaultRecovery { lateness_s, timers_s, worst_p99_ms, .. } = &of.recovery;
+            table.add_row(aligned_cells(&[
                 name,
                 &of.count.to_string(),
                 &figure(*lateness_s, "s"),
@@ -115,21 +120,21 @@ impl Report {
     }
 
     fn request_table(&self) -> String {
-        let mut table = head(&["request", "done", "refused", "sent again", "unanswered", "hung up on"]);
-        let empty = Requests::default();
+        let mut table = table_with_header(&["request", "done", "refused", "sent again", "unanswered", "hung up on"]);
+        let empty = RequestTally::default();
         let names = self.requests.keys().chain(self.hangups.keys()).collect::<std::collections::BTreeSet<_>>();
         for name in names {
-            let Requests { done, refused, retries, unanswered } = self.requests.get(name).unwrap_or(&empty);
+            let RequestTally { done, refused, retries, unanswered } = self.requests.get(name).unwrap_or(&empty);
             let hung_up = self.hangups.get(name).copied().unwrap_or_default();
             let numbers = [*done, *refused, *retries, *unanswered, hung_up].map(|number| number.to_string());
             let mut row = vec![*name];
             row.extend(numbers.iter().map(String::as_str));
-            table.add_row(cells(&row));
+            table.add_row(aligned_cells(&row));
         }
         table.to_string()
     }
 
-    fn verdict(&self) -> String {
+    fn verdict_text(&self) -> String {
         if self.is_clean() {
             return "At rest; what clients were told is in the tables, and the history is clean.".to_owned();
         }
@@ -140,23 +145,23 @@ impl Report {
     }
 }
 
-fn counts<N: ToString>(name: &str, unit: &str, counts: &BTreeMap<String, N>) -> String {
-    let mut table = head(&[name, unit]);
+fn counts_table<N: ToString>(name: &str, unit: &str, counts: &BTreeMap<String, N>) -> String {
+    let mut table = table_with_header(&[name, unit]);
     for (key, count) in counts {
-        table.add_row(cells(&[key, &count.to_string()]));
+        table.add_row(aligned_cells(&[key, &count.to_string()]));
     }
     table.to_string()
 }
 
-fn head(names: &[&str]) -> Table {
+fn table_with_header(names: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(cells(names));
+    table.set_header(aligned_cells(names));
     table
 }
 
 /// The first to the left, numbers to the right.
-fn cells(values: &[&str]) -> Vec<Cell> {
+fn aligned_cells(values: &[&str]) -> Vec<Cell> {
     let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
     values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()
 }

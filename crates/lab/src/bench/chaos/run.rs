@@ -14,37 +14,41 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     callers,
-    claims::Ledger,
-    client::Client,
-    crowd::{Crowd, SPEED},
+    claims::ClaimLedger,
+    client::ChaosClient,
+    crowd::{ChaosCrowd, SPEED},
     drivers,
-    fault::Fault,
-    inflict::inflict,
-    options::Options,
+    fault::ChaosFault,
+    inflict::inflict_fault,
+    options::ChaosOptions,
     producers::{self, BROADCAST},
-    receivers::{ALERTS, OFFERS, Receivers},
-    recovery::{self, Lateness, Recovery},
-    report::{OfFault, Report},
-    schedule::{self, Planned},
-    stage::Stage,
+    receivers::{ALERTS, MessageReceivers, OFFERS},
+    recovery::{self, FaultRecovery, RecoveryLateness},
+    report::{ChaosReport, FaultSummary},
+    schedule::{self, PlannedFault},
+    stage::ChaosStage,
     verify,
-    watch::Watch,
+    watch::LatenessWatch,
 };
 use crate::{
-    bench::machine::{Machine, Versions},
-    testbed::{Settings, Testbed, figures, partner, print, rest::Unrest, settings::real_policy, signals::interrupted},
+    bench::machine::{MachineInfo, SoftwareVersions},
+    testbed::{
+        Testbed, TestbedSettings, figures, partner, print, rest::OpenWork, settings::real_policy,
+        signals::wait_for_interrupt,
+    },
 };
 use dispatch::{
     config::Config,
     history,
-    people::api_keys::{self, Role},
+    people::api_keys::{self, AccountRole},
 };
-use partner_sim::{Options as PartnerOptions, PartnerSim};
+use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 
 const SERVES: usize = 2;
 const WORKERS: usize = 3;
-/// Drivers for each order created per second.
-const DRIVERS_PER_RATE: u32 = 8;
+/// Drivers for each order created per second. Some five of them are busy. Orders that waited out a fault must find drivers among the
+/// others: if there were too few, they would search again every 250 ms, a load that comes from the speed and not from the fault.
+const DRIVERS_PER_RATE: u32 = 16;
 /// The cleanup runs this often.
 const CLEANUP_EVERY: Duration = Duration::from_secs(20);
 /// The partner is asked for so long, which no speed divides.
@@ -58,56 +62,56 @@ const ENDED_IN_TIME: &str = "ended_within_lifetime";
 const PARTNER_KEEPS: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Runs, prints the report, and answers whether nothing is wrong.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+pub async fn run(options: ChaosOptions) -> anyhow::Result<bool> {
     // Dropping it takes down all it has started.
     let report = tokio::select! {
-        report = measure(&options) => report?,
-        name = interrupted() => bail!("the run was interrupted by {name}"),
+        report = measure_chaos(&options) => report?,
+        name = wait_for_interrupt() => bail!("the run was interrupted by {name}"),
     };
-    print::report(&report.text(), &serde_json::to_string(&report)?, options.json)?;
+    print::print_report(&report.to_text(), &serde_json::to_string(&report)?, options.json)?;
     Ok(report.is_clean())
 }
 
-async fn measure(options: &Options) -> anyhow::Result<Report> {
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
+async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
     let sim_options =
         PartnerOptions { seed: options.seed, speed: SPEED, keep_finished: PARTNER_KEEPS, ..PartnerOptions::default() };
     let sim = partner::start(&sim_options).await?;
-    let receivers = Receivers::open().await?;
-    let settings = Settings {
+    let receivers = MessageReceivers::start_listening().await?;
+    let settings = TestbedSettings {
         speed: SPEED,
         serves: SERVES,
         workers: WORKERS,
         for_faults: true,
-        offers: Some(receivers.webhook(OFFERS)),
-        alerts: Some(receivers.webhook(ALERTS)),
+        offers: Some(receivers.webhook_target(OFFERS)),
+        alerts: Some(receivers.webhook_target(ALERTS)),
         partner: Some(partner::served_by(&sim, &sim_options)),
     };
     let testbed = Testbed::start_with(&settings, last_word).await?;
-    partner::call_back(&sim, testbed.api.base())?;
-    let mut stage = Stage {
+    partner::call_back(&sim, testbed.api.base_url())?;
+    let mut stage = ChaosStage {
         testbed,
         receivers,
-        watch: Watch::default(),
+        watch: LatenessWatch::default(),
         problems: Vec::new(),
         false_starts: 0,
         clock_offset_secs: 0,
     };
 
-    let ledger = Ledger::default();
-    let played = play(options, &mut stage, &sim, &ledger, sim_options.callback_secret.clone()).await;
+    let ledger = ClaimLedger::default();
+    let played = play_chaos(options, &mut stage, &sim, &ledger, sim_options.callback_secret.clone()).await;
     if played.is_err() {
-        stage.testbed.dir.keep();
+        stage.testbed.dir.keep_files();
     }
     let played = played.with_context(|| format!("the run failed; logs: {}", stage.testbed.dir.path().display()))?;
-    finish(options, machine, versions, stage, &ledger, played).await
+    build_chaos_report(options, machine, versions, stage, &ledger, played).await
 }
 
 /// What else the configuration says: three drivers at once for one service type, a cleanup now and then.
 fn last_word(config: &mut Config) {
-    use dispatch::periodic::schedule::{Schedule, Task};
+    use dispatch::periodic::schedule::{ScheduledTask, TaskSchedule};
     config.service_types.entry(BROADCAST.to_owned()).or_default().ask_at_once = Some(3);
-    config.schedules.insert(Task::Cleanup, Schedule::Every(CLEANUP_EVERY));
+    config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
     // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about
     // the trip.
     for partner in config.partners.values_mut() {
@@ -116,25 +120,25 @@ fn last_word(config: &mut Config) {
 }
 
 /// What is known when everything is at rest.
-struct Played {
+struct ChaosOutcome {
     wall: Duration,
-    faults: BTreeMap<Fault, OfFault>,
+    faults: BTreeMap<ChaosFault, FaultSummary>,
     violations: Vec<String>,
 }
 
-async fn play(
-    options: &Options,
-    stage: &mut Stage,
+async fn play_chaos(
+    options: &ChaosOptions,
+    stage: &mut ChaosStage,
     sim: &PartnerSim,
-    ledger: &Ledger,
+    ledger: &ClaimLedger,
     callback_secret: String,
-) -> anyhow::Result<Played> {
+) -> anyhow::Result<ChaosOutcome> {
     let db = stage.testbed.app.db.clone();
-    let (_, key) = api_keys::create(&db, "chaos", Role::Producer, None).await?;
-    let fleet = drivers::hire(&db, options.seed, (options.rate.get() * DRIVERS_PER_RATE) as usize).await?;
-    let crowd = Crowd {
+    let (_, key) = api_keys::create_permanent_key(&db, "chaos", AccountRole::Producer, None).await?;
+    let fleet = drivers::insert_drivers(&db, options.seed, (options.rate.get() * DRIVERS_PER_RATE) as usize).await?;
+    let crowd = ChaosCrowd {
         seed: options.seed,
-        client: Client::new(&stage.testbed.bases, ledger.clone())?,
+        client: ChaosClient::new(&stage.testbed.bases, ledger.clone())?,
         ledger: ledger.clone(),
         key,
         stop: CancellationToken::new(),
@@ -142,7 +146,7 @@ async fn play(
     // Dropping them ends their work.
     let mut clients = JoinSet::new();
     for driver in fleet {
-        clients.spawn(drivers::work(crowd.clone(), driver));
+        clients.spawn(drivers::run_driver(crowd.clone(), driver));
     }
     let (caller, caller_db) = (crowd.clone(), db.clone());
     clients.spawn(async move {
@@ -164,20 +168,24 @@ async fn play(
     let violations = come_to_rest(stage, sim).await?;
     let wall = begin.elapsed();
     crowd.stop.cancel();
-    Ok(Played { wall, faults, violations })
+    Ok(ChaosOutcome { wall, faults, violations })
 }
 
 /// Makes them all, each at its time.
-async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> anyhow::Result<BTreeMap<Fault, OfFault>> {
-    let mut faults: BTreeMap<Fault, OfFault> = BTreeMap::new();
+async fn make_faults(
+    options: &ChaosOptions,
+    stage: &mut ChaosStage,
+    begin: Instant,
+) -> anyhow::Result<BTreeMap<ChaosFault, FaultSummary>> {
+    let mut faults: BTreeMap<ChaosFault, FaultSummary> = BTreeMap::new();
     // Servers take their time to start, which moves all that follows.
     let mut late = Duration::ZERO;
     let mut recovery_of = Vec::new();
-    for planned in schedule::plan(options) {
+    for planned in schedule::plan_faults(options) {
         let at = begin + planned.at + late;
         stage.wait_until(at).await?;
-        say(options, begin, &planned);
-        inflict(stage, &planned).await?;
+        announce_fault(options, begin, &planned);
+        inflict_fault(stage, &planned).await?;
         let end = Instant::now();
         late += (end - at).saturating_sub(planned.lasts);
         let next = end + planned.recovery;
@@ -187,11 +195,11 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
         recovery_of.push((planned.fault, end, next, timers));
     }
     for (fault, end, next, timers) in recovery_of {
-        let recovery = Recovery::new(&Lateness::of(&stage.watch, end, next), timers);
+        let recovery = FaultRecovery::new(&RecoveryLateness::between_faults(&stage.watch, end, next), timers);
         match faults.entry(fault) {
-            Entry::Occupied(mut of) => of.get_mut().add(recovery),
+            Entry::Occupied(mut of) => of.get_mut().add_recovery(recovery),
             Entry::Vacant(of) => {
-                of.insert(OfFault::first(recovery));
+                of.insert(FaultSummary::from_recovery(recovery));
             }
         }
     }
@@ -199,75 +207,76 @@ async fn make_faults(options: &Options, stage: &mut Stage, begin: Instant) -> an
 }
 
 /// A line for people, so that a long run shows what it is at.
-fn say(options: &Options, begin: Instant, planned: &Planned) {
+fn announce_fault(options: &ChaosOptions, begin: Instant, planned: &PlannedFault) {
     let line = format!(
         "{:6.1} s  {} for {:.1} s",
         begin.elapsed().as_secs_f64(),
-        planned.fault.name(),
+        planned.fault.cli_name(),
         planned.lasts.as_secs_f64()
     );
-    let _ = print::line(&line, options.json);
+    let _ = print::print_line(&line, options.json);
 }
 
 /// Waits until every order is final, driven or held, and nothing waits to be delivered.
-async fn come_to_rest(stage: &mut Stage, sim: &PartnerSim) -> anyhow::Result<Vec<String>> {
+async fn come_to_rest(stage: &mut ChaosStage, sim: &PartnerSim) -> anyhow::Result<Vec<String>> {
     let patience = real_policy(producers::ONE_BY_ONE).lifetime.div_f64(SPEED) + SLACK;
     let end = Instant::now() + patience;
     loop {
-        stage.wait(LOOK).await?;
-        let unrest = Unrest::look(&stage.testbed.app.db, Some(sim)).await?;
+        stage.wait_for(LOOK).await?;
+        let unrest = OpenWork::read_open_work(&stage.testbed.app.db, Some(sim)).await?;
         if unrest.is_rest() {
             return Ok(Vec::new());
         }
         if Instant::now() > end {
-            let mut lines = vec![unrest.describe(&stage.testbed.app.db, patience).await?];
+            let mut lines = vec![unrest.describe_open_work(&stage.testbed.app.db, patience).await?];
             lines.extend(verify::open_orders(&stage.testbed.app.db).await?);
             return Ok(lines);
         }
     }
 }
 
-async fn finish(
-    options: &Options,
-    machine: Machine,
-    versions: Versions,
-    stage: Stage,
-    ledger: &Ledger,
-    played: Played,
-) -> anyhow::Result<Report> {
-    let Stage { testbed, receivers, problems, false_starts, .. } = stage;
+async fn build_chaos_report(
+    options: &ChaosOptions,
+    machine: MachineInfo,
+    versions: SoftwareVersions,
+    stage: ChaosStage,
+    ledger: &ClaimLedger,
+    played: ChaosOutcome,
+) -> anyhow::Result<ChaosReport> {
+    let ChaosStage { testbed, receivers, problems, false_starts, .. } = stage;
     let mut violations = played.violations;
     violations.extend(problems);
     // Long polls have ended, and what is left of them.
     sleep(Duration::from_secs(5)).await;
     violations.extend(verify::idle_in_transaction(&testbed.app.db).await?);
-    let delivered = verify::delivered(&testbed.app.db).await?;
-    let lateness = figures::lateness(&testbed.app.store).await?;
-    let repairs = figures::repairs(&testbed.app.db).await?;
+    let delivered = verify::count_delivered_messages(&testbed.app.db).await?;
+    let lateness = figures::read_lateness(&testbed.app.store).await?;
+    let repairs = figures::count_repairs(&testbed.app.db).await?;
     let Testbed { processes, app, ways, redis, postgres, mut dir, .. } = testbed;
-    let kills = processes.kills();
+    let kills = processes.kill_count();
     violations.extend(processes.stop().await);
-    let claims = ledger.lock().clone();
-    violations.extend(verify::verify(&app, &claims, &receivers).await?);
+    let claims = ledger.lock_claims().clone();
+    violations.extend(verify::verify_claims(&app, &claims, &receivers).await?);
     // Of a run that is not judged by time: beside a lifetime of 30 s a busy machine is late by as much.
     let judges_time = options.leaves_time_to_recover() && versions.optimized;
-    let history = history::check(&app).await?;
+    let history = history::check_history(&app).await?;
     let found = history.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     violations.extend(found.map(ToString::to_string));
     if judges_time {
         for (fault, of) in &played.faults {
-            violations.extend(of.recovery.misses().into_iter().map(|missed| format!("{}: {missed}", fault.name())));
+            violations
+                .extend(of.recovery.missed_goals().into_iter().map(|missed| format!("{}: {missed}", fault.cli_name())));
         }
     }
-    let outcomes = figures::outcomes(&app.db).await?;
-    let bookings = figures::bookings(&app.db).await?;
+    let outcomes = figures::count_outcomes(&app.db).await?;
+    let bookings = figures::count_bookings(&app.db).await?;
     app.db.close().await;
     if !violations.is_empty() {
-        dir.keep();
+        dir.keep_files();
     }
     let logs = (!violations.is_empty()).then(|| dir.path().to_owned());
     drop((ways, redis, postgres));
-    Ok(Report {
+    Ok(ChaosReport {
         seed: options.seed,
         minutes: options.minutes,
         rate: options.rate.get(),
@@ -279,7 +288,7 @@ async fn finish(
         requests: claims.requests,
         refusals: claims.refusals,
         hangups: claims.hang_ups,
-        faults: played.faults.into_iter().map(|(fault, of)| (fault.name(), of)).collect(),
+        faults: played.faults.into_iter().map(|(fault, of)| (fault.cli_name(), of)).collect(),
         kills,
         false_starts,
         outcomes: outcomes.by_status,

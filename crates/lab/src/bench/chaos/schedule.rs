@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::{RngExt, seq::SliceRandom};
 
-use super::{fault::Fault, options::Options};
+use super::{fault::ChaosFault, options::ChaosOptions};
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// Orders are created for so long before the first fault.
@@ -15,8 +15,8 @@ const SHORT_RECOVERY: Duration = Duration::from_secs(4);
 
 /// One fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Planned {
-    pub(super) fault: Fault,
+pub(super) struct PlannedFault {
+    pub(super) fault: ChaosFault,
     /// Since the first order.
     pub(super) at: Duration,
     pub(super) lasts: Duration,
@@ -27,23 +27,23 @@ pub(super) struct Planned {
 }
 
 /// The faults of a run, in rounds of all of them; the order differs from round to round.
-pub(super) fn plan(options: &Options) -> Vec<Planned> {
+pub(super) fn plan_faults(options: &ChaosOptions) -> Vec<PlannedFault> {
     let end = Duration::from_secs_f64(options.minutes * 60.0);
     let recovery = if options.leaves_time_to_recover() { RECOVERY } else { SHORT_RECOVERY };
-    let mut rng = ChoiceSeed::new(options.seed, &["schedule"]).rng();
+    let mut rng = ChoiceSeed::new(options.seed, &["schedule"]).into_rng();
     let mut planned = Vec::new();
     let mut at = WARM_UP;
     loop {
-        let mut round = options.faults();
+        let mut round = options.faults_of_round();
         round.shuffle(&mut rng);
         for fault in round {
-            let (shortest, longest) = fault.lasts();
+            let (shortest, longest) = fault.duration_bounds();
             let lasts = shortest + (longest - shortest).mul_f64(rng.random());
             let dice = rng.random();
             if at + lasts + recovery > end && !planned.is_empty() {
                 return planned;
             }
-            planned.push(Planned { fault, at, lasts, recovery, dice });
+            planned.push(PlannedFault { fault, at, lasts, recovery, dice });
             at += lasts + recovery;
         }
     }
@@ -51,18 +51,18 @@ pub(super) fn plan(options: &Options) -> Vec<Planned> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::options::Choice, *};
+    use super::{super::options::FaultChoice, *};
 
-    fn options(minutes: f64, seed: u64) -> Options {
-        Options { minutes, rate: 20.try_into().unwrap(), seed, faults: vec![Choice::All], json: false }
+    fn options(minutes: f64, seed: u64) -> ChaosOptions {
+        ChaosOptions { minutes, rate: 20.try_into().unwrap(), seed, faults: vec![FaultChoice::All], json: false }
     }
 
     #[test]
     fn the_seed_decides_and_faults_follow_each_other() {
-        let planned = plan(&options(8.0, 7));
-        assert_eq!(planned, plan(&options(8.0, 7)));
-        assert_ne!(planned, plan(&options(8.0, 8)));
-        assert!(planned.len() >= Fault::ALL.len(), "{}", planned.len());
+        let planned = plan_faults(&options(8.0, 7));
+        assert_eq!(planned, plan_faults(&options(8.0, 7)));
+        assert_ne!(planned, plan_faults(&options(8.0, 8)));
+        assert!(planned.len() >= ChaosFault::ALL.len(), "{}", planned.len());
         assert!(planned.windows(2).all(|two| two[0].at + two[0].lasts + two[0].recovery == two[1].at));
         let last = planned.last().unwrap();
         assert!(last.at + last.lasts + last.recovery <= Duration::from_secs(480));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_minute_has_several_faults_and_the_shortest_run_has_one() {
-        assert!(plan(&options(1.0, 1)).len() >= 4);
-        assert!(!plan(&options(0.2, 1)).is_empty());
+        assert!(plan_faults(&options(1.0, 1)).len() >= 4);
+        assert!(!plan_faults(&options(0.2, 1)).is_empty());
     }
 }

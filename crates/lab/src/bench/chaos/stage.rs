@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{receivers::Receivers, watch::Watch};
+use super::{receivers::MessageReceivers, watch::LatenessWatch};
 use crate::testbed::Testbed;
 
 /// How often is looked for processes that ended by themselves.
@@ -13,10 +13,10 @@ const LOOK: Duration = Duration::from_millis(250);
 const STARTING: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct ChaosStage {
     pub(super) testbed: Testbed,
-    pub(super) receivers: Receivers,
-    pub(super) watch: Watch,
+    pub(super) receivers: MessageReceivers,
+    pub(super) watch: LatenessWatch,
     /// Processes that ended by themselves, and faults that could not be made or ended.
     pub(super) problems: Vec<String>,
     /// Processes that could not start during a fault, and were started again.
@@ -25,15 +25,15 @@ pub(super) struct Stage {
     pub(super) clock_offset_secs: i64,
 }
 
-impl Stage {
+impl ChaosStage {
     /// Lets time pass. Processes that end by themselves are replaced, and reported.
-    pub(super) async fn wait(&mut self, time: Duration) -> anyhow::Result<()> {
+    pub(super) async fn wait_for(&mut self, time: Duration) -> anyhow::Result<()> {
         self.wait_until(Instant::now() + time).await
     }
 
     pub(super) async fn wait_until(&mut self, end: Instant) -> anyhow::Result<()> {
         loop {
-            self.look()?;
+            self.replace_ended_processes()?;
             let now = Instant::now();
             if now >= end {
                 return Ok(());
@@ -42,7 +42,7 @@ impl Stage {
         }
     }
 
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn replace_ended_processes(&mut self) -> anyhow::Result<()> {
         for (line, ran) in self.testbed.processes.replace_those_that_ended()? {
             if ran > STARTING {
                 self.problems.push(line);
@@ -50,7 +50,7 @@ impl Stage {
                 self.false_starts += 1;
             }
         }
-        self.watch.follow(self.testbed.processes.worker_metrics());
+        self.watch.set_workers(self.testbed.processes.worker_metrics());
         Ok(())
     }
 }

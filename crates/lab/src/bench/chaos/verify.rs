@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashSet};
 use workers::store::JobState;
 
 use super::{
-    claims::Claims,
-    receivers::{ALERTS, OFFERS, Receivers},
+    claims::ClientClaims,
+    receivers::{ALERTS, MessageReceivers, OFFERS},
 };
 use dispatch::db::Pool;
 use dispatch::{
@@ -19,21 +19,25 @@ use dispatch::{
 const MOST: usize = 20;
 
 /// All of it.
-pub(super) async fn verify(app: &App, claims: &Claims, receivers: &Receivers) -> anyhow::Result<Vec<String>> {
-    let mut found = Found::default();
-    found.add("wrong answer", claims.wrong.clone());
-    orders_and_offers(&app.db, claims, &mut found).await?;
-    actions(&app.db, claims, &mut found).await?;
-    messages(&app.db, receivers, &mut found).await?;
-    left_behind(app, &mut found).await?;
+pub(super) async fn verify_claims(
+    app: &App,
+    claims: &ClientClaims,
+    receivers: &MessageReceivers,
+) -> anyhow::Result<Vec<String>> {
+    let mut found = FoundViolations::default();
+    found.add_violations("wrong answer", claims.wrong.clone());
+    verify_orders_and_offers(&app.db, claims, &mut found).await?;
+    verify_actions(&app.db, claims, &mut found).await?;
+    verify_messages(&app.db, receivers, &mut found).await?;
+    find_left_behind(app, &mut found).await?;
     Ok(found.0)
 }
 
 #[derive(Debug, Default)]
-struct Found(Vec<String>);
+struct FoundViolations(Vec<String>);
 
-impl Found {
-    fn add(&mut self, what: &str, lines: Vec<String>) {
+impl FoundViolations {
+    fn add_violations(&mut self, what: &str, lines: Vec<String>) {
         let more = lines.len().saturating_sub(MOST);
         self.0.extend(lines.into_iter().take(MOST).map(|line| format!("{what}: {line}")));
         if more > 0 {
@@ -42,7 +46,11 @@ impl Found {
     }
 }
 
-async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn verify_orders_and_offers(
+    db: &Pool,
+    claims: &ClientClaims,
+    found: &mut FoundViolations,
+) -> Result<(), sqlx::Error> {
     let orders: Vec<&str> = claims.created.iter().map(|(_, order)| order.as_str()).collect();
     let missing = sqlx::query_scalar(
         "-- claimed orders that are missing
@@ -51,7 +59,7 @@ async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Res
     .bind(&orders)
     .fetch_all(db)
     .await?;
-    found.add("201 on create, and no such order", missing);
+    found.add_violations("201 on create, and no such order", missing);
     let doubled = sqlx::query_scalar(
         "-- keys with two orders
          SELECT customer_id || ' has ' || count(*) || ' orders' FROM orders
@@ -59,7 +67,7 @@ async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Res
     )
     .fetch_all(db)
     .await?;
-    found.add("one Idempotency-Key, two orders", doubled);
+    found.add_violations("one Idempotency-Key, two orders", doubled);
     let keys: Vec<&str> = claims.created.iter().map(|(key, _)| key.as_str()).collect();
     let others = sqlx::query_scalar(
         "-- keys answered with another's order
@@ -70,7 +78,7 @@ async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Res
     .bind(&orders)
     .fetch_all(db)
     .await?;
-    found.add("201 on create with another's order", others);
+    found.add_violations("201 on create with another's order", others);
     let accepted: (Vec<&str>, Vec<uuid::Uuid>, Vec<&str>) = (
         claims.accepted.iter().map(|(order, _, _)| order.as_str()).collect(),
         claims.accepted.iter().map(|(_, offer, _)| *offer).collect(),
@@ -92,11 +100,11 @@ async fn orders_and_offers(db: &Pool, claims: &Claims, found: &mut Found) -> Res
     .bind(&accepted.2)
     .fetch_all(db)
     .await?;
-    found.add("200 on accept, and the driver never had the order", not_theirs);
+    found.add_violations("200 on accept, and the driver never had the order", not_theirs);
     Ok(())
 }
 
-async fn actions(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn verify_actions(db: &Pool, claims: &ClientClaims, found: &mut FoundViolations) -> Result<(), sqlx::Error> {
     let cancelled: Vec<(String, String)> =
         claims.cancelled.iter().map(|order| (order.clone(), String::new())).collect();
     for (told, reason, by) in [
@@ -119,7 +127,7 @@ async fn actions(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sq
         .bind(reason)
         .fetch_all(db)
         .await?;
-        found.add(&format!("200 on {told}, and no event says so"), missing);
+        found.add_violations(&format!("200 on {told}, and no event says so"), missing);
     }
     let unpaid = sqlx::query_scalar(
         "-- claimed payments that are missing
@@ -129,7 +137,7 @@ async fn actions(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sq
     .bind(&claims.paid)
     .fetch_all(db)
     .await?;
-    found.add("200 on payment, and the order is not paid", unpaid);
+    found.add_violations("200 on payment, and the order is not paid", unpaid);
     let unknown = sqlx::query_scalar(
         "-- claimed callbacks that are missing
          SELECT c.id FROM unnest($1::text[]) AS c (id) WHERE NOT EXISTS (SELECT 1 FROM inbox i WHERE i.event_id = c.id)",
@@ -137,13 +145,17 @@ async fn actions(db: &Pool, claims: &Claims, found: &mut Found) -> Result<(), sq
     .bind(&claims.called_back)
     .fetch_all(db)
     .await?;
-    found.add("200 on a callback, and it was not kept", unknown);
+    found.add_violations("200 on a callback, and it was not kept", unknown);
     Ok(())
 }
 
-async fn messages(db: &Pool, receivers: &Receivers, found: &mut Found) -> Result<(), sqlx::Error> {
+async fn verify_messages(
+    db: &Pool,
+    receivers: &MessageReceivers,
+    found: &mut FoundViolations,
+) -> Result<(), sqlx::Error> {
     for channel in [OFFERS, ALERTS] {
-        let received: HashSet<String> = receivers.received(channel);
+        let received: HashSet<String> = receivers.received_ids(channel);
         let delivered: Vec<(String, String)> = sqlx::query_as(
             "-- delivered messages of a channel
              SELECT message_id::text, order_id || ' ' || kind FROM outbox WHERE channel = $1 AND state = 'delivered'",
@@ -152,7 +164,7 @@ async fn messages(db: &Pool, receivers: &Receivers, found: &mut Found) -> Result
         .fetch_all(db)
         .await?;
         let lost = delivered.into_iter().filter(|(id, _)| !received.contains(id)).map(|(_, what)| what).collect();
-        found.add(&format!("counts as delivered over {channel}, and did not arrive"), lost);
+        found.add_violations(&format!("counts as delivered over {channel}, and did not arrive"), lost);
     }
     let silent = sqlx::query_scalar(
         "-- alerts without message
@@ -161,7 +173,7 @@ async fn messages(db: &Pool, receivers: &Receivers, found: &mut Found) -> Result
     )
     .fetch_all(db)
     .await?;
-    found.add("an alert without a message", silent);
+    found.add_violations("an alert without a message", silent);
     let given_up = sqlx::query_scalar(
         "-- alerts given up
          SELECT m.order_id || ' ' || m.kind || ': ' || coalesce(m.last_error, '') FROM outbox m
@@ -170,19 +182,19 @@ async fn messages(db: &Pool, receivers: &Receivers, found: &mut Found) -> Result
     .bind(ALERTS)
     .fetch_all(db)
     .await?;
-    found.add("an alert that was given up", given_up);
+    found.add_violations("an alert that was given up", given_up);
     Ok(())
 }
 
 /// What only an outage can have put there, and what it must not leave.
-async fn left_behind(app: &App, found: &mut Found) -> anyhow::Result<()> {
+async fn find_left_behind(app: &App, found: &mut FoundViolations) -> anyhow::Result<()> {
     let held = sqlx::query_scalar(
         "-- held orders
          SELECT id || ': ' || coalesce(held_reason, '') FROM orders WHERE held_for_review ORDER BY id",
     )
     .fetch_all(&app.db)
     .await?;
-    found.add("held for review", held);
+    found.add_violations("held for review", held);
     let kinds = [TIMER_DEAD, STATUS_UPDATE_FAILED, PARTNER_REFUSES_KEY];
     let alerts = sqlx::query_scalar(
         "-- alerts of outages
@@ -191,11 +203,11 @@ async fn left_behind(app: &App, found: &mut Found) -> anyhow::Result<()> {
     .bind(&kinds[..])
     .fetch_all(&app.db)
     .await?;
-    found.add("alert", alerts);
+    found.add_violations("alert", alerts);
     for queue in jobs::queues::ALL {
-        let dead = app.store.list(queue, JobState::Dead, 0, MOST).await?;
+        let dead = app.store.list_jobs(queue, JobState::Dead, 0, MOST).await?;
         let lines = dead.into_iter().map(|job| format!("{}: {}", job.id, job.error.unwrap_or_default())).collect();
-        found.add("dead job", lines);
+        found.add_violations("dead job", lines);
     }
     Ok(())
 }
@@ -228,7 +240,7 @@ pub(super) async fn open_orders(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
 }
 
 /// Messages delivered, by kind.
-pub(super) async fn delivered(db: &Pool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+pub(super) async fn count_delivered_messages(db: &Pool) -> Result<BTreeMap<String, i64>, sqlx::Error> {
     let rows: Vec<(String, i64)> = sqlx::query_as(
         "-- delivered messages by kind
          SELECT kind, count(*) FROM outbox WHERE state = 'delivered' GROUP BY kind",

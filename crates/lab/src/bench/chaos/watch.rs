@@ -15,29 +15,29 @@ const METRIC: &str = "dispatchq_job_lateness_seconds_bucket{";
 
 /// Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watch(Arc<Mutex<Seen>>);
+pub(super) struct LatenessWatch(Arc<Mutex<WatchSamples>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WatchSamples {
     /// Names of workers, and where they show their metrics.
     workers: Vec<(String, String)>,
     /// Workers that are being asked.
     asked: HashSet<String>,
     /// By worker, in the order of time.
-    samples: BTreeMap<String, Vec<Sample>>,
+    samples: BTreeMap<String, Vec<MetricsSample>>,
 }
 
 #[derive(Debug, Clone)]
-struct Sample {
+struct MetricsSample {
     at: Instant,
     /// Upper bounds in seconds, and jobs so far that were not later.
     buckets: Vec<(f64, f64)>,
 }
 
-impl Watch {
+impl LatenessWatch {
     /// These workers are there now.
-    pub(super) fn follow(&self, workers: Vec<(String, String)>) {
-        self.lock().workers = workers;
+    pub(super) fn set_workers(&self, workers: Vec<(String, String)>) {
+        self.lock_samples().workers = workers;
     }
 
     /// Asks all workers once a second, for ever.
@@ -47,9 +47,9 @@ impl Watch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let workers = self.lock().workers.clone();
+            let workers = self.lock_samples().workers.clone();
             for (name, address) in workers {
-                if !self.lock().asked.insert(name.clone()) {
+                if !self.lock_samples().asked.insert(name.clone()) {
                     continue;
                 }
                 let (watch, http) = (self.clone(), http.clone());
@@ -59,10 +59,10 @@ impl Watch {
                         Err(_) => String::new(),
                     };
                     let (at, buckets) = (Instant::now(), buckets_of(&text));
-                    let mut seen = watch.lock();
+                    let mut seen = watch.lock_samples();
                     seen.asked.remove(&name);
                     if !buckets.is_empty() {
-                        seen.samples.entry(name).or_default().push(Sample { at, buckets });
+                        seen.samples.entry(name).or_default().push(MetricsSample { at, buckets });
                     }
                 });
             }
@@ -71,7 +71,7 @@ impl Watch {
 
     /// The 99th percentile in milliseconds over the jobs begun between two moments; `None` without jobs.
     pub(super) fn p99_ms(&self, from: Instant, to: Instant) -> Option<f64> {
-        let seen = self.lock();
+        let seen = self.lock_samples();
         let mut sum: Vec<(f64, f64)> = Vec::new();
         for samples in seen.samples.values() {
             let last = |at: Instant| samples.iter().rfind(|sample| sample.at <= at);
@@ -88,7 +88,7 @@ impl Watch {
         percentile_s(&sum, 0.99).map(|seconds| seconds * 1000.0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock_samples(&self) -> MutexGuard<'_, WatchSamples> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -145,12 +145,12 @@ mod tests {
 
     #[tokio::test]
     async fn windows_count_what_came_between_and_a_new_worker_from_its_beginning() {
-        let (watch, begin) = (Watch::default(), Instant::now());
+        let (watch, begin) = (LatenessWatch::default(), Instant::now());
         let at = |s| begin + Duration::from_secs(s);
-        let sample = |s, quick, all| Sample { at: at(s), buckets: vec![(0.1, quick), (1.0, all)] };
-        watch.lock().samples.insert("old".to_owned(), vec![sample(0, 0.0, 100.0), sample(5, 50.0, 150.0)]);
+        let sample = |s, quick, all| MetricsSample { at: at(s), buckets: vec![(0.1, quick), (1.0, all)] };
+        watch.lock_samples().samples.insert("old".to_owned(), vec![sample(0, 0.0, 100.0), sample(5, 50.0, 150.0)]);
         assert!(watch.p99_ms(at(0), at(5)).unwrap() <= 100.0);
-        watch.lock().samples.insert("new".to_owned(), vec![sample(4, 0.0, 50.0)]);
+        watch.lock_samples().samples.insert("new".to_owned(), vec![sample(4, 0.0, 50.0)]);
         assert!(watch.p99_ms(at(0), at(5)).unwrap() > 100.0);
         assert_eq!(watch.p99_ms(at(6), at(9)), None);
     }

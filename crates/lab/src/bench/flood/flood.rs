@@ -32,7 +32,7 @@ const COME_BACK: Duration = Duration::from_secs(1);
 
 /// What the flood met.
 #[derive(Debug, Default)]
-struct Counts {
+struct FloodCounts {
     unauthenticated: AtomicU64,
     limited: AtomicU64,
     other: AtomicU64,
@@ -41,7 +41,7 @@ struct Counts {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Met {
+pub(super) struct FloodTally {
     pub(super) answered_401: u64,
     pub(super) answered_429: u64,
     /// Answered otherwise, or not at all.
@@ -52,18 +52,18 @@ pub(super) struct Met {
 
 /// A flood that goes on until it is stopped or dropped.
 #[derive(Debug)]
-pub(super) struct Flood {
-    counts: Arc<Counts>,
+pub(super) struct RunningFlood {
+    counts: Arc<FloodCounts>,
     running: JoinSet<()>,
 }
 
-impl Flood {
+impl RunningFlood {
     /// Begins to flood the API at `base` from this address of our own.
-    pub(super) fn begin(base: &str, from: IpAddr) -> anyhow::Result<Self> {
+    pub(super) fn start_from(base: &str, from: IpAddr) -> anyhow::Result<Self> {
         let server: SocketAddr = base.trim_start_matches("http://").parse().context("the API has no address")?;
         let client = reqwest::Client::builder().no_proxy().local_address(from).timeout(Duration::from_secs(10));
         let client = client.build().context("cannot make an HTTP client")?;
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(FloodCounts::default());
         let mut running = JoinSet::new();
         running.spawn(send_keys(client, format!("{base}/api/v1/orders/FIRST-0"), counts.clone()));
         for n in 0..SOCKETS {
@@ -73,10 +73,10 @@ impl Flood {
     }
 
     /// Ends it, and returns what it met.
-    pub(super) async fn stop(mut self) -> Met {
+    pub(super) async fn stop(mut self) -> FloodTally {
         self.running.shutdown().await;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Met {
+        FloodTally {
             answered_401: count(&self.counts.unauthenticated),
             answered_429: count(&self.counts.limited),
             other: count(&self.counts.other),
@@ -86,7 +86,7 @@ impl Flood {
     }
 }
 
-async fn send_keys(client: reqwest::Client, url: String, counts: Arc<Counts>) {
+async fn send_keys(client: reqwest::Client, url: String, counts: Arc<FloodCounts>) {
     let mut every = interval(Duration::from_secs(1) / KEYS_PER_S);
     every.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let in_flight = Arc::new(Semaphore::new(MOST_IN_FLIGHT));
@@ -95,7 +95,7 @@ async fn send_keys(client: reqwest::Client, url: String, counts: Arc<Counts>) {
         every.tick().await;
         let Ok(permit) = in_flight.clone().acquire_owned().await else { return };
         while requests.try_join_next().is_some() {}
-        let request = client.get(&url).bearer_auth(api_keys::generate());
+        let request = client.get(&url).bearer_auth(api_keys::generate_key());
         let counts = counts.clone();
         requests.spawn(async move {
             let answer = request.send().await;
@@ -111,7 +111,7 @@ async fn send_keys(client: reqwest::Client, url: String, counts: Arc<Counts>) {
 }
 
 /// Connects, says nothing until it is hung up on, and comes back.
-async fn keep_socket(server: SocketAddr, from: IpAddr, delay: Duration, counts: Arc<Counts>) {
+async fn keep_socket(server: SocketAddr, from: IpAddr, delay: Duration, counts: Arc<FloodCounts>) {
     sleep(delay).await;
     loop {
         let connected = async {

@@ -13,5 +13,5 @@ pub mod options;
 mod report;
 mod run;
 
-pub use options::Options;
+pub use options::FloodOptions;
 pub use run::run;

@@ -4,12 +4,12 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Value, json};
 
 use super::{
-    clients::{RATE, Told},
-    flood::{KEYS_PER_S, Met, SOCKETS},
+    clients::{PhaseAnswers, RATE},
+    flood::{FloodTally, KEYS_PER_S, SOCKETS},
 };
 use crate::bench::{
-    machine::{Machine, Versions},
-    spread::ms,
+    machine::{MachineInfo, SoftwareVersions},
+    spread::us_to_ms,
 };
 
 /// Beside a flood the 99th percentile may be so many times that without one.
@@ -17,36 +17,36 @@ const MOST_TIMES: f64 = 2.0;
 const MOST_MS: f64 = 50.0;
 
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(super) struct FloodPhase {
     pub(super) name: &'static str,
-    pub(super) told: Told,
-    pub(super) met: Met,
+    pub(super) told: PhaseAnswers,
+    pub(super) met: FloodTally,
 }
 
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct FloodReport {
     /// The first is without a flood.
-    pub(super) phases: Vec<Phase>,
+    pub(super) phases: Vec<FloodPhase>,
     /// Of `serve` and `work`, at their end.
     pub(super) complaints: Vec<String>,
-    pub(super) machine: Machine,
-    pub(super) versions: Versions,
+    pub(super) machine: MachineInfo,
+    pub(super) versions: SoftwareVersions,
 }
 
-impl Report {
+impl FloodReport {
     /// The 99th percentile of a phase by that of the first.
-    fn ratio(&self, phase: &Phase) -> f64 {
+    fn p99_ratio(&self, phase: &FloodPhase) -> f64 {
         let first = self.phases.first().map_or(1, |first| first.told.times.p99.max(1));
         (phase.told.times.p99 as f64 / first as f64 * 100.0).round() / 100.0
     }
 
-    pub(super) fn violations(&self) -> Vec<String> {
+    pub(super) fn find_violations(&self) -> Vec<String> {
         let mut violations = self.complaints.clone();
         for (n, phase) in self.phases.iter().enumerate() {
             if let Some(first) = &phase.told.first_refusal {
                 violations.push(format!("{}: {} good requests were refused: {first}", phase.name, phase.told.refused));
             }
-            let (p99, ratio) = (ms(phase.told.times.p99), self.ratio(phase));
+            let (p99, ratio) = (us_to_ms(phase.told.times.p99), self.p99_ratio(phase));
             if n > 0 && ratio > MOST_TIMES {
                 violations.push(format!("{}: p99 is {ratio} times that without a flood", phase.name));
             }
@@ -57,34 +57,34 @@ impl Report {
         violations
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let phases: Vec<Value> = (self.phases.iter())
             .map(|phase| {
                 json!({
                     "name": phase.name,
                     "good": phase.told.good,
                     "refused": phase.told.refused,
-                    "p50_ms": ms(phase.told.times.p50),
-                    "p99_ms": ms(phase.told.times.p99),
-                    "max_ms": ms(phase.told.times.max),
-                    "p99_ratio": self.ratio(phase),
+                    "p50_ms": us_to_ms(phase.told.times.p50),
+                    "p99_ms": us_to_ms(phase.told.times.p99),
+                    "max_ms": us_to_ms(phase.told.times.max),
+                    "p99_ratio": self.p99_ratio(phase),
                     "flood": phase.met,
                 })
             })
             .collect();
         json!({
             "phases": phases,
-            "p99_ratio": self.phases.iter().map(|phase| self.ratio(phase)).fold(0.0, f64::max),
+            "p99_ratio": self.phases.iter().map(|phase| self.p99_ratio(phase)).fold(0.0, f64::max),
             "good_per_s": RATE,
             "wrong_keys_per_s": KEYS_PER_S,
             "silent_sockets": SOCKETS,
-            "violations": self.violations(),
+            "violations": self.find_violations(),
             "machine": self.machine,
             "versions": self.versions,
         })
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut table = Table::new();
         table.load_style(UTF8_BORDERS_ONLY);
         table.set_header([
@@ -103,9 +103,9 @@ impl Report {
                 phase.name.replace('_', " "),
                 told.good.to_string(),
                 told.refused.to_string(),
-                format!("{:.1}", ms(told.times.p50)),
-                format!("{:.1}", ms(told.times.p99)),
-                format!("{:.2}", self.ratio(phase)),
+                format!("{:.1}", us_to_ms(told.times.p50)),
+                format!("{:.1}", us_to_ms(told.times.p99)),
+                format!("{:.2}", self.p99_ratio(phase)),
                 format!("{} / {}", met.answered_401, met.answered_429),
                 met.sockets_closed.to_string(),
             ];
@@ -113,8 +113,8 @@ impl Report {
                 Cell::new(text).set_alignment(if n == 0 { CellAlignment::Left } else { CellAlignment::Right })
             }));
         }
-        let mut lines = vec![self.machine.text(), self.versions.text(), table.to_string()];
-        let violations = self.violations();
+        let mut lines = vec![self.machine.to_text(), self.versions.to_text(), table.to_string()];
+        let violations = self.find_violations();
         lines.extend(violations.iter().map(|violation| format!("VIOLATION {violation}")));
         if violations.is_empty() {
             lines.push("Good requests went on beside every flood.".to_owned());

@@ -9,17 +9,17 @@ use anyhow::{Context, bail};
 use tokio::time::sleep;
 
 use super::{
-    clients::Clients,
-    flood::{Flood, Met},
-    options::Options,
-    report::{Phase, Report},
+    clients::FloodClients,
+    flood::{FloodTally, RunningFlood},
+    options::FloodOptions,
+    report::{FloodPhase, FloodReport},
 };
 use crate::{
-    bench::machine::{Machine, Versions},
-    testbed::{Settings, Testbed, print, signals::interrupted},
+    bench::machine::{MachineInfo, SoftwareVersions},
+    testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt},
 };
 use api::server;
-use dispatch::people::api_keys::{self, Role};
+use dispatch::people::api_keys::{self, AccountRole};
 
 /// Producers with keys of their own.
 const PRODUCERS: usize = 10;
@@ -29,40 +29,51 @@ const WARM_UP: Duration = Duration::from_secs(3);
 const RISE: Duration = Duration::from_secs(2);
 
 /// Measures, prints the report, and answers whether good requests noticed as little as they may.
-pub async fn run(options: Options) -> anyhow::Result<bool> {
+pub async fn run(options: FloodOptions) -> anyhow::Result<bool> {
     let report = tokio::select! {
-        report = measure(&options) => report?,
-        name = interrupted() => bail!("the measurement was interrupted by {name}"),
+        report = measure_flood(&options) => report?,
+        name = wait_for_interrupt() => bail!("the measurement was interrupted by {name}"),
     };
-    print::report(&report.text(), &report.json(), options.json)?;
-    Ok(report.violations().is_empty())
+    print::print_report(&report.to_text(), &report.to_json(), options.json)?;
+    Ok(report.find_violations().is_empty())
 }
 
-async fn measure(options: &Options) -> anyhow::Result<Report> {
+async fn measure_flood(options: &FloodOptions) -> anyhow::Result<FloodReport> {
     // Two thousand sockets have two ends each, and one of them is ours.
     server::raise_open_files();
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let settings =
-        Settings { speed: 1.0, serves: 1, workers: 1, for_faults: false, offers: None, alerts: None, partner: None };
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let settings = TestbedSettings {
+        speed: 1.0,
+        serves: 1,
+        workers: 1,
+        for_faults: false,
+        offers: None,
+        alerts: None,
+        partner: None,
+    };
     let mut testbed = Testbed::start(&settings).await?;
-    let measured = phases(options, &testbed).await;
+    let measured = measure_phases(options, &testbed).await;
     if measured.is_err() {
-        testbed.dir.keep();
+        testbed.dir.keep_files();
     }
     let phases = measured.with_context(|| format!("the measurement failed; logs: {}", testbed.dir.path().display()))?;
     let (processes, _app, _redis, _postgres, _dir) = testbed.into_parts();
     let complaints = processes.stop().await;
-    Ok(Report { phases, complaints, machine, versions })
+    Ok(FloodReport { phases, complaints, machine, versions })
 }
 
-async fn phases(options: &Options, testbed: &Testbed) -> anyhow::Result<Vec<Phase>> {
-    let base = testbed.api.base().to_owned();
+async fn measure_phases(options: &FloodOptions, testbed: &Testbed) -> anyhow::Result<Vec<FloodPhase>> {
+    let base = testbed.api.base_url().to_owned();
     let mut keys = Vec::new();
     for n in 0..PRODUCERS {
-        keys.push(api_keys::create(&testbed.app.db, &format!("bench-{n}"), Role::Producer, None).await?.1);
+        keys.push(
+            api_keys::create_permanent_key(&testbed.app.db, &format!("bench-{n}"), AccountRole::Producer, None)
+                .await?
+                .1,
+        );
     }
-    let clients = Clients::new(&base, keys)?;
-    clients.ask("FIRST", WARM_UP).await;
+    let clients = FloodClients::new(&base, keys)?;
+    clients.send_requests("FIRST", WARM_UP).await;
     let lasting = Duration::from_secs(options.seconds.get().into());
     let mut phases = Vec::new();
     for (name, from) in [
@@ -70,14 +81,14 @@ async fn phases(options: &Options, testbed: &Testbed) -> anyhow::Result<Vec<Phas
         ("flood_from_another_address", Some(Ipv4Addr::new(127, 0, 0, 2))),
         ("flood_from_the_same_address", Some(Ipv4Addr::LOCALHOST)),
     ] {
-        let flood = from.map(|from| Flood::begin(&base, IpAddr::V4(from))).transpose()?;
+        let flood = from.map(|from| RunningFlood::start_from(&base, IpAddr::V4(from))).transpose()?;
         sleep(RISE).await;
-        let told = clients.ask(name, lasting).await;
+        let told = clients.send_requests(name, lasting).await;
         let met = match flood {
             Some(flood) => flood.stop().await,
-            None => Met::default(),
+            None => FloodTally::default(),
         };
-        phases.push(Phase { name, told, met });
+        phases.push(FloodPhase { name, told, met });
     }
     Ok(phases)
 }

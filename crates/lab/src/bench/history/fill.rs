@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
 
-use super::Options;
+use super::HistoryOptions;
 
 /// Closed orders that have served their time: for cleanup to remove.
 const REMOVABLE: u32 = 20_000;
@@ -12,7 +12,7 @@ const REMOVABLE: u32 = 20_000;
 const CHUNK: u64 = 250_000;
 const DAY_S: u64 = 24 * 3600;
 
-pub(super) struct Filled {
+pub(super) struct FilledHistory {
     pub(super) partitions: i64,
     pub(super) bytes: i64,
     pub(super) took: Duration,
@@ -23,12 +23,12 @@ pub(super) fn closed_id(n: u64) -> String {
 }
 
 /// Orders older than this are the [`REMOVABLE`] oldest.
-pub(super) fn keep(options: &Options) -> Duration {
+pub(super) fn retention_period(options: &HistoryOptions) -> Duration {
     let all = Duration::from_secs(u64::from(options.days.get()) * DAY_S);
     all.mul_f64(1.0 - f64::from(REMOVABLE.min(options.rows.get() / 2)) / f64::from(options.rows.get()))
 }
 
-pub(super) async fn fill(url: &str, options: &Options) -> anyhow::Result<Filled> {
+pub(super) async fn fill_history(url: &str, options: &HistoryOptions) -> anyhow::Result<FilledHistory> {
     let begun = Instant::now();
     let mut db = PgConnection::connect(url).await?;
     // Rows fit each other by the way they are made: no trigger has to look.
@@ -79,7 +79,7 @@ pub(super) async fn fill(url: &str, options: &Options) -> anyhow::Result<Filled>
     )
     .fetch_one(&mut db)
     .await?;
-    Ok(Filled { partitions, bytes, took: begun.elapsed() })
+    Ok(FilledHistory { partitions, bytes, took: begun.elapsed() })
 }
 
 // $1 < n <= $2 of $3 orders, evenly over $4 days. One in 5,000 waits for its refund.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::bench::spread::{Percentiles, ms};
+use crate::bench::spread::{SamplePercentiles, us_to_ms};
 
 /// For connections made afterwards: each statement, with its plan by auto_explain.
 pub(super) const SETTINGS: [&str; 4] = [
@@ -24,7 +24,7 @@ const PLAN_LINES: usize = 12;
 
 /// One statement of the product, over all times it was issued. Planning counts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Statement {
+pub(super) struct LoggedStatement {
     pub(super) name: String,
     pub(super) times: usize,
     pub(super) p50_ms: f64,
@@ -35,7 +35,7 @@ pub(super) struct Statement {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct StatementSamples {
     /// Binding is planning; it comes before each execution.
     planned_us: i64,
     samples: Vec<i64>,
@@ -43,21 +43,21 @@ struct Seen {
 }
 
 /// Where the log ends now.
-pub(super) fn end(dir: &Path) -> anyhow::Result<u64> {
+pub(super) fn log_length(dir: &Path) -> anyhow::Result<u64> {
     Ok(std::fs::metadata(dir.join("server.log")).context("Postgres has no log")?.len())
 }
 
 /// Reads what was logged since, slowest first.
-pub(super) fn read(dir: &Path, from: u64) -> anyhow::Result<Vec<Statement>> {
+pub(super) fn read_statements(dir: &Path, from: u64) -> anyhow::Result<Vec<LoggedStatement>> {
     let mut file = File::open(dir.join("server.log"))?;
     file.seek(SeekFrom::Start(from))?;
-    let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<String, StatementSamples> = BTreeMap::new();
     let mut plan_of: Option<(i64, Option<String>)> = None;
     for line in BufReader::new(file).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
         if let Some((_, rest)) = line.split_once("duration: ") {
             let Some((duration, what)) = rest.split_once(" ms  ") else { continue };
-            let us = micros(duration);
+            let us = parse_millis_as_micros(duration);
             plan_of = what.starts_with("plan:").then_some((us, None));
             let Some((how, name)) = what.split_once(": -- ") else { continue };
             let statement = seen.entry(name.trim().to_owned()).or_default();
@@ -85,14 +85,21 @@ pub(super) fn read(dir: &Path, from: u64) -> anyhow::Result<Vec<Statement>> {
             }
         }
     }
-    let mut statements: Vec<Statement> = seen
+    let mut statements: Vec<LoggedStatement> = seen
         .into_iter()
         .filter(|(_, seen)| !seen.samples.is_empty())
         .map(|(name, seen)| {
             let times = seen.samples.len();
-            let of = Percentiles::of(seen.samples);
+            let of = SamplePercentiles::from_samples(seen.samples);
             let plan = seen.slowest_plan.1.join("\n");
-            Statement { name, times, p50_ms: ms(of.p50), p99_ms: ms(of.p99), max_ms: ms(of.max), plan }
+            LoggedStatement {
+                name,
+                times,
+                p50_ms: us_to_ms(of.p50),
+                p99_ms: us_to_ms(of.p99),
+                max_ms: us_to_ms(of.max),
+                plan,
+            }
         })
         .collect();
     statements.sort_by(|a, b| b.p99_ms.total_cmp(&a.p99_ms));
@@ -100,7 +107,7 @@ pub(super) fn read(dir: &Path, from: u64) -> anyhow::Result<Vec<Statement>> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "durations of statements")]
-fn micros(text: &str) -> i64 {
+fn parse_millis_as_micros(text: &str) -> i64 {
     (text.parse::<f64>().unwrap_or_default() * 1000.0) as i64
 }
 
@@ -126,7 +133,7 @@ LOG:  duration: 9.000 ms  execute <unnamed>: SELECT 1
     fn durations_and_plans_are_those_of_the_named_statement() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("server.log"), LOG).unwrap();
-        let [timeline] = &read(dir.path(), 0).unwrap()[..] else { panic!("one statement has a name") };
+        let [timeline] = &read_statements(dir.path(), 0).unwrap()[..] else { panic!("one statement has a name") };
         assert_eq!((timeline.name.as_str(), timeline.times, timeline.p99_ms), ("timeline", 1, 2.6));
         assert_eq!(timeline.plan, "Append\n  ->  Index Scan using a on b");
     }

@@ -16,7 +16,7 @@ pub(super) const CHANNEL: &str = "support-desk";
 
 /// Dropping it closes it.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct AlertDesk {
     address: SocketAddr,
     seen: Seen,
     receiver: JoinHandle<()>,
@@ -26,16 +26,16 @@ pub(super) struct Desk {
 type Seen = Arc<Mutex<HashSet<String>>>;
 
 #[derive(Debug, Deserialize)]
-struct Message {
+struct ArrivedAlert {
     id: String,
 }
 
-impl Desk {
-    pub(super) async fn open() -> anyhow::Result<Self> {
+impl AlertDesk {
+    pub(super) async fn start_listening() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen for alerts on 127.0.0.1")?;
         let address = listener.local_addr()?;
         let seen = Seen::default();
-        let router = Router::new().route("/alerts", post(receive)).with_state(seen.clone());
+        let router = Router::new().route("/alerts", post(receive_alert)).with_state(seen.clone());
         let receiver = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 tracing::error!(%error, "The receiver of alerts ended.");
@@ -49,18 +49,18 @@ impl Desk {
     }
 
     /// Messages that arrived.
-    pub(super) fn received(&self) -> u64 {
+    pub(super) fn received_count(&self) -> u64 {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
     }
 }
 
-impl Drop for Desk {
+impl Drop for AlertDesk {
     fn drop(&mut self) {
         self.receiver.abort();
     }
 }
 
-async fn receive(State(seen): State<Seen>, Json(message): Json<Message>) -> StatusCode {
+async fn receive_alert(State(seen): State<Seen>, Json(message): Json<ArrivedAlert>) -> StatusCode {
     seen.lock().unwrap_or_else(PoisonError::into_inner).insert(message.id);
     StatusCode::NO_CONTENT
 }

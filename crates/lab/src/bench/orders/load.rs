@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::options::Options;
-use crate::testbed::{partner::SERVICE_TYPE, producer::Creation};
+use super::options::OrdersOptions;
+use crate::testbed::{partner::SERVICE_TYPE, producer::OrderCreation};
 
 /// In turn.
 const PAYMENTS: [&str; 4] = ["PAID", "UNPAID", "SETTLEMENT", "PENDING"];
 
-pub(super) fn orders(options: &Options) -> impl Iterator<Item = Creation> {
+pub(super) fn order_creations(options: &OrdersOptions) -> impl Iterator<Item = OrderCreation> {
     let rate = f64::from(options.rate.get());
-    (0..options.orders()).map(move |n| {
+    (0..options.order_count()).map(move |n| {
         let id = format!("taxi-{:06}", n + 1);
         let body = json!({
             "order_id": id,
@@ -22,11 +22,11 @@ pub(super) fn orders(options: &Options) -> impl Iterator<Item = Creation> {
             "amount_minor": 4_500_000,
             "currency": "IDR",
         });
-        Creation { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
+        OrderCreation { id, at: Duration::from_secs_f64(f64::from(n) / rate), body }
     })
 }
 
 /// How long it takes to create them all.
-pub(super) fn duration(options: &Options) -> Duration {
-    Duration::from_secs_f64(f64::from(options.orders()) / f64::from(options.rate.get()))
+pub(super) fn creation_duration(options: &OrdersOptions) -> Duration {
+    Duration::from_secs_f64(f64::from(options.order_count()) / f64::from(options.rate.get()))
 }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use workers::Store;
 
-use crate::testbed::figures::{self, Lateness, Outcomes};
+use crate::testbed::figures::{self, JobLateness, OrderOutcomes};
 use dispatch::db::Pool;
 
 /// Who asks without thinking asks this often, in seconds of the order's time.
 const NAIVE_INTERVAL_S: f64 = 2.0;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Measures {
-    pub(super) outcomes: Outcomes,
+pub(super) struct OrderMeasures {
+    pub(super) outcomes: OrderOutcomes,
     pub(super) job_ids: JobIds,
-    pub(super) questions: Questions,
+    pub(super) questions: JobIdQuestions,
     /// Orders with an alert, or that a person must decide on.
     pub(super) manual: u64,
     pub(super) alerts: BTreeMap<String, u64>,
@@ -23,7 +23,7 @@ pub(super) struct Measures {
     pub(super) bookings: BTreeMap<String, u64>,
     /// Bookings whose id we know.
     pub(super) bookings_known: u64,
-    pub(super) lateness: Lateness,
+    pub(super) lateness: JobLateness,
     pub(super) repairs: i64,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct JobIds {
 
 /// Questions for a job id, over all attempts that got one.
 #[derive(Debug, Clone, Copy, PartialEq, sqlx::FromRow)]
-pub(super) struct Questions {
+pub(super) struct JobIdQuestions {
     pub(super) asked: i64,
     /// So many if every attempt had been asked about every 2 s of the order's time.
     pub(super) naive: i64,
@@ -53,8 +53,8 @@ pub(super) struct AlertDelay {
     pub(super) max: Option<f64>,
 }
 
-impl Measures {
-    pub(super) async fn take(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
+impl OrderMeasures {
+    pub(super) async fn read_measures(db: &Pool, store: &Store, speed: f64) -> anyhow::Result<Self> {
         let job_ids = sqlx::query_as(
             "-- first job ids
              SELECT count(*) AS orders, count(*) FILTER (WHERE reason = 'JOB_ID_VIA_CALLBACK') AS via_callback,
@@ -104,16 +104,16 @@ impl Measures {
         .fetch_one(db)
         .await?;
         Ok(Self {
-            outcomes: figures::outcomes(db).await?,
+            outcomes: figures::count_outcomes(db).await?,
             job_ids,
             questions,
             manual: manual.unsigned_abs(),
-            alerts: figures::alerts(db).await?,
+            alerts: figures::count_delivered_alerts(db).await?,
             alert_delay,
-            bookings: figures::bookings(db).await?,
+            bookings: figures::count_bookings(db).await?,
             bookings_known: bookings_known.unsigned_abs(),
-            lateness: figures::lateness(store).await?,
-            repairs: figures::repairs(db).await?,
+            lateness: figures::read_lateness(store).await?,
+            repairs: figures::count_repairs(db).await?,
         })
     }
 }

@@ -17,5 +17,5 @@ mod run;
 mod scenario;
 mod watch;
 
-pub use options::Options;
+pub use options::OrdersOptions;
 pub use run::run;

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use clap::Args;
 
-use super::scenario::Scenario;
+use super::scenario::PartnerScenario;
 
 /// Orders come for this long unless their number is given.
 const SECONDS: u32 = 120;
@@ -22,17 +22,17 @@ orders in 4 minutes.\n\n\
 The run ends at rest: every order final or held for a person, no booking open at the partner, no message or callback \
 waiting. Then the history is checked. It exits with 1 if an invariant is violated, the partner's limit was exceeded, or it \
 did not come to rest; speed is reported and never judged.")]
-pub struct Options {
+pub struct OrdersOptions {
     /// What the partner does
     #[arg(long, value_name = "SCENARIO", default_value = "normal")]
-    pub scenario: Scenario,
+    pub scenario: PartnerScenario,
 
     /// Orders created per second, of wall time
     #[arg(long, value_name = "N", default_value = "100")]
     pub rate: NonZeroU32,
 
     /// How much faster than life; divides the durations of orders and partner, never the rate nor the machine's durations
-    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = speed)]
+    #[arg(long, value_name = "X", default_value_t = 30.0, value_parser = parse_speed)]
     pub speed: f64,
 
     /// Orders to create [default: those of 120 s]
@@ -56,8 +56,8 @@ pub struct Options {
     pub json: bool,
 }
 
-impl Options {
-    pub(super) fn orders(&self) -> u32 {
+impl OrdersOptions {
+    pub(super) fn order_count(&self) -> u32 {
         self.orders.map_or(self.rate.get().saturating_mul(SECONDS), NonZeroU32::get)
     }
 
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-fn speed(text: &str) -> Result<f64, String> {
+fn parse_speed(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|x| (0.1..=1000.0).contains(x))
@@ -82,19 +82,19 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: OrdersOptions,
     }
 
-    fn parse(args: &str) -> Result<Options, clap::Error> {
+    fn parse(args: &str) -> Result<OrdersOptions, clap::Error> {
         Cli::try_parse_from(["orders"].into_iter().chain(args.split_whitespace())).map(|cli| cli.options)
     }
 
     #[test]
     fn two_minutes_of_orders_unless_told_otherwise() {
         let options = parse("").unwrap();
-        assert_eq!((options.orders(), options.partner_limit()), (12_000, 2_000));
-        assert_eq!(parse("--rate 30").unwrap().orders(), 3_600);
-        assert_eq!(parse("--rate 30 --orders 60 --partner-limit 9").unwrap().orders(), 60);
+        assert_eq!((options.order_count(), options.partner_limit()), (12_000, 2_000));
+        assert_eq!(parse("--rate 30").unwrap().order_count(), 3_600);
+        assert_eq!(parse("--rate 30 --orders 60 --partner-limit 9").unwrap().order_count(), 60);
     }
 
     #[test]

@@ -6,70 +6,70 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Value, json};
 
 use super::{
-    measure::Measures,
-    options::Options,
-    scenario::Scenario,
-    watch::{CpuPerOrder, Memory},
+    measure::OrderMeasures,
+    options::OrdersOptions,
+    scenario::PartnerScenario,
+    watch::{CpuPerOrder, WorkerMemory},
 };
-use crate::bench::machine::{Machine, Versions};
-use partner_sim::counters::Counters;
+use crate::bench::machine::{MachineInfo, SoftwareVersions};
+use partner_sim::counters::SimulationCounters;
 
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) options: Options,
-    pub(super) machine: Machine,
-    pub(super) versions: Versions,
+pub(super) struct OrdersReport {
+    pub(super) options: OrdersOptions,
+    pub(super) machine: MachineInfo,
+    pub(super) versions: SoftwareVersions,
     /// From the first order to rest, and to the last order's creation.
     pub(super) wall_seconds: f64,
     pub(super) creating_seconds: f64,
     pub(super) created: u64,
     /// What the partner was asked while orders were created.
     pub(super) calls_while_creating: u64,
-    pub(super) measures: Measures,
-    pub(super) partner: Counters,
-    pub(super) worker_rss_mb: Memory,
+    pub(super) measures: OrderMeasures,
+    pub(super) partner: SimulationCounters,
+    pub(super) worker_rss_mb: WorkerMemory,
     pub(super) cpu_per_order: CpuPerOrder,
     pub(super) violations: Vec<String>,
     /// Logs of the processes, where they were kept because something is wrong.
     pub(super) logs: Option<PathBuf>,
 }
 
-impl Report {
+impl OrdersReport {
     /// At rest, no invariant violated, and the partner never asked more often than it allows.
     pub(super) fn is_good(&self) -> bool {
         self.violations.is_empty() && self.partner.rate_limited == 0
     }
 
-    fn orders(&self) -> u64 {
+    fn order_count(&self) -> u64 {
         self.measures.outcomes.orders
     }
 
     fn job_id_rate(&self) -> f64 {
-        ratio(self.measures.job_ids.orders.unsigned_abs(), self.orders())
+        safe_ratio(self.measures.job_ids.orders.unsigned_abs(), self.order_count())
     }
 
     fn via_callback_rate(&self) -> f64 {
         let ids = &self.measures.job_ids;
-        ratio(ids.via_callback.unsigned_abs(), ids.orders.unsigned_abs())
+        safe_ratio(ids.via_callback.unsigned_abs(), ids.orders.unsigned_abs())
     }
 
     fn manual_rate(&self) -> f64 {
-        ratio(self.measures.manual, self.orders())
+        safe_ratio(self.measures.manual, self.order_count())
     }
 
     /// Of the order's time.
     fn p95_time_to_job_id_s(&self) -> Option<f64> {
-        self.measures.job_ids.p95_s.map(|wall_s| round(wall_s * self.options.speed, 2))
+        self.measures.job_ids.p95_s.map(|wall_s| round_to_digits(wall_s * self.options.speed, 2))
     }
 
     fn polls_per_order(&self) -> f64 {
-        ratio(self.partner.polls, self.orders())
+        safe_ratio(self.partner.polls, self.order_count())
     }
 
     /// Of the questions for job ids that asking every 2 s takes, the part that was not asked.
     fn calls_saved(&self) -> f64 {
         let questions = &self.measures.questions;
-        1.0 - ratio(questions.asked.unsigned_abs(), questions.naive.unsigned_abs())
+        1.0 - safe_ratio(questions.asked.unsigned_abs(), questions.naive.unsigned_abs())
     }
 
     fn created_per_s(&self) -> f64 {
@@ -80,34 +80,34 @@ impl Report {
         per_s(self.calls_while_creating, self.creating_seconds)
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let (measures, options) = (&self.measures, &self.options);
         let late = &measures.lateness;
-        let delay = |s: Option<f64>| s.map(|s| round(s, 3));
+        let delay = |s: Option<f64>| s.map(|s| round_to_digits(s, 3));
         let mut json = json!({
             "scenario": options.scenario,
-            "orders": self.orders(),
+            "orders": self.order_count(),
             "rate": options.rate,
             "speed": options.speed,
             "workers": options.workers,
             "seed": options.seed,
             "partner_limit_per_s": options.partner_limit(),
-            "wall_seconds": round(self.wall_seconds, 1),
-            "created_per_s": round(self.created_per_s(), 1),
-            "job_id_rate": round(self.job_id_rate(), 4),
-            "via_callback_rate": round(self.via_callback_rate(), 4),
-            "manual_rate": round(self.manual_rate(), 4),
-            "p50_time_to_job_id_s": measures.job_ids.p50_s.map(|wall_s| round(wall_s * options.speed, 2)),
+            "wall_seconds": round_to_digits(self.wall_seconds, 1),
+            "created_per_s": round_to_digits(self.created_per_s(), 1),
+            "job_id_rate": round_to_digits(self.job_id_rate(), 4),
+            "via_callback_rate": round_to_digits(self.via_callback_rate(), 4),
+            "manual_rate": round_to_digits(self.manual_rate(), 4),
+            "p50_time_to_job_id_s": measures.job_ids.p50_s.map(|wall_s| round_to_digits(wall_s * options.speed, 2)),
             "p95_time_to_job_id_s": self.p95_time_to_job_id_s(),
             "alert_delay_s": {
                 "p50": delay(measures.alert_delay.p50),
                 "p99": delay(measures.alert_delay.p99),
                 "max": delay(measures.alert_delay.max),
             },
-            "polls_per_order": round(self.polls_per_order(), 2),
-            "partner_calls_per_s": round(self.calls_per_s(), 1),
+            "polls_per_order": round_to_digits(self.polls_per_order(), 2),
+            "partner_calls_per_s": round_to_digits(self.calls_per_s(), 1),
             "partner_calls_max_in_a_second": self.partner.max_in_a_second,
-            "partner_calls_saved": round(self.calls_saved(), 4),
+            "partner_calls_saved": round_to_digits(self.calls_saved(), 4),
             "limit_exceeded": self.partner.rate_limited,
             "outcomes": measures.outcomes.by_status,
             "held": measures.outcomes.held,
@@ -129,46 +129,46 @@ impl Report {
     }
 
     /// Tables for people.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let options = &self.options;
         let mut parts = vec![
             format!(
                 "{}: {} orders at {} per second, speed {}, {} worker processes, seed {}: {:.0} s\n{}\n{}",
-                name(options.scenario),
-                self.orders(),
+                scenario_name(options.scenario),
+                self.order_count(),
                 options.rate,
                 options.speed,
                 options.workers,
                 options.seed,
                 self.wall_seconds,
-                self.machine.text(),
-                self.versions.text(),
+                self.machine.to_text(),
+                self.versions.to_text(),
             ),
-            self.figures().to_string(),
-            counts("outcome", "orders", &self.measures.outcomes.by_status),
+            self.figure_table().to_string(),
+            counts_table("outcome", "orders", &self.measures.outcomes.by_status),
         ];
         if !self.measures.alerts.is_empty() {
-            parts.push(counts("alerts, by channel", "", &self.measures.alerts));
+            parts.push(counts_table("alerts, by channel", "", &self.measures.alerts));
         }
-        parts.push(self.verdict());
+        parts.push(self.verdict_text());
         parts.join("\n")
     }
 
-    fn figures(&self) -> Table {
+    fn figure_table(&self) -> Table {
         let (measures, seconds) = (&self.measures, |s: Option<f64>| s.map_or("-".to_owned(), |s| format!("{s:.2} s")));
         let (late, memory, cpu) = (&measures.lateness, &self.worker_rss_mb, &self.cpu_per_order);
         // The design's goals are for a partner that works as it should; of the others it wants the job ids.
-        let goal = |goal: &'static str| if self.options.scenario == Scenario::Normal { goal } else { "" };
-        let mut table = head(&["measured", "goal", ""]);
+        let goal = |goal: &'static str| if self.options.scenario == PartnerScenario::Normal { goal } else { "" };
+        let mut table = table_with_header(&["measured", "goal", ""]);
         for (name, goal, value) in [
             ("orders created per second", "", format!("{:.1}", self.created_per_s())),
-            ("orders with a job id", "99.9 %", percent(self.job_id_rate())),
-            ("- by callback", goal("> 90 %"), percent(self.via_callback_rate())),
+            ("orders with a job id", "99.9 %", format_percent(self.job_id_rate())),
+            ("- by callback", goal("> 90 %"), format_percent(self.via_callback_rate())),
             ("- p95 since creation, of the order's time", goal("< 10 s"), seconds(self.p95_time_to_job_id_s())),
-            ("orders that needed a person", goal("< 0.1 %"), percent(self.manual_rate())),
+            ("orders that needed a person", goal("< 0.1 %"), format_percent(self.manual_rate())),
             ("alerts: p99 from cause to arrival", "", seconds(measures.alert_delay.p99)),
             ("questions per order", "", format!("{:.2}", self.polls_per_order())),
-            ("questions for job ids, less than every 2 s", goal("30 %"), percent(self.calls_saved())),
+            ("questions for job ids, less than every 2 s", goal("30 %"), format_percent(self.calls_saved())),
             ("partner: calls per second", "", format!("{:.1}", self.calls_per_s())),
             ("partner: most in a second / allowed", "", self.most_calls()),
             ("partner: calls above its limit", "0", self.partner.rate_limited.to_string()),
@@ -185,7 +185,7 @@ impl Report {
             ("held for a person", "", measures.outcomes.held.to_string()),
             ("violations", "0", self.violations.len().to_string()),
         ] {
-            row(&mut table, &[name, goal, &value]);
+            add_table_row(&mut table, &[name, goal, &value]);
         }
         table
     }
@@ -194,7 +194,7 @@ impl Report {
         format!("{} / {}", self.partner.max_in_a_second, self.options.partner_limit())
     }
 
-    fn verdict(&self) -> String {
+    fn verdict_text(&self) -> String {
         if self.is_good() {
             return "At rest; the history is clean: no invariant was violated.".to_owned();
         }
@@ -211,52 +211,52 @@ impl Report {
     }
 }
 
-fn name(scenario: Scenario) -> String {
+fn scenario_name(scenario: PartnerScenario) -> String {
     use clap::ValueEnum;
     scenario.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Zero of nothing.
-fn ratio(part: u64, whole: u64) -> f64 {
+fn safe_ratio(part: u64, whole: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of one run")]
     let (part, whole) = (part as f64, whole as f64);
     if whole == 0.0 { 0.0 } else { part / whole }
 }
 
 fn per_s(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { ratio(count, 1) / seconds } else { 0.0 }
+    if seconds > 0.0 { safe_ratio(count, 1) / seconds } else { 0.0 }
 }
 
-fn round(number: f64, digits: i32) -> f64 {
+fn round_to_digits(number: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (number * scale).round() / scale
 }
 
-fn percent(part: f64) -> String {
+fn format_percent(part: f64) -> String {
     format!("{:.2} %", part * 100.0)
 }
 
-fn counts(name: &str, unit: &str, counts: &BTreeMap<String, u64>) -> String {
-    let mut table = head(&[name, unit]);
+fn counts_table(name: &str, unit: &str, counts: &BTreeMap<String, u64>) -> String {
+    let mut table = table_with_header(&[name, unit]);
     for (key, count) in counts {
-        row(&mut table, &[key, &count.to_string()]);
+        add_table_row(&mut table, &[key, &count.to_string()]);
     }
     table.to_string()
 }
 
-fn head(names: &[&str]) -> Table {
+fn table_with_header(names: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(cells(names));
+    table.set_header(aligned_cells(names));
     table
 }
 
-fn row(table: &mut Table, values: &[&str]) {
-    table.add_row(cells(values));
+fn add_table_row(table: &mut Table, values: &[&str]) {
+    table.add_row(aligned_cells(values));
 }
 
 /// The first to the left, numbers to the right.
-fn cells(values: &[&str]) -> Vec<Cell> {
+fn aligned_cells(values: &[&str]) -> Vec<Cell> {
     let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
     values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use partner_sim::{Knobs, values::Rate};
+use partner_sim::{PartnerKnobs, values::EventRate};
 
 /// How long the partner is down, in the order's time.
 const OUTAGE: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Scenario {
+pub enum PartnerScenario {
     /// 95 % of its callbacks arrive
     Normal,
     /// None arrives: everything by asking
@@ -24,20 +24,22 @@ pub enum Scenario {
     Outage,
 }
 
-impl Scenario {
-    pub(super) fn knobs(self) -> Knobs {
-        let knobs = Knobs::default();
+impl PartnerScenario {
+    pub(super) fn partner_knobs(self) -> PartnerKnobs {
+        let knobs = PartnerKnobs::default();
         match self {
             Self::Normal | Self::Outage => knobs,
-            Self::NoCallback => Knobs { job_id_callback_rate: Rate::NEVER, callback_rate: Rate::NEVER, ..knobs },
+            Self::NoCallback => {
+                PartnerKnobs { job_id_callback_rate: EventRate::NEVER, callback_rate: EventRate::NEVER, ..knobs }
+            }
             Self::Slow => {
-                Knobs { job_id_delay: "50% 500ms-2s, 50% 10m-15m".parse().expect("a test parses it"), ..knobs }
+                PartnerKnobs { job_id_delay: "50% 500ms-2s, 50% 10m-15m".parse().expect("a test parses it"), ..knobs }
             }
         }
     }
 
     /// The partner is down from a quarter of the orders on: begin and length, of wall time.
-    pub(super) fn outage(self, creating: Duration, speed: f64) -> Option<(Duration, Duration)> {
+    pub(super) fn outage_window(self, creating: Duration, speed: f64) -> Option<(Duration, Duration)> {
         (self == Self::Outage).then(|| (creating / 4, OUTAGE.div_f64(speed)))
     }
 }
@@ -48,17 +50,19 @@ mod tests {
 
     #[test]
     fn each_scenario_is_as_the_design_says() {
-        let rates = |s: Scenario| (f64::from(s.knobs().job_id_callback_rate), f64::from(s.knobs().callback_rate));
-        assert_eq!(rates(Scenario::Normal), (0.95, 0.95));
-        assert_eq!(rates(Scenario::NoCallback), (0.0, 0.0));
-        assert_eq!(Scenario::Slow.knobs().job_id_delay.to_string(), "50% 500ms-2s, 50% 10m-15m");
+        let rates = |s: PartnerScenario| {
+            (f64::from(s.partner_knobs().job_id_callback_rate), f64::from(s.partner_knobs().callback_rate))
+        };
+        assert_eq!(rates(PartnerScenario::Normal), (0.95, 0.95));
+        assert_eq!(rates(PartnerScenario::NoCallback), (0.0, 0.0));
+        assert_eq!(PartnerScenario::Slow.partner_knobs().job_id_delay.to_string(), "50% 500ms-2s, 50% 10m-15m");
     }
 
     #[test]
     fn only_an_outage_takes_the_partner_down() {
         let creating = Duration::from_secs(120);
-        assert_eq!(Scenario::Normal.outage(creating, 30.0), None);
-        let (begin, length) = Scenario::Outage.outage(creating, 30.0).unwrap();
+        assert_eq!(PartnerScenario::Normal.outage_window(creating, 30.0), None);
+        let (begin, length) = PartnerScenario::Outage.outage_window(creating, 30.0).unwrap();
         assert_eq!((begin.as_secs(), length.as_secs()), (30, 20));
     }
 }

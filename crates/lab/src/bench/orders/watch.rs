@@ -4,12 +4,12 @@ use serde::Serialize;
 
 use crate::{
     bench::machine,
-    testbed::{Testbed, processes::Processes},
+    testbed::{Testbed, processes::ChildProcesses},
 };
 
 /// Of the largest worker process, in MiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(super) struct Memory {
+pub(super) struct WorkerMemory {
     /// Before the first order.
     pub(super) first: f64,
     /// At rest.
@@ -17,15 +17,15 @@ pub(super) struct Memory {
     pub(super) max: f64,
 }
 
-impl Memory {
-    pub(super) fn look(&mut self, processes: &Processes) {
+impl WorkerMemory {
+    pub(super) fn sample_largest(&mut self, processes: &ChildProcesses) {
         let largest = processes.worker_pids().filter_map(machine::rss_bytes_of_process).max();
         if let Some(bytes) = largest {
-            self.note(bytes);
+            self.record_bytes(bytes);
         }
     }
 
-    fn note(&mut self, bytes: u64) {
+    fn record_bytes(&mut self, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "to a tenth of a MiB")]
         let mib = (bytes as f64 / f64::from(1 << 20) * 10.0).round() / 10.0;
         if self.max == 0.0 {
@@ -50,7 +50,7 @@ pub(super) struct CpuPerOrder {
 
 impl CpuPerOrder {
     /// Zero where the system does not tell.
-    pub(super) fn look(orders: u32, testbed: &Testbed) -> Self {
+    pub(super) fn read_cpu(orders: u32, testbed: &Testbed) -> Self {
         let each = |ms: Option<u64>| {
             let ms = u32::try_from(ms.unwrap_or_default()).unwrap_or(u32::MAX);
             (f64::from(ms) / f64::from(orders.max(1)) * 100.0).round() / 100.0
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn the_first_look_stays_and_the_largest_counts() {
-        let mut memory = Memory::default();
+        let mut memory = WorkerMemory::default();
         for mib in [3, 9, 5] {
-            memory.note(mib << 20);
+            memory.record_bytes(mib << 20);
         }
-        assert_eq!(memory, Memory { first: 3.0, last: 5.0, max: 9.0 });
+        assert_eq!(memory, WorkerMemory { first: 3.0, last: 5.0, max: 9.0 });
     }
 }

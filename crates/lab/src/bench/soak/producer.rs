@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
 use workers::{NewJob, RedisConfig, Store};
 
-use crate::bench::timers::timer;
+use crate::bench::timers::bench_timer;
 
 const EVERY: Duration = Duration::from_millis(20);
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -14,7 +14,12 @@ const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Enqueues timers 0, 1, 2 and so on for so long; answers how many. Delays lie between 1 s and `spread`. One that cannot
 /// keep up catches up with a second's jobs per call, after its time too.
-pub(super) async fn produce(redis_url: String, rate: u32, spread: Duration, time: Duration) -> anyhow::Result<u32> {
+pub(super) async fn enqueue_timers(
+    redis_url: String,
+    rate: u32,
+    spread: Duration,
+    time: Duration,
+) -> anyhow::Result<u32> {
     let store = Store::with_config(RedisConfig { response_timeout: ENQUEUE_TIMEOUT, ..RedisConfig::new(redis_url) })?;
     let begun = Instant::now();
     let mut enqueued = 0_u32;
@@ -23,7 +28,7 @@ pub(super) async fn produce(redis_url: String, rate: u32, spread: Duration, time
         let elapsed = begun.elapsed();
         let wanted = due_by(elapsed.min(time), rate);
         let jobs: Vec<NewJob> = (enqueued..wanted.min(enqueued.saturating_add(rate)))
-            .map(|number| NewJob::after(&timer(number), random_delay(spread)))
+            .map(|number| NewJob::after(&bench_timer(number), random_delay(spread)))
             .collect();
         store.enqueue(&jobs).await?;
         enqueued += u32::try_from(jobs.len())?;

@@ -6,16 +6,16 @@ use anyhow::{Context, ensure};
 use tokio::time::sleep;
 
 use super::{
-    producer::produce,
-    report::{HEADER, Minute, Report},
-    watch::Seen,
+    producer::enqueue_timers,
+    report::{HEADER, SoakMinute, SoakReport},
+    watch::SoakObservation,
 };
 use crate::{
     bench::{
-        child::Worker,
-        machine::{Machine, Versions},
+        child::WorkerChild,
+        machine::{MachineInfo, SoftwareVersions},
         options::SoakOptions,
-        stage::Stage,
+        stage::QueueStage,
         timers::QUEUE,
     },
     testbed::print,
@@ -37,40 +37,43 @@ pub async fn run(options: SoakOptions) -> anyhow::Result<bool> {
         "that is more than {} jobs; lower --minutes or --rate",
         u32::MAX
     );
-    let (machine, versions) = (Machine::look(), Versions::look().await?);
-    let stage = Stage::start().await?;
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let stage = QueueStage::start().await?;
     let places = u64::from(rate) * (spread + MISSING_AFTER).as_secs();
-    let mut worker = Worker::soak(&stage.url(), u32::try_from(places).unwrap_or(u32::MAX), MINUTE.min(time))?;
-    stage.workers(1).await?;
-    let mut report = Report { machine, versions, minutes: Vec::new(), enqueued: 0, last: Seen::default(), options };
+    let mut worker =
+        WorkerChild::start_soak(&stage.url(), u32::try_from(places).unwrap_or(u32::MAX), MINUTE.min(time))?;
+    stage.wait_for_workers(1).await?;
+    let mut report =
+        SoakReport { machine, versions, minutes: Vec::new(), enqueued: 0, last: SoakObservation::default(), options };
 
-    print::line(HEADER, report.options.json)?;
+    print::print_line(HEADER, report.options.json)?;
     let enqueueing = async {
-        let enqueued = tokio::spawn(produce(stage.url(), rate, spread, time)).await.context("the producer panicked")?;
-        at_rest(&stage, spread).await?;
+        let enqueued =
+            tokio::spawn(enqueue_timers(stage.url(), rate, spread, time)).await.context("the producer panicked")?;
+        wait_until_at_rest(&stage, spread).await?;
         enqueued
     };
     tokio::pin!(enqueueing);
     report.enqueued = loop {
         tokio::select! {
             enqueued = &mut enqueueing => break enqueued?,
-            line = worker.line() => report.minute(&line?, &stage).await?,
+            line = worker.next_line() => report.record_minute(&line?, &stage).await?,
         }
     };
     for line in worker.last_lines().await? {
-        report.last = read(&line)?;
+        report.last = parse_seen(&line)?;
     }
-    print::report(&report.text(), &report.json(), report.options.json)?;
+    print::print_report(&report.to_text(), &report.to_json(), report.options.json)?;
     Ok(report.keeps_promises())
 }
 
-impl Report {
+impl SoakReport {
     /// A minute is over.
-    async fn minute(&mut self, line: &str, stage: &Stage) -> anyhow::Result<()> {
-        let seen = read(line)?;
-        let info = stage.info("memory").await?;
+    async fn record_minute(&mut self, line: &str, stage: &QueueStage) -> anyhow::Result<()> {
+        let seen = parse_seen(line)?;
+        let info = stage.read_info("memory").await?;
         let bytes = |name: &str| info.get(name).and_then(|bytes| bytes.parse().ok()).unwrap_or_default();
-        let minute = Minute {
+        let minute = SoakMinute {
             seen,
             done: seen.done - self.last.done,
             redis_rss_bytes: bytes("used_memory_rss"),
@@ -78,19 +81,19 @@ impl Report {
         };
         self.last = seen;
         self.minutes.push(minute);
-        print::line(&minute.text(self.minutes.len()), self.options.json)
+        print::print_line(&minute.row_text(self.minutes.len()), self.options.json)
     }
 }
 
-fn read(line: &str) -> anyhow::Result<Seen> {
+fn parse_seen(line: &str) -> anyhow::Result<SoakObservation> {
     serde_json::from_str(line).with_context(|| format!("the worker process said: {line}"))
 }
 
 /// Returns when no job is left, or when those that are left have had their time.
-async fn at_rest(stage: &Stage, spread: Duration) -> anyhow::Result<()> {
+async fn wait_until_at_rest(stage: &QueueStage, spread: Duration) -> anyhow::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < spread + DRAIN_TIMEOUT {
-        let stats = stage.store.stats(&[QUEUE]).await?;
+        let stats = stage.store.queue_stats(&[QUEUE]).await?;
         if stats.iter().all(|queue| queue.due + queue.scheduled + queue.leased == 0) {
             return Ok(());
         }

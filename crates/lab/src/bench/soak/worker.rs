@@ -8,12 +8,12 @@ use std::{
 };
 
 use anyhow::Context;
-use jobs::Timeout;
+use jobs::ExpireAttempt;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 use workers::{Delivery, Outcome, Registry, Runtime, Store};
 
-use super::watch::Watch;
+use super::watch::SoakWatch;
 use crate::bench::{
     options::{CONCURRENCY, SoakWorkerOptions},
     runs::now_us,
@@ -24,11 +24,11 @@ use dispatch::telemetry;
 
 pub async fn run(options: SoakWorkerOptions) -> anyhow::Result<()> {
     telemetry::init_metrics()?;
-    let watch = Arc::new(Watch::new(options.places));
+    let watch = Arc::new(SoakWatch::new(options.places));
     let registry = Registry::new().register({
         let watch = watch.clone();
-        move |timer: Timeout, delivery: Delivery| {
-            watch.record(timer.attempt, delivery.due_ms, now_us());
+        move |timer: ExpireAttempt, delivery: Delivery| {
+            watch.record_run(timer.attempt, delivery.due_ms, now_us());
             std::future::ready(Outcome::done())
         }
     });
@@ -40,15 +40,15 @@ pub async fn run(options: SoakWorkerOptions) -> anyhow::Result<()> {
     let mut ticks = interval_at(Instant::now() + every, every);
     loop {
         tokio::select! {
-            _ = ticks.tick() => say(&watch)?,
+            _ = ticks.tick() => print_observation(&watch)?,
             () = closed.cancelled() => break,
         }
     }
     stop.cancel();
     runtime.await.context("the worker panicked")?.context("the worker ended by itself")?;
-    say(&watch)
+    print_observation(&watch)
 }
 
-fn say(watch: &Watch) -> anyhow::Result<()> {
-    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&watch.seen())?)?)
+fn print_observation(watch: &SoakWatch) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout(), "{}", serde_json::to_string(&watch.take_observation())?)?)
 }
