@@ -18,7 +18,7 @@ use dispatch::{
     },
 };
 
-/// [`Role`] as it is written.
+/// [`AccountRole`] as it is written.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum RoleName {
     /// Creates and cancels orders.

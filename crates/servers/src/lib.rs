@@ -1,7 +1,7 @@
 //! Private servers on free loopback ports: a redis-server and a Postgres that belong to this process.
 //!
-//! `dev`, `replay`, the benchmarks and the tests start their own instead of asking for a running one. [`Redis`] and
-//! [`Postgres`] share one life: `start` (throw-away data) or `start_in` (data kept in a directory), then `stop`, `kill`
+//! `dev`, `replay`, the benchmarks and the tests start their own instead of asking for a running one. [`RedisServer`] and
+//! [`PostgresServer`] share one life: `start` (throw-away data) or `start_in` (data kept in a directory), then `stop`, `kill`
 //! and `restart` as often as a test likes, and dropping ends the process and removes throw-away data. `detach` leaves
 //! the server running instead.
 //!
