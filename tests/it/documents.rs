@@ -15,7 +15,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 fn every_redis_key_is_on_its_page() {
     let page = read("docs/REDIS.md");
     let mut keys = BTreeSet::new();
-    for line in read("workers/src/keys.rs").lines().filter(|line| line.contains("self.key(")) {
+    for line in read("workers/src/keys.rs").lines().filter(|line| line.contains("self.full_key(")) {
         keys.extend(quoted(line).map(|name| format!("`{{dq:0}}:{name}`")));
     }
     for line in read("crates/dispatch/src/redis_keys.rs").lines().filter(|line| !line.trim_start().starts_with("//")) {

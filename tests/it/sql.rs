@@ -130,7 +130,7 @@ async fn days_of_the_history_are_added_a_fortnight_ahead() {
     let before = t.count(partitions).await;
     assert!(t.count("SELECT (to_regclass('order_events_20300101') IS NOT NULL)::int::bigint").await == 1);
     assert!(t.count("SELECT (to_regclass('order_events_20300115') IS NOT NULL)::int::bigint").await == 1);
-    let add = async || history_days::add_ahead(t.app.db.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
+    let add = async || history_days::add_ahead(&mut t.app.db.acquire().await.unwrap().detach().unwrap()).await.unwrap();
     assert_eq!(add().await, 0);
     t.sql("DROP TABLE order_events_20300115").await;
     let (a, b) = tokio::join!(add(), add());

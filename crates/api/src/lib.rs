@@ -72,11 +72,13 @@ pub fn api_router(app: App) -> Router {
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
         .nest("/api/v1/drivers", drivers::routes())
-        .nest("/api/v1/dispatcher", dispatcher::routes())
         .nest("/api/v1/admin/dispatcher", areas::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
-        .nest("/api/v1/voice", voice::routes())
         .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
+        // Advice needs no database, and says of itself that it knows nothing.
+        .nest("/api/v1/dispatcher", dispatcher::routes())
+        // A provider of calls does not ask again: what a driver pressed would be lost.
+        .nest("/api/v1/voice", voice::routes())
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], OPENAPI)))

@@ -1,11 +1,14 @@
 //! Postgres: connections with bounds, and the schema.
 //!
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
-//! * [`pool`]: connections on which every statement is answered in time, or given up.
+//! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up.
+//! * [`refusals`]: connections that take no writes are replaced.
 //! * [`history_days`]: the partitions of the history, a day each.
 
+mod connection;
 mod failure;
 mod pool;
+mod refusals;
 
 pub mod history_days;
 
@@ -19,8 +22,9 @@ use sqlx::{
 };
 
 pub use self::{
+    connection::{Connection, Transaction},
     failure::{DatabaseFailure, classify_error, is_transient},
-    pool::{Connection, Pool, Transaction},
+    pool::Pool,
 };
 use crate::config::{Config, DatabaseConfig, without_password};
 
@@ -136,11 +140,12 @@ pub async fn migrate_schema(db: &Pool) -> anyhow::Result<()> {
     if let SchemaState::Ahead(version) = read_schema_state(db).await? {
         bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
     }
-    let mut connection = db.acquire().await?;
-    connection.lift_limit().await?;
-    let session = connection.as_raw()?;
-    MIGRATOR.run(&mut *session).await.context("a migration failed; the database is as it was before it")?;
-    history_days::add_ahead(session).await.context("the days of the history could not be added")?;
+    let mut session = db.acquire().await?.detach()?;
+    // A migration takes as long as it takes.
+    sqlx::query("SET statement_timeout = 0").execute(&mut session).await?;
+    MIGRATOR.run(&mut session).await.context("a migration failed; the database is as it was before it")?;
+    history_days::add_ahead(&mut session).await.context("the days of the history could not be added")?;
+    session.close().await?;
     Ok(())
 }
 

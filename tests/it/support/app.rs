@@ -72,7 +72,7 @@ impl TestApp {
         let mut store = Store::connect(&config.redis.url).await.unwrap();
         if let Some(clock) = &clock {
             set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
-            history_days::add_ahead(pool.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
+            history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
@@ -102,7 +102,7 @@ impl TestApp {
         let new_day = now_ms / DAY_MS != self.now_ms() / DAY_MS;
         set_database_clock(&self.app.db, now_ms).await;
         if new_day {
-            history_days::add_ahead(self.app.db.acquire().await.unwrap().as_raw().unwrap()).await.unwrap();
+            history_days::add_ahead(&mut self.app.db.acquire().await.unwrap().detach().unwrap()).await.unwrap();
         }
         self.clock.as_ref().unwrap().store(now_ms, Ordering::SeqCst);
     }

@@ -131,11 +131,10 @@ async fn repair_timers(app: &App, scope: RepairScope) -> anyhow::Result<RepairRe
     match_late_callbacks(app, scope).await?;
     let mut pages = TimerPages::new(scope);
     loop {
-        let before = pages.clone();
         let Some(page) = pages.next_page(app).await? else { return Ok(report) };
         report.looked_at += page.rows;
         // While Redis is rebuilt, workers take nothing: what a page says stays true.
-        let jobs = if scope == RepairScope::All { page.jobs } else { still_lacking(app, before, page).await? };
+        let jobs = if scope == RepairScope::All { page.jobs } else { still_lacking(app, &pages, page).await? };
         let answers = app.store.repair(&jobs).await?;
         report_progress();
         for (job, answer) in jobs.iter().zip(answers) {
@@ -154,14 +153,14 @@ async fn repair_timers(app: &App, scope: RepairScope) -> anyhow::Result<RepairRe
 
 /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
 /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
-async fn still_lacking(app: &App, mut before: TimerPages, page: TimerPage) -> anyhow::Result<Vec<NewJob>> {
+async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> anyhow::Result<Vec<NewJob>> {
     let answers = app.store.preview_repair(&page.jobs).await?;
     let lacking: HashSet<JobId> =
         page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
     if lacking.is_empty() {
         return Ok(Vec::new());
     }
-    let again = before.next_page(app).await?.map(|page| page.jobs).unwrap_or_default();
+    let again = pages.read_again(app).await?.map(|page| page.jobs).unwrap_or_default();
     Ok(again.into_iter().filter(|job| lacking.contains(&job.id)).collect())
 }
 
@@ -226,9 +225,16 @@ impl TimerPage {
 
 /// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
 /// messages, and unacknowledged alerts.
-#[derive(Clone)]
 struct TimerPages {
     scope: RepairScope,
+    cursor: TimerCursor,
+    /// Where the latest page began.
+    page_began: TimerCursor,
+}
+
+/// How far each source was read; `None`: to its end.
+#[derive(Clone)]
+struct TimerCursor {
     orders_after: Option<String>,
     bookings_after: Option<(String, i32)>,
     callbacks_after: Option<i64>,
@@ -238,14 +244,27 @@ struct TimerPages {
 
 impl TimerPages {
     fn new(scope: RepairScope) -> Self {
-        Self {
-            scope,
+        let cursor = TimerCursor {
             orders_after: Some(String::new()),
             bookings_after: Some((String::new(), 0)),
             callbacks_after: Some(0),
             messages_after: Some(0),
             alerts_after: 0,
-        }
+        };
+        Self { scope, page_began: cursor.clone(), cursor }
+    }
+
+    /// Reads the latest page once more.
+    async fn read_again(&self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
+        let mut again =
+            Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };
+        again.next_page(app).await
+    }
+
+    /// Takes the place in a source, if there is more of it.
+    fn take_place<T>(&mut self, source: impl FnOnce(&mut TimerCursor) -> Option<T>) -> Option<T> {
+        self.page_began = self.cursor.clone();
+        source(&mut self.cursor)
     }
 
     fn overdue_secs(&self) -> Option<f64> {
@@ -253,7 +272,7 @@ impl TimerPages {
     }
 
     async fn next_page(&mut self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
-        while let Some(after) = self.orders_after.take() {
+        while let Some(after) = self.take_place(|cursor| cursor.orders_after.take()) {
             let rows = sqlx::query(
                 "-- orders to reconcile
                  WITH page AS MATERIALIZED (
@@ -281,7 +300,7 @@ impl TimerPages {
             .await?;
             // One row at least: it says where the next page begins.
             if let Some(row) = rows.first() {
-                self.orders_after = row.try_get("last")?;
+                self.cursor.orders_after = row.try_get("last")?;
             }
             let found = |row: &PgRow| row.try_get::<Option<String>, _>("id").map(|id| id.is_some());
             let mut orders = Vec::new();
@@ -294,7 +313,7 @@ impl TimerPages {
                 return Ok(Some(page_of_orders(&orders)));
             }
         }
-        if let Some((order, attempt_no)) = self.bookings_after.take() {
+        if let Some((order, attempt_no)) = self.take_place(|cursor| cursor.bookings_after.take()) {
             let rows: Vec<BookingRow> = sqlx::query_as(
                 "-- bookings to reconcile
                  SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
@@ -309,14 +328,14 @@ impl TimerPages {
             .fetch_all(&app.db)
             .await?;
             if let Some(last) = rows.last() {
-                self.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
+                self.cursor.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
                 let timer = |b: &BookingRow| {
                     timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
                 };
                 return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
-        if let Some(after) = self.callbacks_after.take() {
+        if let Some(after) = self.take_place(|cursor| cursor.callbacks_after.take()) {
             let rows: Vec<CallbackRow> = sqlx::query_as(
                 "-- callbacks to reconcile
                  SELECT id, order_id, received_at, dispatchq_now() AS now FROM inbox
@@ -330,12 +349,12 @@ impl TimerPages {
             .fetch_all(&app.db)
             .await?;
             if let Some(last) = rows.last() {
-                self.callbacks_after = Some(last.id);
+                self.cursor.callbacks_after = Some(last.id);
                 let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
                 return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
-        if let Some(after) = self.messages_after.take() {
+        if let Some(after) = self.take_place(|cursor| cursor.messages_after.take()) {
             let rows: Vec<MessageRow> = sqlx::query_as(
                 "-- messages to reconcile
                  SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
@@ -349,11 +368,12 @@ impl TimerPages {
             .fetch_all(&app.db)
             .await?;
             if let Some(last) = rows.last() {
-                self.messages_after = Some(last.id);
+                self.cursor.messages_after = Some(last.id);
                 let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
                 return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
+        self.page_began = self.cursor.clone();
         let rows: Vec<AlertRow> = sqlx::query_as(
             "-- alerts to reconcile
              SELECT id, kind, next_escalation_at, order_id, dispatchq_now() AS now FROM alerts
@@ -361,13 +381,13 @@ impl TimerPages {
                AND ($2::float8 IS NULL OR next_escalation_at < dispatchq_now() - $2 * interval '1 second')
              ORDER BY id LIMIT $3",
         )
-        .bind(self.alerts_after)
+        .bind(self.cursor.alerts_after)
         .bind(self.overdue_secs())
         .bind(PAGE)
         .fetch_all(&app.db)
         .await?;
         let Some(last) = rows.last() else { return Ok(None) };
-        self.alerts_after = last.alert.id;
+        self.cursor.alerts_after = last.alert.id;
         let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
         Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())))
     }

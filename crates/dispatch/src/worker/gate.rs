@@ -77,7 +77,11 @@ pub(super) async fn ask_postgres(pool: &Pool) -> PostgresState {
     .fetch_one(pool);
     match tokio::time::timeout(ANSWER_TIMEOUT, question).await {
         Ok(Ok(true)) => PostgresState::Writable,
-        Ok(Ok(false)) => PostgresState::ReadOnly,
+        Ok(Ok(false)) => {
+            // This session may have begun while the server took no writes, or at a standby.
+            pool.suspect_read_only();
+            PostgresState::ReadOnly
+        }
         Ok(Err(_)) | Err(_) => PostgresState::Unreachable,
     }
 }

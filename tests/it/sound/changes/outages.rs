@@ -1,8 +1,10 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
 use dispatch::{
+    app::App,
     db,
     people::api_keys::{self, AccountRole},
+    worker::gate::PostgresState,
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -84,4 +86,17 @@ async fn f02_a_connection_that_began_read_only_is_replaced() {
     assert!(db::is_transient(&refused), "{refused}");
     as_owner(&config.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
     eventually("the pool takes writes", secs(10), || async { write().await.is_ok() }).await;
+}
+
+/// The gate only asks. Its session, too, would be read-only for as long as it lives.
+#[tokio::test]
+async fn f02_a_gate_whose_session_began_read_only_opens() {
+    let mut t = TestApp::start().await;
+    as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq SET default_transaction_read_only = on"]).await;
+    let pool = db::connect_pool(&t.app.config.database).await.unwrap();
+    t.app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    let state = async || t.app.readiness.postgres_state().await;
+    eventually("the gate is closed", secs(10), async || state().await == PostgresState::ReadOnly).await;
+    as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
+    eventually("the gate opens", secs(20), async || state().await == PostgresState::Writable).await;
 }

@@ -184,6 +184,13 @@ async fn f01_a_joined_transaction_commits_with_the_outer_or_not_at_all() {
     assert!(outer.commit().await.is_err());
     assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
 
+    // Nothing more is done in it.
+    let mut outer = t.app.db.begin().await.unwrap();
+    outer.begin().await.unwrap().rollback().await.unwrap();
+    assert!(sqlx::query("INSERT INTO probe VALUES (1)").execute(&mut *outer).await.is_err());
+    drop(outer);
+    assert_eq!(t.count("SELECT count(*) FROM probe").await, 2);
+
     // Given up, a connection's next statement is outside of it.
     let mut connection = t.app.db.acquire().await.unwrap();
     insert(&mut *connection.begin().await.unwrap()).await;

@@ -49,6 +49,9 @@ const WORKERS: usize = 3;
 /// Drivers for each order created per second. Some five of them are busy. Orders that waited out a fault must find drivers among the
 /// others: if there were too few, they would search again every 250 ms, a load that comes from the speed and not from the fault.
 const DRIVERS_PER_RATE: u32 = 16;
+/// Sessions of each process: thirty for two cores. Each new one plans every statement some five times, and after a fault that ended
+/// all sessions that is what the first seconds are spent on.
+const CONNECTIONS: u32 = 6;
 /// The cleanup runs this often.
 const CLEANUP_EVERY: Duration = Duration::from_secs(20);
 /// The partner is asked for so long, which no speed divides.
@@ -109,6 +112,7 @@ async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
 
 /// What else the configuration says: three drivers at once for one service type, a cleanup now and then.
 fn last_word(config: &mut Config) {
+    config.database.max_connections = CONNECTIONS;
     use dispatch::periodic::schedule::{ScheduledTask, TaskSchedule};
     config.service_types.entry(BROADCAST.to_owned()).or_default().ask_at_once = Some(3);
     config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
