@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::output::{self, format_time, or_dash};
 use dispatch::db::Pool;
 use dispatch::{
-    config::Config,
-    db,
-    people::{
+    accounts::{
         api_keys::{AccountRole, ApiKey},
         key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
     },
+    config::Config,
+    db,
 };
 
 /// [`AccountRole`] as it is written.

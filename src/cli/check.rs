@@ -7,7 +7,7 @@ use serde_json::json;
 use super::output;
 use dispatch::{
     app::App,
-    history::{self, invariants::INVARIANTS},
+    audit::{self, invariants::INVARIANTS},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -22,7 +22,7 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn run(self, app: App) -> anyhow::Result<ExitCode> {
         let Self::History { json } = self;
-        let violations = history::check_history(&app).await?;
+        let violations = audit::check_history(&app).await?;
         if json {
             output::print_json(&json!({ "violations": violations }))?;
         } else if violations.is_empty() {

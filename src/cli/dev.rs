@@ -13,14 +13,13 @@ use servers::{PostgresServer, RedisServer};
 
 use super::{serve, signals};
 use dispatch::{
-    app::App,
-    config::Config,
-    db,
-    people::{
+    accounts::{
         api_keys::{self, AccountRole},
         key_admin,
     },
-    telemetry,
+    app::App,
+    config::Config,
+    db, telemetry,
     worker::process,
 };
 use lab::testbed::partner::{self, NAME, SERVICE_TYPE};

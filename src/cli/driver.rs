@@ -15,8 +15,10 @@ use dispatch::{
     app::App,
     config::Config,
     db,
-    fleet::driver_index,
-    people::drivers::{self, DriverRemoval, NewDriver},
+    fleet::{
+        driver_index,
+        drivers::{self, DriverRemoval, NewDriver},
+    },
 };
 
 #[derive(Debug, clap::Subcommand)]

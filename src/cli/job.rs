@@ -14,7 +14,7 @@ use super::{
 };
 use dispatch::{
     app::App,
-    operator::job::{self, JobRefusal, RescheduleTime},
+    operator::job::{self, JobRefusal, OperateError, RescheduleTime},
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -160,9 +160,10 @@ impl Command {
                 }
             }
             Self::Cancel { id, json } => {
-                return match job::cancel_job(&app, &id).await? {
+                return match job::cancel_job(&app, &id).await {
                     Ok(()) => print_done(&id, "CANCELLED", &format!("{id} is cancelled."), json),
-                    Err(refused) => print_refusal(&id, &refused, json),
+                    Err(OperateError::Refused(refused)) => print_refusal(&id, &refused, json),
+                    Err(error) => Err(error.into()),
                 };
             }
             Self::RunNow { id, json } => {
@@ -178,9 +179,10 @@ impl Command {
 }
 
 async fn reschedule_job(app: &App, id: &JobId, when: RescheduleTime, json: bool) -> anyhow::Result<ExitCode> {
-    let moved = match job::reschedule_job(app, id, when).await? {
+    let moved = match job::reschedule_job(app, id, when).await {
         Ok(moved) => moved,
-        Err(refused) => return print_refusal(id, &refused, json),
+        Err(OperateError::Refused(refused)) => return print_refusal(id, &refused, json),
+        Err(error) => return Err(error.into()),
     };
     let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Millis, true);
     if json {

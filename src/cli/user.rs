@@ -9,9 +9,9 @@ use super::{
     output::{self, format_time, or_dash},
 };
 use dispatch::{
+    accounts::users::{self, ListedUser, UserAccount},
     config::Config,
     db,
-    people::users::{self, ListedUser, UserAccount},
 };
 
 #[derive(Debug, clap::Subcommand)]

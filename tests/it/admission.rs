@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::{Actor, ActorRole},
     admission::{
         limits::{AdmissionFlag, ForcedStatus},
         report,
@@ -13,10 +15,6 @@ use dispatch::{
     orders::{
         OrderStatus, actions,
         create::{self, CreateError, NewOrder},
-    },
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::AccountRole,
     },
 };
 use reqwest::Method;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::history::{self, invariants::INVARIANTS};
+use dispatch::audit::{self, invariants::INVARIANTS};
 
 use crate::support::{TestApp, secs};
 
@@ -45,7 +45,7 @@ async fn restore(t: &TestApp) {
 
 /// What is reported, without repetitions: invariant and subject.
 async fn reported(t: &TestApp) -> BTreeSet<(&'static str, String)> {
-    history::check_history(&t.app).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
+    audit::check_history(&t.app).await.unwrap().into_iter().map(|v| (v.invariant, v.subject)).collect()
 }
 
 /// Invariant, the order that breaks it, and how.

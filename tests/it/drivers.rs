@@ -1,8 +1,8 @@
 //! What drivers' apps do over HTTP, and who is found near a place.
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
     fleet::{driver_index, ranking::SearchCircle},
-    people::api_keys::AccountRole,
 };
 use reqwest::Method;
 use serde_json::{Value, json};

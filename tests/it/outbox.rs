@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use dispatch::{
+    accounts::api_keys::AccountRole,
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, OFFER},
     orders::{actions, update::update_order},
-    people::api_keys::AccountRole,
 };
 use serde_json::json;
 use workers::{JobId, NewJob, store::JobState};

@@ -12,7 +12,7 @@ mod healing;
 mod redis;
 mod work;
 
-use dispatch::{history, orders::create};
+use dispatch::{audit, orders::create};
 use serde_json::json;
 
 use crate::support::{Fleet, by, id};
@@ -30,7 +30,7 @@ async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
 
 /// No invariant is broken, no job is dead, and both ways of an order's life have been gone.
 async fn assert_all_well(fleet: &Fleet) {
-    assert_eq!(history::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
     let dead: u64 = fleet.app.store.queue_stats(&jobs::queues::ALL).await.unwrap().iter().map(|s| s.dead).sum();
     assert_eq!(dead, 0);
     assert!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await > 0);

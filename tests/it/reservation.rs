@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dispatch::{
+    actor::Actor,
     app::App,
     config::DispatchOverrides,
     fleet::policy::ExhaustionAction,
@@ -11,7 +12,6 @@ use dispatch::{
         store::{self, ApplyError, ChangeError, ChangeOutcome},
         update::update_order,
     },
-    people::actor::Actor,
     recovery::reconciler,
     reservation,
 };

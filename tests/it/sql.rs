@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use dispatch::{
+    audit::invariants::INVARIANTS,
     db::{self, SchemaState, history_days},
-    history::invariants::INVARIANTS,
 };
 use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
 

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::{auth::ApiCaller, body::JsonBody, error::ApiError, orders::bounded_text};
 use dispatch::{
+    accounts::api_keys::AccountRole,
     app::App,
     notifications::alerts::{self, AlertFilter, AlertSelection},
-    people::api_keys::AccountRole,
 };
 
 const PAGE: u32 = 50;

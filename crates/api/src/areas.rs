@@ -27,6 +27,7 @@ use super::{
     orders::bounded_text,
 };
 use dispatch::{
+    accounts::api_keys::AccountRole,
     admission::{
         limits::{AdmissionFlag, ForcedStatus},
         report,
@@ -34,7 +35,6 @@ use dispatch::{
     },
     app::App,
     areas::import,
-    people::api_keys::AccountRole,
 };
 
 const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];

@@ -7,11 +7,9 @@ use axum::{
 
 use super::error::ApiError;
 use dispatch::{
+    accounts::api_keys::{self, AccountRole, ApiKey},
+    actor::Actor,
     app::App,
-    people::{
-        actor::Actor,
-        api_keys::{self, AccountRole, ApiKey},
-    },
 };
 
 /// Who makes this request.

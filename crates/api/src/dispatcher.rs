@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::{auth::ApiCaller, body::JsonBody, error::ApiError};
 use dispatch::{
+    accounts::api_keys::AccountRole,
     admission::{
         answer::{AdmissionAnswer, ReplyLanguage},
         check,
@@ -21,7 +22,6 @@ use dispatch::{
     },
     app::App,
     orders::create::OrderLocation,
-    people::api_keys::AccountRole,
 };
 
 pub fn routes() -> Router<App> {

@@ -17,10 +17,10 @@ use super::{
     error::ApiError,
 };
 use dispatch::{
+    accounts::api_keys::AccountRole,
     app::App,
-    fleet::driver_index::{self, DriverPlace},
-    people::{
-        api_keys::AccountRole,
+    fleet::{
+        driver_index::{self, DriverPlace},
         drivers::{self, DriverRecord},
         offer_board::{self, WaitOutcome},
     },

@@ -13,12 +13,12 @@ use serde_json::json;
 
 use super::{dispatcher, observe::LoggedRefusal};
 use dispatch::{
+    accounts::known_keys::LookupError,
     admission::{
         answer::{AdmissionAnswer, ReplyLanguage},
         table::TableError,
     },
     orders::{OrderRefusal, create::CreateError, store::ChangeError},
-    people::known_keys::LookupError,
 };
 
 #[derive(Debug, thiserror::Error)]

@@ -20,6 +20,7 @@ use super::{
     idempotency::{self, Answer, WorkContext},
 };
 use dispatch::{
+    accounts::api_keys::AccountRole,
     app::App,
     orders::{
         Decision, Order, OrderRefusal, PaymentStatus, Snapshot, actions,
@@ -27,7 +28,6 @@ use dispatch::{
         query, store, update,
         view::OrderView,
     },
-    people::api_keys::AccountRole,
     plain_text, reservation,
 };
 

@@ -20,13 +20,13 @@ use uuid::Uuid;
 
 use super::{body::WholeBody, error::ApiError};
 use dispatch::{
+    actor::Actor,
     app::App,
     notifications::{
         channel::voice::{CallEvent, VoiceChannel},
         outbox,
     },
     orders::{OrderRefusal, Snapshot, actions, store::ChangeError, update},
-    people::actor::Actor,
     reservation,
 };
 

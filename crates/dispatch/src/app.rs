@@ -9,18 +9,18 @@ use workers::Store;
 use crate::db::Pool;
 use crate::request_limits::RequestLimits;
 use crate::{
+    accounts::{key_use::KeyUse, known_keys::KnownKeys},
     admission::{
         check::{self, StandingsCache},
         rules::RulesHandle,
     },
     config::Config,
     db,
-    fleet::policy::DispatchPolicy,
+    fleet::{offer_board::OfferBoard, policy::DispatchPolicy},
     loops::LoopRegistry,
     notifications::MessageChannels,
     orders::{Order, unsent::UnsentTimers},
     partner::PartnerRegistry,
-    people::{key_use::KeyUse, known_keys::KnownKeys, offer_board::OfferBoard},
     worker::gate::PostgresReadiness,
 };
 

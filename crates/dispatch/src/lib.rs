@@ -3,19 +3,19 @@
 //! # Layout
 //!
 //! * [`orders`]: rows, states, timers, and the one way they change.
-//! * [`fleet`]: drivers of one's own: candidates, offers, attempts, lifetime.
+//! * [`fleet`]: drivers of one's own: where they are, candidates, offers, attempts, lifetime.
 //! * [`partner`]: orders served by a partner: bookings, job ids, callbacks.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`notifications`]: outbox, channels, delivery.
 //! * [`periodic`]: schedules, cleanup, statistics.
 //! * [`recovery`]: the reconciler, which puts back what Redis lost.
-//! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and another life for them.
+//! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and requeueing them.
 //! * [`operator`]: what operators may do with single jobs.
 //! * [`worker`]: the worker process and the common part of every handler.
 //! * [`areas`], [`admission`]: which area a place lies in, and whether it takes one more order.
 //! * [`reservation`]: one order, one driver, however many press accept.
-//! * [`people`]: API keys, drivers and users. [`request_limits`]: how often they may ask.
-//! * [`history`]: the invariants, checked on the audit views.
+//! * [`accounts`]: API keys and users. [`request_limits`]: how often they may ask. [`actor`]: who did something.
+//! * [`audit`]: the invariants, checked on the audit views.
 //! * [`explain`]: why an order is as it is, and what to do.
 //! * [`metrics_list`]: every metric in words.
 //! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
@@ -30,9 +30,11 @@
 // Futures of handlers are nested deeper than the default allows.
 #![recursion_limit = "256"]
 
+pub mod accounts;
 pub mod admission;
 pub mod app;
 pub mod areas;
+pub mod audit;
 pub mod compensation;
 pub mod config;
 pub mod crash;
@@ -40,7 +42,6 @@ pub mod db;
 pub mod dead_letters;
 pub mod explain;
 pub mod fleet;
-pub mod history;
 pub mod loops;
 pub mod metrics_list;
 pub mod notifications;
@@ -48,7 +49,6 @@ pub mod operator;
 pub mod orders;
 pub mod outbound;
 pub mod partner;
-pub mod people;
 pub mod periodic;
 pub mod privacy;
 pub mod recovery;
@@ -58,4 +58,5 @@ pub mod reservation;
 pub mod telemetry;
 pub mod worker;
 
+pub use model::actor;
 pub use model::plain_text;

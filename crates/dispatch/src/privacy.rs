@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
+    actor::Actor,
     app::App,
     fleet::driver_index::{self, DriverPlace},
-    people::actor::Actor,
 };
 
 /// Whose data is erased.

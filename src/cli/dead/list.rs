@@ -44,8 +44,8 @@ impl Args {
             [entry.id, dead.queue, format_time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
         });
         output::print_rows(&["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"], rows, "No dead jobs.");
-        if let Some(format_next_job) = next {
-            println!("\nMore: {}", self.next_command(&format_next_job));
+        if let Some(next_page) = next {
+            println!("\nMore: {}", self.next_command(&next_page));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -10,17 +10,15 @@ use jobs::OrderId;
 use crate::cli::output::{self, format_time, or_dash};
 use dispatch::orders::view::OrderView;
 use dispatch::{
+    actor::{Actor, ActorRole},
     app::App,
+    fleet::drivers,
     orders::{
         Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions,
         create::{self, NewOrder, OrderLocation},
         query::{self, OrderFilter},
         store,
         update::update_order,
-    },
-    people::{
-        actor::{Actor, ActorRole},
-        drivers,
     },
     plain_text,
 };

@@ -1,6 +1,6 @@
 //! Who may do what, and which requests are understood.
 
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 use reqwest::Method;
 use serde_json::json;
 use uuid::Uuid;

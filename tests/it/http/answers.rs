@@ -1,6 +1,6 @@
 //! What becomes of offers, orders and their customers' wishes.
 
-use dispatch::people::api_keys::AccountRole;
+use dispatch::accounts::api_keys::AccountRole;
 use serde_json::{Value, json};
 
 use super::ride;

@@ -1,6 +1,6 @@
 //! A repeated request has the effect and the answer of the first.
 
-use dispatch::people::api_keys::AccountRole;
+use dispatch::accounts::api_keys::AccountRole;
 use serde_json::json;
 
 use super::ride;

@@ -1,6 +1,6 @@
 //! While Redis or Postgres is away.
 
-use dispatch::{orders::OrderStatus, people::api_keys::AccountRole, recovery::reconciler};
+use dispatch::{accounts::api_keys::AccountRole, orders::OrderStatus, recovery::reconciler};
 
 use super::ride;
 use crate::support::{Api, TestApp, eventually, secs};

@@ -1,9 +1,9 @@
 //! No driver is left to ask, and the service type says to tell the dispatchers: the order waits for a person.
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
     notifications::messages::DISPATCH_FAILED,
     orders::{OrderStatus, actions, store::ChangeError},
-    people::api_keys::AccountRole,
 };
 
 use crate::support::{TestApp, by, secs};

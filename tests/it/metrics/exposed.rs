@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    actor::{Actor, ActorRole},
     admission::{
         limits::AdmissionFlag,
         table::{self, ChangeAuthor, LimitsChange},
     },
     areas::import,
     partner::settings,
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::{self, AccountRole},
-    },
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};

@@ -1,12 +1,12 @@
 //! An alert waits until a person acknowledges it, and is told again meanwhile.
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
     notifications::{
         alerts::{self, AlertFilter, AlertSelection},
         messages::{DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, TIMER_DEAD, UNEXPECTED_STATE},
     },
     orders::{Change, EventReason, OrderStatus, actions},
-    people::api_keys::AccountRole,
     recovery::reconciler,
 };
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
 use dispatch::{
-    operator::job::{JobRefusal, RescheduleTime, cancel_job, reschedule_job},
+    operator::job::{JobRefusal, OperateError, RescheduleTime, cancel_job, reschedule_job},
     periodic::schedule::{ScheduledTask, TaskSchedule},
     recovery::reconciler,
 };
@@ -20,7 +20,14 @@ async fn offered() -> TestApp {
 }
 
 async fn refused(t: &TestApp, id: &str) -> JobRefusal {
-    cancel_job(&t.app, &job(id)).await.unwrap().unwrap_err()
+    why_refused(cancel_job(&t.app, &job(id)).await)
+}
+
+fn why_refused<T: std::fmt::Debug>(result: Result<T, OperateError>) -> JobRefusal {
+    match result.unwrap_err() {
+        OperateError::Refused(refused) => refused,
+        other => panic!("{other}"),
+    }
 }
 
 #[tokio::test]
@@ -39,8 +46,8 @@ async fn a_timer_its_order_asks_for_is_not_cancelled() {
 async fn a_superseded_timer_is_cancelled_and_stays_away() {
     let t = offered().await;
     t.accept_offer("ORD-1").await;
-    cancel_job(&t.app, &job("timeout:ORD-1:1")).await.unwrap().unwrap();
-    cancel_job(&t.app, &job("lifetime:ORD-1")).await.unwrap().unwrap();
+    cancel_job(&t.app, &job("timeout:ORD-1:1")).await.unwrap();
+    cancel_job(&t.app, &job("lifetime:ORD-1")).await.unwrap();
     assert_eq!(reconciler::reconcile_in_full(&t.app).await.unwrap().unwrap().inserted, 0);
     assert_eq!(t.timers().await.len(), 0);
     t.assert_sound().await;
@@ -57,7 +64,7 @@ async fn an_undelivered_message_keeps_its_job() {
     let id = t.timers().await.into_keys().find(|id| id.starts_with("notify:")).unwrap();
     assert!(matches!(refused(&t, &id).await, JobRefusal::MessageAsks { .. }));
     t.sql("UPDATE outbox SET state = 'expired'").await;
-    cancel_job(&t.app, &job(&id)).await.unwrap().unwrap();
+    cancel_job(&t.app, &job(&id)).await.unwrap();
 }
 
 #[tokio::test]
@@ -68,13 +75,13 @@ async fn the_next_run_of_a_schedule_stays_where_it_is() {
     .await;
     let id = t.timers().await.into_keys().next().unwrap();
     assert!(matches!(refused(&t, &id).await, JobRefusal::ScheduleAsks { schedule: "statistics", .. }));
-    let later = reschedule_job(&t.app, &job(&id), RescheduleTime::In(secs(61))).await.unwrap();
-    assert!(matches!(later, Err(JobRefusal::TooLate { by: "schedule", .. })), "{later:?}");
+    let later = why_refused(reschedule_job(&t.app, &job(&id), RescheduleTime::In(secs(61))).await);
+    assert!(matches!(later, JobRefusal::TooLate { by: "schedule", .. }), "{later:?}");
     // Another time of the same schedule, or a schedule that is no more, is not asked for.
     for stray in ["tick:statistics:1", "tick:nonsense:1"] {
         let stray = NewJob { queue: jobs::queues::PERIODIC, id: job(stray), delay: secs(9), payload: None };
         t.app.store.enqueue(std::slice::from_ref(&stray)).await.unwrap();
-        cancel_job(&t.app, &stray.id).await.unwrap().unwrap();
+        cancel_job(&t.app, &stray.id).await.unwrap();
     }
     assert_eq!(t.timers().await.into_keys().collect::<Vec<_>>(), [id]);
 }
@@ -91,7 +98,7 @@ async fn what_does_not_wait_is_left_alone_and_says_what_it_does() {
         assert_eq!(refused(&t, id).await.error_code(), code);
         // However late: that it does not wait is what matters.
         for delay in [secs(0), secs(100_000)] {
-            let refused = reschedule_job(&t.app, &job(id), RescheduleTime::In(delay)).await.unwrap().unwrap_err();
+            let refused = why_refused(reschedule_job(&t.app, &job(id), RescheduleTime::In(delay)).await);
             assert_eq!(refused.error_code(), code, "{id}");
         }
     }
@@ -104,12 +111,12 @@ async fn a_timer_stays_where_it_was_put_within_a_minute_of_its_deadline() {
     let id = job("timeout:ORD-1:1");
     let due_ms = t.timers().await["timeout:ORD-1:1"];
 
-    let too_late = reschedule_job(&t.app, &id, RescheduleTime::In(secs(180) + millis(1))).await.unwrap().unwrap_err();
+    let too_late = why_refused(reschedule_job(&t.app, &id, RescheduleTime::In(secs(180) + millis(1))).await);
     assert_eq!(too_late.error_code(), "WOULD_BE_MOVED_BACK");
     assert!(too_late.to_string().contains("08:03:00.000Z"), "the latest time: {too_late}");
     assert_eq!(t.timers().await["timeout:ORD-1:1"], due_ms);
 
-    let moved = reschedule_job(&t.app, &id, RescheduleTime::In(secs(180))).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &id, RescheduleTime::In(secs(180))).await.unwrap();
     assert_eq!(moved.not_before, None);
     for _ in 0..3 {
         assert_eq!(t.timers().await["timeout:ORD-1:1"], due_ms + 60_000);
@@ -125,7 +132,7 @@ async fn a_timer_stays_where_it_was_put_within_a_minute_of_its_deadline() {
 async fn a_timer_run_too_early_waits_on_and_the_operator_is_told() {
     let t = offered().await;
     let due_ms = t.timers().await["timeout:ORD-1:1"];
-    let moved = reschedule_job(&t.app, &job("timeout:ORD-1:1"), RescheduleTime::In(secs(0))).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &job("timeout:ORD-1:1"), RescheduleTime::In(secs(0))).await.unwrap();
     assert_eq!(moved.not_before.map(|at| at.timestamp_millis().unsigned_abs()), Some(due_ms));
     let rows = t.dump().await;
     assert_eq!(t.run_due().await.len(), 1);
@@ -138,11 +145,8 @@ async fn a_time_is_taken_by_the_clock_of_postgres() {
     t.accept_offer("ORD-1").await;
     let id = job("lifetime:ORD-1");
     let at = chrono::DateTime::from_timestamp_millis((t.now_ms() + 7_000).cast_signed()).unwrap();
-    let moved = reschedule_job(&t.app, &id, RescheduleTime::At(at)).await.unwrap().unwrap();
+    let moved = reschedule_job(&t.app, &id, RescheduleTime::At(at)).await.unwrap();
     assert_eq!((moved.due, t.timers().await["lifetime:ORD-1"]), (at, t.now_ms() + 7_000));
     t.advance(secs(8)).await;
-    assert_eq!(
-        reschedule_job(&t.app, &id, RescheduleTime::At(at)).await.unwrap().unwrap_err().error_code(),
-        "TIME_HAS_PASSED"
-    );
+    assert_eq!(why_refused(reschedule_job(&t.app, &id, RescheduleTime::At(at)).await).error_code(), "TIME_HAS_PASSED");
 }

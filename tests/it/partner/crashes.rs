@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use dispatch::{
-    history,
+    accounts::api_keys::{self, AccountRole},
+    audit,
     orders::{actions, create, update::update_order},
     outbound,
     partner::{inbox, observation::CallbackBody},
-    people::api_keys::{self, AccountRole},
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ impl Scene {
                     + (SELECT count(*) FROM inbox WHERE state = 'pending')";
         self.fleet.at_rest(secs(60)).await;
         eventually("all bookings have ended", secs(60), || async { self.fleet.count(open).await == 0 }).await;
-        assert_eq!(history::check_history(&self.fleet.app).await.unwrap(), []);
+        assert_eq!(audit::check_history(&self.fleet.app).await.unwrap(), []);
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NULL").await, 0);

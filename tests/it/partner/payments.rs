@@ -1,9 +1,9 @@
 //! What the producer says of the money, over HTTP: once, forward only, and also after the end.
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
     orders::{OrderStatus, actions},
-    people::api_keys::AccountRole,
 };
 use serde_json::json;
 

@@ -2,9 +2,9 @@
 //! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::{BookingState, OrderStatus},
-    people::api_keys::AccountRole,
 };
 use serde_json::json;
 

@@ -6,16 +6,14 @@ use std::sync::{
 };
 
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    actor::{Actor, ActorRole},
     admission::{
         limits::AdmissionFlag,
         table::{self, ChangeAuthor, LimitsChange},
     },
     areas::import,
-    history, outbound,
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::{self, AccountRole},
-    },
+    audit, outbound,
 };
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -135,5 +133,5 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
     println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
     fleet.at_rest(secs(180)).await;
-    assert_eq!(history::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
 }

@@ -1,6 +1,6 @@
 //! Workers and API as they are meant to run: together, and ended in good order.
 
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::json;
 
 use super::{assert_all_well, orders};

@@ -7,7 +7,7 @@ use crate::support::{Receiver, TestApp, eventually, lasting_transaction, secs};
 
 /// Orders in every state that has timers, and a message that is to be sent again.
 async fn busy(t: &TestApp, receiver: &Receiver) {
-    t.user("anna", dispatch::people::api_keys::AccountRole::Dispatcher, "log").await;
+    t.user("anna", dispatch::accounts::api_keys::AccountRole::Dispatcher, "log").await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     receiver.fail(StatusCode::SERVICE_UNAVAILABLE, 4);
     for order in ["OFFERED", "ACCEPTED", "SEARCHING"] {

@@ -6,7 +6,7 @@ mod owners;
 mod plain;
 mod privacy;
 
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

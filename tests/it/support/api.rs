@@ -1,12 +1,12 @@
 //! The HTTP API in this process, and clients with keys.
 
 use dispatch::{
-    app::App,
-    outbound,
-    people::{
+    accounts::{
         api_keys::{self, AccountRole},
         key_admin::{self, KeyError},
     },
+    app::App,
+    outbound,
 };
 use reqwest::{Method, header::AUTHORIZATION};
 use serde_json::Value;

@@ -14,9 +14,9 @@ use std::{
 use chrono::Utc;
 use dispatch::{
     app::App,
+    audit,
     config::{Config, DatabaseConfig},
     db::{self, history_days},
-    history,
     recovery::reconciler,
 };
 use redis::FromRedisValue;
@@ -145,7 +145,7 @@ impl TestApp {
 
     /// What the checker has to say.
     pub(crate) async fn violations(&self) -> Vec<String> {
-        history::check_history(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
+        audit::check_history(&self.app).await.unwrap().iter().map(ToString::to_string).collect()
     }
 
     /// No invariant is broken.

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use dispatch::{
     app::App,
+    fleet::drivers::{self, NewDriver},
     orders::{actions, update::update_order},
-    people::drivers::{self, NewDriver},
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;

@@ -23,7 +23,7 @@ mod scrape;
 
 use std::time::Duration;
 
-use dispatch::people::actor::Actor;
+use dispatch::actor::Actor;
 
 pub(crate) use api::{Answer, Api};
 pub(crate) use app::{TestApp, lasting_transaction, redis_command};

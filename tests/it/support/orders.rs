@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use dispatch::{
+    accounts::{
+        api_keys::AccountRole,
+        users::{self, UserAccount},
+    },
+    actor::Actor,
+    fleet::drivers::{self, NewDriver},
     orders::{
         Decision, Offer, OfferState, OrderStatus, Snapshot, actions,
         create::{self, NewOrder, OrderLocation},
         query,
         store::{self, ChangeError, ChangeOutcome},
         update::update_order,
-    },
-    people::{
-        actor::Actor,
-        api_keys::AccountRole,
-        drivers::{self, NewDriver},
-        users::{self, UserAccount},
     },
     reservation,
 };

@@ -8,7 +8,7 @@ use sqlx::{PgExecutor, types::Json};
 
 use super::limits::{AdmissionFlag, ForcedStatus, LoyaltyLevel};
 use crate::db::{Connection, Pool};
-use crate::{areas::import::ImportedArea, people::actor::Actor};
+use crate::{actor::Actor, areas::import::ImportedArea};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,7 @@ use super::{
     table::{self, Resolution, ResolutionKind},
 };
 use crate::{
+    actor::Actor,
     app::App,
     notifications::{alerts, outbox},
     orders::{
@@ -22,7 +23,6 @@ use crate::{
         store::{self, ChangeError, ChangeOutcome},
         timers,
     },
-    people::actor::Actor,
 };
 
 /// Who decides, and why.

@@ -9,9 +9,9 @@ use serde::Serialize;
 use workers::{Job, JobId};
 
 use crate::{
+    actor::Actor,
     notifications::{alerts::RaisedAlert, messages::OFFER, outbox::OutboxRow},
     orders::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
-    people::actor::Actor,
 };
 
 /// What may be done with a dead job.
@@ -170,7 +170,7 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::{orders::order::fixture, people::actor::ActorRole};
+    use crate::{actor::ActorRole, orders::order::fixture};
 
     fn job(text: &str) -> JobId {
         JobId::parse(text).unwrap()

@@ -8,18 +8,21 @@ use jobs::DispatchOrder;
 use workers::{Job, Outcome};
 
 use super::{candidates, decide};
-use crate::{app::App, partner::book, worker::step};
+use crate::{
+    app::App,
+    partner::book,
+    worker::step::{self, Step},
+};
 
 pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move {
-        match &s.order.partner {
-            Some(partner) => Err(book::perform_booking(app, job, &s, partner).await),
-            None => {
-                let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
-                let change = decide::start_attempt(&s, ranked, &policy);
-                Ok((s, change))
-            }
+        if let Some(partner) = &s.order.partner {
+            return Step::Finish(book::perform_booking(app, job, &s, partner).await);
+        }
+        match candidates::rank_for_order(app, &s).await {
+            Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
+            Err(outcome) => Step::Finish(outcome),
         }
     })
     .await

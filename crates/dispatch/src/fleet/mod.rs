@@ -1,5 +1,6 @@
 //! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
 //!
+//! * [`drivers`]: who they are and whether they want work. [`offer_board`]: their apps wait here for offers.
 //! * [`driver_index`]: who is near a place: a GEO index in Redis, and Postgres behind it.
 //! * [`candidates`]: which of them may be asked.
 //! * [`ranking`]: who is asked first, and why. Pure.
@@ -10,7 +11,9 @@
 pub mod candidates;
 pub mod dispatch;
 pub mod driver_index;
+pub mod drivers;
 pub mod lifetime;
+pub mod offer_board;
 pub mod timeout;
 pub mod trip;
 

@@ -7,21 +7,21 @@ use jobs::ExpireAttempt;
 use workers::{Job, Outcome};
 
 use super::{candidates, decide};
-use crate::{app::App, partner, worker::step};
+use crate::{
+    app::App,
+    partner,
+    worker::step::{self, Step},
+};
 
 pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move {
-        match &s.order.partner {
-            Some(partner) => {
-                let change = partner::timeout::decide_partner_timeout(app, job, &s, partner).await?;
-                Ok((s, change))
-            }
-            None => {
-                let (ranked, policy) = candidates::rank_for_order(app, &s).await?;
-                let change = decide::time_out_attempt(&s, ranked, &policy);
-                Ok((s, change))
-            }
+        if s.order.partner.is_some() {
+            return partner::timeout::decide_partner_timeout(app, job, s).await;
+        }
+        match candidates::rank_for_order(app, &s).await {
+            Ok((ranked, policy)) => Step::write_change(decide::time_out_attempt(&s, ranked, &policy), s),
+            Err(outcome) => Step::Finish(outcome),
         }
     })
     .await

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::db::{Connection, Pool};
 use crate::{
+    actor::Actor,
     orders::{AlertSettlement, PendingAlert, PendingMessage, timers},
-    people::actor::Actor,
 };
 
 /// A row, as people see it.

@@ -10,8 +10,8 @@ use workers::{RetryPolicy, retry::add_jitter};
 use super::{ChannelRoutes, Message, MessageAudience, alerts, messages};
 use crate::db::{Connection, Pool};
 use crate::{
+    actor::Actor,
     orders::{PendingAlert, PendingMessage},
-    people::actor::Actor,
 };
 
 /// The rows that were new.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
 use workers::{
-    JobId,
+    JobId, StoreError,
     store::{CancelVerdict, JobState, RescheduleVerdict},
 };
 
@@ -13,6 +13,7 @@ use super::wanted::{JobAsker, find_wanted_job};
 use crate::{
     app::App,
     orders::{OrderStatus, store},
+    periodic::schedule::ScheduleError,
 };
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
@@ -70,6 +71,21 @@ fn clock_time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
+/// Why a job could not be cancelled or rescheduled.
+#[derive(Debug, thiserror::Error)]
+pub enum OperateError {
+    #[error(transparent)]
+    Refused(#[from] JobRefusal),
+    #[error("nothing waits that long; choose a shorter time")]
+    TooLong,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+}
+
 /// When a job is to run instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleTime {
@@ -88,12 +104,10 @@ pub struct RescheduledJob {
 }
 
 /// Removes a waiting job that no row asks for.
-pub async fn cancel_job(app: &App, job: &JobId) -> anyhow::Result<Result<(), JobRefusal>> {
-    if let Some(refused) = not_waiting(app, job).await? {
-        return Ok(Err(refused));
-    }
+pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
+    must_wait(app, job).await?;
     let id = || job.clone();
-    Ok(match find_wanted_job(app, job).await?.map(|wanted| wanted.by) {
+    let cancelled = match find_wanted_job(app, job).await?.map(|wanted| wanted.by) {
         Some(JobAsker::Order { id: order, status }) => Err(JobRefusal::OrderAsks { job: id(), order, status }),
         Some(JobAsker::Message { order, expires_at }) => Err(JobRefusal::MessageAsks { job: id(), order, expires_at }),
         Some(JobAsker::Schedule(schedule)) => Err(JobRefusal::ScheduleAsks { job: id(), schedule }),
@@ -103,39 +117,32 @@ pub async fn cancel_job(app: &App, job: &JobId) -> anyhow::Result<Result<(), Job
             CancelVerdict::Dead => Err(JobRefusal::Dead(id())),
             CancelVerdict::Absent => Err(JobRefusal::Absent(id())),
         },
-    })
+    };
+    Ok(cancelled?)
 }
 
-/// Why a job that is not waiting cannot be operated on.
-async fn not_waiting(app: &App, job: &JobId) -> anyhow::Result<Option<JobRefusal>> {
+/// Refuses a job that does not wait.
+async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
     let found = app.store.find_job(job, &jobs::queues::ALL).await?;
-    Ok(match found.map(|found| found.state) {
-        Some(JobState::Due | JobState::Suspect) => None,
-        Some(JobState::Leased) => Some(JobRefusal::Running(job.clone())),
-        Some(JobState::Dead) => Some(JobRefusal::Dead(job.clone())),
-        None => Some(JobRefusal::Absent(job.clone())),
-    })
+    match found.map(|found| found.state) {
+        Some(JobState::Due | JobState::Suspect) => Ok(()),
+        Some(JobState::Leased) => Err(JobRefusal::Running(job.clone()).into()),
+        Some(JobState::Dead) => Err(JobRefusal::Dead(job.clone()).into()),
+        None => Err(JobRefusal::Absent(job.clone()).into()),
+    }
 }
 
 /// Lets a waiting job run at another time, if it would stay there.
-pub async fn reschedule_job(
-    app: &App,
-    job: &JobId,
-    when: RescheduleTime,
-) -> anyhow::Result<Result<RescheduledJob, JobRefusal>> {
-    if let Some(refused) = not_waiting(app, job).await? {
-        return Ok(Err(refused));
-    }
+pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
+    must_wait(app, job).await?;
     let now = store::database_now(&app.db).await?;
     let id = || job.clone();
     let due = match when {
         RescheduleTime::In(delay) => {
-            match TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay)) {
-                Some(due) => due,
-                None => anyhow::bail!("nothing waits that long; choose a shorter time"),
-            }
+            let due = TimeDelta::from_std(delay).ok().and_then(|delay| now.checked_add_signed(delay));
+            due.ok_or(OperateError::TooLong)?
         }
-        RescheduleTime::At(at) if at < now => return Ok(Err(JobRefusal::Past { job: id(), at })),
+        RescheduleTime::At(at) if at < now => return Err(JobRefusal::Past { job: id(), at }.into()),
         RescheduleTime::At(at) => at,
     };
     let mut not_before = None;
@@ -148,15 +155,15 @@ pub async fn reschedule_job(
         };
         let latest = wanted.due.max(now) + tolerance;
         if due > latest {
-            return Ok(Err(JobRefusal::TooLate { job: id(), by, due: wanted.due, wanted: due, latest }));
+            return Err(JobRefusal::TooLate { job: id(), by, due: wanted.due, wanted: due, latest }.into());
         }
         not_before = Some(wanted.due).filter(|not_before| *not_before > due);
     }
     let delay = (due - now).to_std().unwrap_or_default();
-    Ok(match app.store.reschedule(job, &jobs::queues::ALL, delay).await? {
+    match app.store.reschedule(job, &jobs::queues::ALL, delay).await? {
         RescheduleVerdict::Moved => Ok(RescheduledJob { due, not_before }),
-        RescheduleVerdict::Running => Err(JobRefusal::Running(id())),
-        RescheduleVerdict::Dead => Err(JobRefusal::Dead(id())),
-        RescheduleVerdict::Absent => Err(JobRefusal::Absent(id())),
-    })
+        RescheduleVerdict::Running => Err(JobRefusal::Running(id()).into()),
+        RescheduleVerdict::Dead => Err(JobRefusal::Dead(id()).into()),
+        RescheduleVerdict::Absent => Err(JobRefusal::Absent(id()).into()),
+    }
 }

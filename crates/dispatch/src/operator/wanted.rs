@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
 use workers::{Job, JobId};
 
+use super::job::OperateError;
 use crate::{
     app::App,
     notifications::outbox,
@@ -35,7 +36,7 @@ pub struct WantedJob {
 }
 
 /// What asks for this job now. `None`: no row does.
-pub async fn find_wanted_job(app: &App, job: &JobId) -> anyhow::Result<Option<WantedJob>> {
+pub async fn find_wanted_job(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     if let Ok(SendNotification { order, outbox_id }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND
     {
@@ -54,7 +55,7 @@ pub async fn find_wanted_job(app: &App, job: &JobId) -> anyhow::Result<Option<Wa
     Ok(timer.map(|timer| WantedJob { by: JobAsker::Order { id: order, status: s.order.status }, due: timer.due }))
 }
 
-async fn next_run(app: &App, job: &JobId) -> anyhow::Result<Option<WantedJob>> {
+async fn next_run(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
     let Ok(tick) = PeriodicTick::decode(job, None) else { return Ok(None) };
     let scheduled = ScheduledTask::ALL.into_iter().find(|task| task.name() == tick.schedule);
     let Some((task, schedule)) = scheduled.and_then(|task| Some((task, app.config.schedules.get(&task)?))) else {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::{Order, PaymentStatus, Snapshot, store, update::enqueue_jobs};
 use crate::{
+    actor::Actor,
     admission::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
@@ -17,7 +18,6 @@ use crate::{
     app::App,
     crash,
     db::{DatabaseFailure, classify_error},
-    people::actor::Actor,
     plain_text,
 };
 

@@ -5,8 +5,8 @@ use jobs::OrderId;
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
+use crate::actor::{Actor, ActorRole};
 use crate::db::{Connection, Pool};
-use crate::people::actor::{Actor, ActorRole};
 
 /// Which orders to list; newest first.
 #[derive(Debug, Clone, Default)]

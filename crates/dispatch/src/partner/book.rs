@@ -15,6 +15,7 @@ use super::{
     client::{CallError, PartnerCall},
     decide, failure,
     settings::{self, partner_rules},
+    throttle::CallOutcome,
 };
 use crate::{
     app::App,
@@ -50,34 +51,31 @@ pub(super) async fn ask_and_learn(
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
-    let answer = match partner
+    let called = partner
         .call_throttled(&app.store, PartnerCall::Book, |client| async move {
             client.create_booking(&s.order, booking).await
         })
-        .await
-    {
-        Ok(answer) => answer,
-        Err(delay) => return Outcome::Snooze { delay },
-    };
-    match answer {
-        Ok(booking_id) => {
+        .await;
+    match called {
+        CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
+        CallOutcome::Answered(booking_id) => {
             let percent = settings::polling_percent(app, partner).await;
             let poll = backoff::is_polled(order, percent);
             step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await
         }
-        Err(error_response @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
-            tracing::warn!(order.id = %order, attempt = attempt_no, %error_response, "The partner will not take a booking.");
-            let pause = failure::retry_pause(app, partner, order, &error_response, booking.tries + 1).await;
+        CallOutcome::Failed(error @ (CallError::Refused(_) | CallError::NotFound | CallError::UnderWay(_))) => {
+            tracing::warn!(order.id = %order, attempt = attempt_no, %error, "The partner will not take a booking.");
+            let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
             step::record_result(app, order, job, |s| {
-                decide::booking_refused(s, attempt_no, &error_response.to_string(), pause, rules)
+                decide::booking_refused(s, attempt_no, &error.to_string(), pause, rules)
             })
             .await
         }
-        Err(error_response) => {
-            let pause = failure::retry_pause(app, partner, order, &error_response, booking.tries + 1).await;
+        CallOutcome::Failed(error) => {
+            let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
             step::record_result(app, order, job, |s| {
-                decide::booking_unanswered(s, attempt_no, &error_response.to_string(), pause)
+                decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
             })
             .await
         }

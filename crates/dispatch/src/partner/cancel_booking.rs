@@ -11,11 +11,12 @@ use super::{
     ConfiguredPartner, book,
     client::{CallError, PartnerCall},
     decide, failure,
+    throttle::CallOutcome,
 };
 use crate::{
     app::App,
     orders::{Booking, BookingState, Snapshot},
-    worker::step,
+    worker::step::{self, Step},
 };
 
 pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
@@ -23,7 +24,8 @@ pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
         return failure::snooze_while_open(delay);
     }
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move { Err(cancel_at_partner(app, job, &s).await) }).await
+    step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(cancel_at_partner(app, job, &s).await) })
+        .await
 }
 
 async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outcome {
@@ -38,25 +40,22 @@ async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outc
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
         return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
     };
-    let learnt = match partner
+    let called = partner
         .call_throttled(&app.store, PartnerCall::Cancel, |client| async move { client.cancel_booking(id).await })
-        .await
-    {
-        Err(delay) => return Outcome::Snooze { delay },
-        Ok(learnt) => learnt,
-    };
-    match learnt {
+        .await;
+    match called {
+        CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         // The partner may not show yet what it has just booked.
-        Err(CallError::NotFound) if is_young(s, booking, partner) => {
+        CallOutcome::Failed(CallError::NotFound) if is_young(s, booking, partner) => {
             record_failed_cancel(app, job, booking, partner, CallError::NotFound).await
         }
-        Ok(()) | Err(CallError::NotFound) => {
+        CallOutcome::Answered(()) | CallOutcome::Failed(CallError::NotFound) => {
             step::record_result(app, &job.order, &job.id(), |s| decide::cancel_confirmed(s, attempt_no)).await
         }
-        Err(CallError::UnderWay(said)) => {
+        CallOutcome::Failed(CallError::UnderWay(said)) => {
             step::record_result(app, &job.order, &job.id(), |s| decide::cancel_refused(s, attempt_no, &said)).await
         }
-        Err(error) => record_failed_cancel(app, job, booking, partner, error).await,
+        CallOutcome::Failed(error) => record_failed_cancel(app, job, booking, partner, error).await,
     }
 }
 

@@ -13,11 +13,12 @@ use super::{
     decide, failure,
     observation::Observation,
     settings::partner_rules,
+    throttle::CallOutcome,
 };
 use crate::{
     app::App,
     orders::{Booking, Decision, Snapshot},
-    worker::step,
+    worker::step::{self, Step},
 };
 
 pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
@@ -26,7 +27,7 @@ pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
         return failure::snooze_while_open(delay);
     }
     let (app, job) = (&app, &job);
-    step::run_step(app, &job.order, &job.id(), |s| async move { Err(ask_partner(app, job, &s).await) }).await
+    step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(ask_partner(app, job, &s).await) }).await
 }
 
 async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
@@ -35,27 +36,24 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
-    let answer = match partner
+    let called = partner
         .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
-        .await
-    {
-        Ok(answer) => answer,
-        Err(delay) => return Outcome::Snooze { delay },
-    };
+        .await;
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
     let pause = next_pause(s, polls, rules);
-    let error = match answer {
-        Ok(status) => {
+    let error = match called {
+        CallOutcome::RateLimited { retry_in } => return Outcome::Snooze { delay: retry_in },
+        CallOutcome::Answered(status) => {
             let observation = Observation::from_answer(attempt_no, status);
             return step::record_result(app, &job.order, &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
             .await;
         }
-        Err(error) => error,
+        CallOutcome::Failed(error) => error,
     };
     if error == CallError::NotFound && is_past_grace(s, booking, rules) {
         tracing::warn!(order.id = %job.order, booking.id = booking_id, "The partner does not know a booking it had.");

@@ -10,13 +10,13 @@ use workers::store::BreakerPolicy;
 use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrottle};
 use crate::db::{Connection, Pool};
 use crate::{
+    actor::Actor,
     app::App,
     config::{
         duration,
         secret::{Secret, signing_key},
     },
     fleet::policy::DispatchPolicy,
-    people::actor::Actor,
 };
 
 pub use model::partner::PollConfig;

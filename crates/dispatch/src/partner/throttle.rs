@@ -168,33 +168,46 @@ impl CrowdEstimate {
     }
 }
 
+/// What became of a call to a partner.
+#[derive(Debug)]
+pub enum CallOutcome<T> {
+    Answered(T),
+    Failed(CallError),
+    /// It was not made: a limit of calls is reached, or the breaker is open.
+    RateLimited {
+        retry_in: Duration,
+    },
+}
+
 impl ConfiguredPartner {
-    /// Calls the partner, if nothing speaks against it now; else answers how long to stay away.
+    /// Calls the partner, if nothing speaks against it now.
     pub async fn call_throttled<T, F>(
         &self,
         store: &Store,
         call: PartnerCall,
         work: impl FnOnce(PartnerClient) -> F,
-    ) -> Result<Result<T, CallError>, Duration>
+    ) -> CallOutcome<T>
     where
         F: Future<Output = Result<T, CallError>>,
     {
         let guard = &self.throttle;
-        let view = guard.current_view(store).await.map_err(|_| Duration::from_secs(1))?;
+        let Ok(view) = guard.current_view(store).await else {
+            return CallOutcome::RateLimited { retry_in: Duration::from_secs(1) };
+        };
         if !view.open_for().is_zero() {
-            return Err(guard.retry_delay(view.open_for()));
+            return CallOutcome::RateLimited { retry_in: guard.retry_delay(view.open_for()) };
         }
         let limits = guard.call_limits(&view.state);
         let answer = match run_within_limits(store, &limits, || work(self.client.clone())).await {
             Ok(answer) => answer,
-            Err(retry_after) => return Err(guard.retry_delay(retry_after)),
+            Err(retry_after) => return CallOutcome::RateLimited { retry_in: guard.retry_delay(retry_after) },
         };
         guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
         let result = answer.as_ref().err().map_or("ok", CallError::as_label);
         let labels = [("partner", self.name.to_string()), ("call", call.as_str().into()), ("result", result.into())];
         counter!("dispatchq_partner_calls_total", &labels).increment(1);
         self.report_result(store, &view, answer.as_ref().err()).await;
-        Ok(answer)
+        answer.map_or_else(CallOutcome::Failed, CallOutcome::Answered)
     }
 
     /// How the breaker stands, for people.

@@ -12,40 +12,37 @@ use super::{
     decide, failure,
     observation::Observation,
     settings::partner_rules,
+    throttle::CallOutcome,
 };
 use crate::{
     app::App,
-    orders::{Change, Snapshot},
-    worker::step,
+    orders::Snapshot,
+    worker::step::{self, Step},
 };
 
-pub(crate) async fn decide_partner_timeout(
-    app: &App,
-    job: &ExpireAttempt,
-    s: &Snapshot,
-    partner: &str,
-) -> Result<Change, Outcome> {
-    let Some(partner) = app.partners.get(partner) else { return Err(failure::snooze_unconfigured(partner)) };
+pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {
+    let name = s.order.partner.as_deref().unwrap_or_default();
+    let Some(partner) = app.partners.get(name) else { return Step::Finish(failure::snooze_unconfigured(name)) };
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
-        return Ok(decide::attempt_timed_out(s, rules));
+        return Step::write_change(decide::attempt_timed_out(&s, rules), s);
     };
-    let answer = partner
+    let called = partner
         .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
         .await;
-    match answer.map_err(|delay| Outcome::Snooze { delay })? {
-        Ok(status) => {
+    let delay = match called {
+        CallOutcome::Answered(status) => {
             let observation = Observation::from_answer(booking.attempt_no, status);
-            Err(step::record_result(app, &job.order, &job.id(), |s| {
+            let recorded = step::record_result(app, &job.order, &job.id(), |s| {
                 decide::attempt_timed_out_unless(s, &observation, rules)
             })
-            .await)
+            .await;
+            return Step::Finish(recorded);
         }
-        Err(CallError::NotFound) => Ok(decide::attempt_timed_out(s, rules)),
-        Err(error) => {
-            let delay = failure::retry_pause(app, partner, &job.order, &error, 1).await;
-            Err(Outcome::Snooze { delay })
-        }
-    }
+        CallOutcome::Failed(CallError::NotFound) => return Step::write_change(decide::attempt_timed_out(&s, rules), s),
+        CallOutcome::Failed(error) => failure::retry_pause(app, partner, &job.order, &error, 1).await,
+        CallOutcome::RateLimited { retry_in } => retry_in,
+    };
+    Step::Finish(Outcome::Snooze { delay })
 }

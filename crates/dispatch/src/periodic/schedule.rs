@@ -31,6 +31,17 @@ impl ScheduledTask {
     }
 }
 
+/// Why a schedule has no next run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    #[error("an interval must be at least 1s")]
+    TooShort,
+    #[error("'{expression}' is no cron expression ({reason}); write \"0 3 * * *\"")]
+    NotCron { expression: String, reason: String },
+    #[error("no time after {0}")]
+    NeverAgain(DateTime<Utc>),
+}
+
 /// When it does it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -44,26 +55,30 @@ pub enum TaskSchedule {
 
 impl TaskSchedule {
     /// The first slot after `now`.
-    pub fn next_after(&self, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
+    pub fn next_after(&self, now: DateTime<Utc>) -> Result<DateTime<Utc>, ScheduleError> {
+        let never_again = ScheduleError::NeverAgain(now);
         match self {
+            Self::Every(interval) if interval.as_secs() < 1 => Err(ScheduleError::TooShort),
             Self::Every(interval) => {
-                let step = i64::try_from(interval.as_secs())?;
-                anyhow::ensure!(step >= 1, "an interval must be at least 1s");
-                let slot = (now.timestamp() / step + 1) * step;
-                DateTime::from_timestamp(slot, 0).ok_or_else(|| anyhow::anyhow!("no time after {now}"))
+                let next = i64::try_from(interval.as_secs())
+                    .ok()
+                    .and_then(|step| (now.timestamp() / step + 1).checked_mul(step));
+                next.and_then(|slot| DateTime::from_timestamp(slot, 0)).ok_or(never_again)
             }
             Self::Cron(expression) => {
-                let cron = Cron::from_str(expression)
-                    .map_err(|e| anyhow::anyhow!("'{expression}' is no cron expression ({e}); write \"0 3 * * *\""))?;
+                let cron = Cron::from_str(expression).map_err(|error| ScheduleError::NotCron {
+                    expression: expression.clone(),
+                    reason: error.to_string(),
+                })?;
                 // Slots are whole seconds; the one that `now` lies in has begun.
                 let from = now - TimeDelta::nanoseconds(i64::from(now.timestamp_subsec_nanos()));
-                Ok(cron.find_next_occurrence(&from, false)?)
+                cron.find_next_occurrence(&from, false).map_err(|_| never_again)
             }
         }
     }
 
     /// The job of the next run.
-    pub fn next_job(&self, task: ScheduledTask, now: DateTime<Utc>) -> anyhow::Result<NewJob> {
+    pub fn next_job(&self, task: ScheduledTask, now: DateTime<Utc>) -> Result<NewJob, ScheduleError> {
         let slot = self.next_after(now)?;
         let tick = PeriodicTick { schedule: task.name().to_owned(), slot: slot.timestamp() };
         Ok(NewJob::after(&tick, time_until(slot, now)))

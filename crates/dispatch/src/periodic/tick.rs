@@ -35,7 +35,8 @@ async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> anyhow:
         record_result(&app.db, job, result).await?;
     }
     let now = store::database_now(&app.db).await?;
-    app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).into_iter().collect()
+    let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose()?;
+    Ok(next.into_iter().collect())
 }
 
 /// Is this run still to be done?

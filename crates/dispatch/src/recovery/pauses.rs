@@ -6,7 +6,7 @@
 use workers::StoreError;
 
 use crate::db::{Connection, Pool, Transaction};
-use crate::{app::App, people::actor::Actor};
+use crate::{actor::Actor, app::App};
 
 /// Any number, the same in every process.
 const LOCK: i64 = 0x6470_7061_7573_6573;

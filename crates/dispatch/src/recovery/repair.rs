@@ -11,6 +11,7 @@ use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pauses;
 use crate::{
+    actor::Actor,
     app::App,
     compensation, db,
     dead_letters::requeue_policy,
@@ -18,7 +19,6 @@ use crate::{
     loops::report_progress,
     notifications::messages,
     orders::{BookingState, Change, Decision, Order, OrderStatus, PendingAlert, Snapshot, store, timers},
-    people::actor::Actor,
 };
 
 /// Rows read and timers compared at a time.

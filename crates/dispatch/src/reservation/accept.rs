@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::gate::{self, GateEntry};
 use crate::{
+    actor::Actor,
     app::App,
     crash,
     orders::{
@@ -20,7 +21,6 @@ use crate::{
         store::{self, ChangeError, ChangeOutcome},
         update,
     },
-    people::actor::Actor,
 };
 
 /// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.

@@ -27,6 +27,22 @@ const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
+/// What a step comes to.
+#[derive(Debug)]
+pub enum Step {
+    /// This change of the order as it was read.
+    Write(Box<(Change, Snapshot)>),
+    /// Nothing of the order is written here: the job ends like this.
+    Finish(Outcome),
+}
+
+impl Step {
+    /// `order` as it was read, and decided on.
+    pub fn write_change(change: Change, order: Snapshot) -> Self {
+        Self::Write(Box::new((change, order)))
+    }
+}
+
 /// A step decided by the order alone.
 pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
     outcome_of(try_decide_sync(app, order, job, decide).await)
@@ -40,17 +56,13 @@ pub async fn try_decide_sync(
     decide: impl Fn(&Snapshot) -> Change,
 ) -> Result<Outcome, sqlx::Error> {
     let decide = &decide;
-    try_run_step(app, order, job, |s| async move {
-        let change = decide(&s);
-        Ok((s, change))
-    })
-    .await
+    try_run_step(app, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
 }
 
-/// A step: what `decide` makes of an order whose job this is, and due. Its error is the outcome instead.
+/// Runs a step: what `decide` makes of an order whose job this is, and due.
 pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
 where
-    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+    F: Future<Output = Step>,
 {
     outcome_of(try_run_step(app, order, job, decide).await)
 }
@@ -66,22 +78,19 @@ async fn try_run_step<F>(
     decide: impl Fn(Snapshot) -> F,
 ) -> Result<Outcome, sqlx::Error>
 where
-    F: Future<Output = Result<(Snapshot, Change), Outcome>>,
+    F: Future<Output = Step>,
 {
     for _ in 0..MAX_CONFLICTS {
         let s = match load_if_due(app, order, job).await? {
-            Ok(s) => s,
-            Err(outcome) => return Ok(outcome),
+            DueOrder::Due(s) => *s,
+            DueOrder::NotDue(outcome) => return Ok(outcome),
         };
-        let (s, change) = if s.order.is_past_lifetime(s.now) {
-            // Whatever the job was to do: the order's time is over.
-            let change = end_lifetime(&s);
-            (s, change)
-        } else {
-            match decide(s).await {
-                Ok(decided) => decided,
-                Err(outcome) => return Ok(outcome),
-            }
+        // Whatever the job was to do: an order whose time is over ends.
+        let step =
+            if s.order.is_past_lifetime(s.now) { Step::write_change(end_lifetime(&s), s) } else { decide(s).await };
+        let (change, s) = match step {
+            Step::Write(decided) => *decided,
+            Step::Finish(outcome) => return Ok(outcome),
         };
         crash::reach_point(job.kind(), "decided");
         match store::apply_change(app, &s, change).await {
@@ -94,22 +103,29 @@ where
     Ok(retry_when_busy(order, job))
 }
 
-/// The order of a job that its row asks for and that is due, or past its lifetime; else what becomes of the job.
-async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<Result<Snapshot, Outcome>, sqlx::Error> {
+/// The order of a job.
+enum DueOrder {
+    /// Its row asks for the job, which is due; or its lifetime is over.
+    Due(Box<Snapshot>),
+    /// What becomes of the job instead.
+    NotDue(Outcome),
+}
+
+async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
     let Some(s) = store::load_order(&app.db, order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
-        return Ok(Err(Outcome::done()));
+        return Ok(DueOrder::NotDue(Outcome::done()));
     };
     let Some(timer) = timers::derive_timers(&s).into_iter().find(|t| t.id() == job) else {
-        return Ok(Err(Outcome::then_enqueue(timers::derive_jobs(&s))));
+        return Ok(DueOrder::NotDue(Outcome::then_enqueue(timers::derive_jobs(&s))));
     };
     Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
         if timer.is_due(s.now) {
             histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
         }
-        Ok(s)
+        DueOrder::Due(Box::new(s))
     } else {
-        Err(Outcome::Snooze { delay: timers::time_until(timer.due, s.now) })
+        DueOrder::NotDue(Outcome::Snooze { delay: timers::time_until(timer.due, s.now) })
     })
 }
 

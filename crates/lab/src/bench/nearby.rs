@@ -27,9 +27,11 @@ use dispatch::{
     app::App,
     config::Config,
     db,
-    fleet::{candidates, driver_index},
+    fleet::{
+        candidates, driver_index,
+        drivers::{self, NewDriver},
+    },
     orders::{Order, Snapshot},
-    people::drivers::{self, NewDriver},
 };
 
 const SERVICE_TYPE: &str = "RIDE";

@@ -22,8 +22,8 @@ use crate::testbed::{
     settings::real_policy, signals::wait_for_interrupt,
 };
 use dispatch::{
-    history,
-    people::api_keys::{self, AccountRole},
+    accounts::api_keys::{self, AccountRole},
+    audit,
 };
 
 /// How often the state of the orders is looked at.
@@ -128,7 +128,7 @@ async fn build_replay_report(
     let kills = processes.kill_count();
     violations.extend(processes.stop().await);
     let measures = ReplayMeasures::read_measures(&app.db, &app.store, options.replay_speed()).await?;
-    violations.extend(history::check_history(&app).await?.iter().map(ToString::to_string));
+    violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
     app.db.close().await;
     if !violations.is_empty() {
         dir.keep_files();

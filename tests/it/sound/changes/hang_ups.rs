@@ -11,7 +11,7 @@ use std::{
 };
 
 use chrono::Utc;
-use dispatch::{db, outbound, people::api_keys::AccountRole};
+use dispatch::{accounts::api_keys::AccountRole, db, outbound};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, postgres::PgPoolOptions};
 use standardwebhooks::Webhook;

@@ -1,9 +1,9 @@
 //! Postgres answers, and takes no writes for a while, as in a failover: nothing of it needs a person.
 
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
     app::App,
     db,
-    people::api_keys::{self, AccountRole},
     worker::gate::PostgresState,
 };
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     // `failed lost`; a busy machine may lose a lease.
     let tries: Vec<String> = redis_command(&fleet.redis.url(), &["HVALS", "{dq:0}:tries"]).await;
     assert!(tries.iter().all(|tries| tries.starts_with("0 ")), "a try was spent on an outage: {tries:?}");
-    assert_eq!(dispatch::history::check_history(&fleet.app).await.unwrap(), []);
+    assert_eq!(dispatch::audit::check_history(&fleet.app).await.unwrap(), []);
 }
 
 /// A session keeps what it began with: one that began read-only would refuse writes for as long as it lives.

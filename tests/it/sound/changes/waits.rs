@@ -3,12 +3,8 @@
 use std::sync::Arc;
 
 use dispatch::{
-    admission::rules,
-    db,
-    dead_letters::mirror,
-    loops::LoopRegistry,
-    people::{api_keys::AccountRole, offer_board},
-    recovery::reconciler,
+    accounts::api_keys::AccountRole, admission::rules, db, dead_letters::mirror, fleet::offer_board,
+    loops::LoopRegistry, recovery::reconciler,
 };
 use serde_json::json;
 use servers::TcpProxy;

@@ -3,12 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::{Actor, ActorRole},
     admission::table::{self, ChangeAuthor, LimitsChange},
     areas::import,
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::AccountRole,
-    },
 };
 use reqwest::Method;
 use serde_json::{Value, json};

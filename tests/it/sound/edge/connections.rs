@@ -1,6 +1,6 @@
 //! Sockets that say nothing, and drivers' apps that wait many times.
 
-use dispatch::people::api_keys::AccountRole;
+use dispatch::accounts::api_keys::AccountRole;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 use reqwest::header::RETRY_AFTER;
 use serde_json::json;
 use tokio::task::JoinSet;

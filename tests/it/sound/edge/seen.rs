@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 

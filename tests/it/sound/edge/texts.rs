@@ -1,7 +1,7 @@
 //! Characters no database keeps, bodies that are too large, names strangers try.
 
 use api::OPENAPI;
-use dispatch::{partner::PartnerConfig, people::api_keys::AccountRole};
+use dispatch::{accounts::api_keys::AccountRole, partner::PartnerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 

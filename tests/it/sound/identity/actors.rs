@@ -1,12 +1,12 @@
 //! Every change names a role, a person or program, and the key.
 
 use dispatch::{
-    orders::{Decision, OrderRefusal, OrderStatus, actions},
-    people::{
-        actor::{Actor, ActorRole},
+    accounts::{
         api_keys::{self, AccountRole},
         key_admin::{self, KeyError},
     },
+    actor::{Actor, ActorRole},
+    orders::{Decision, OrderRefusal, OrderStatus, actions},
 };
 use serde_json::json;
 

@@ -1,9 +1,11 @@
 //! Keys, drivers and users come to an end, by Postgres alone.
 
-use dispatch::people::{
-    api_keys::{self, AccountRole},
-    drivers::{self, DriverRemoval},
-    key_admin::{self, KeyFilter, KeySelection, NewKey},
+use dispatch::{
+    accounts::{
+        api_keys::{self, AccountRole},
+        key_admin::{self, KeyFilter, KeySelection, NewKey},
+    },
+    fleet::drivers::{self, DriverRemoval},
 };
 use serde_json::{Value, json};
 

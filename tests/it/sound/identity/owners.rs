@@ -1,6 +1,6 @@
 //! An order belongs to the producer that created it.
 
-use dispatch::people::{api_keys::AccountRole, key_admin};
+use dispatch::accounts::{api_keys::AccountRole, key_admin};
 use serde_json::json;
 
 use super::{key, ride};

@@ -1,6 +1,6 @@
 //! No text makes a terminal do something.
 
-use dispatch::{people::api_keys::AccountRole, plain_text};
+use dispatch::{accounts::api_keys::AccountRole, plain_text};
 use serde_json::json;
 
 use super::{key, ride};

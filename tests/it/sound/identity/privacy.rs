@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::{Actor, ActorRole},
+    fleet::drivers,
     orders::{actions, store},
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::AccountRole,
-        drivers,
-    },
     periodic::cleanup::{self, CleanupMode},
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };

@@ -13,20 +13,21 @@ use super::{options::AcceptOptions, ways};
 use api::server;
 use dispatch::db::Pool;
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    actor::{Actor, ActorRole},
     app::App,
     config::Config,
-    db, fleet,
+    db,
+    fleet::{
+        self,
+        drivers::{self, NewDriver},
+    },
     orders::{
         actions,
         create::{self, NewOrder, OrderLocation},
         metrics::UPDATES,
         store,
         update::update_order,
-    },
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::{self, AccountRole},
-        drivers::{self, NewDriver},
     },
     recovery::reconciler,
     telemetry,
@@ -147,7 +148,7 @@ impl AcceptStage {
 
     pub(super) async fn find_violations(&self) -> anyhow::Result<Vec<String>> {
         // Its timers stay: no worker performs them here.
-        let found = dispatch::history::check_history(&self.app).await?;
+        let found = dispatch::audit::check_history(&self.app).await?;
         Ok(found.iter().map(ToString::to_string).collect())
     }
 }

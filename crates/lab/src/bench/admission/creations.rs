@@ -14,9 +14,9 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::stage::{AdmissionStage, AvailabilityAnswer, SERVICE_TYPE, THRESHOLD, WITH_BYPASS, area_point};
 use dispatch::{
+    actor::{Actor, ActorRole},
     admission::waiting::{self, SuspectMembers},
     orders::{actions, update::update_order},
-    people::actor::{Actor, ActorRole},
 };
 
 const PRODUCERS: u32 = 64;

@@ -11,6 +11,8 @@ use workers::Store;
 use crate::testbed::api::error_code;
 use api::server;
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    actor::{Actor, ActorRole},
     admission::{
         answer::THRESHOLD_REACHED,
         limits::AdmissionFlag,
@@ -21,10 +23,6 @@ use dispatch::{
     areas::import,
     config::Config,
     db, outbound,
-    people::{
-        actor::{Actor, ActorRole},
-        api_keys::{self, AccountRole},
-    },
 };
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";

@@ -38,9 +38,9 @@ use crate::{
     },
 };
 use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    audit,
     config::Config,
-    history,
-    people::api_keys::{self, AccountRole},
 };
 use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 
@@ -263,7 +263,7 @@ async fn build_chaos_report(
     violations.extend(verify::verify_claims(&app, &claims, &receivers).await?);
     // Of a run that is not judged by time: beside a lifetime of 30 s a busy machine is late by as much.
     let judges_time = options.leaves_time_to_recover() && versions.optimized;
-    let history = history::check_history(&app).await?;
+    let history = audit::check_history(&app).await?;
     let found = history.iter().filter(|violation| judges_time || violation.invariant != ENDED_IN_TIME);
     violations.extend(found.map(ToString::to_string));
     if judges_time {

@@ -19,7 +19,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use dispatch::people::api_keys;
+use dispatch::accounts::api_keys;
 
 /// Wrong keys a second.
 pub(super) const KEYS_PER_S: u32 = 1_000;

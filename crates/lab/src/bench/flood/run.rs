@@ -19,7 +19,7 @@ use crate::{
     testbed::{Testbed, TestbedSettings, print, signals::wait_for_interrupt},
 };
 use api::server;
-use dispatch::people::api_keys::{self, AccountRole};
+use dispatch::accounts::api_keys::{self, AccountRole};
 
 /// Producers with keys of their own.
 const PRODUCERS: usize = 10;

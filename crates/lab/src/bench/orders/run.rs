@@ -25,9 +25,9 @@ use crate::{
     },
 };
 use dispatch::{
-    history,
+    accounts::api_keys::{self, AccountRole},
+    audit,
     partner::PartnerConfig,
-    people::api_keys::{self, AccountRole},
 };
 use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 
@@ -81,7 +81,7 @@ async fn measure_orders(options: &OrdersOptions) -> anyhow::Result<OrdersReport>
     let measures = OrderMeasures::read_measures(&app.db, &app.store, options.speed).await?;
     let seen = sim.read_report().counters;
     violations.extend(find_disagreements(&measures, seen.bookings, desk.received_count()));
-    violations.extend(history::check_history(&app).await?.iter().map(ToString::to_string));
+    violations.extend(audit::check_history(&app).await?.iter().map(ToString::to_string));
     app.db.close().await;
     drop((redis, postgres));
     if !violations.is_empty() {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use super::key_admin::{self, KeySelection};
+use crate::accounts::key_admin::{self, KeySelection};
 use crate::db::Pool;
 use crate::{fleet::driver_index::DriverPlace, notifications::channel::voice::is_phone};
 

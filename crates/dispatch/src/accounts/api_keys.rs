@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{
-    actor::{Actor, ActorRole},
-    key_admin::{self, KeyError, NewKey},
-};
+use super::key_admin::{self, KeyError, NewKey};
+use crate::actor::{Actor, ActorRole};
 use crate::db::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]

@@ -1,0 +1,11 @@
+//! Who may use the system: the company's users, and the keys that programs authenticate with.
+//!
+//! * [`api_keys`]: keys, their roles, and looking one up. [`key_admin`]: issuing, rotating and revoking them.
+//! * [`known_keys`]: keys that were looked up lately. [`key_use`]: when each was last used.
+//! * [`users`]: the people whom messages reach.
+
+pub mod api_keys;
+pub mod key_admin;
+pub mod key_use;
+pub mod known_keys;
+pub mod users;
