@@ -1,7 +1,7 @@
 //! How many requests a key may make, how many an address whose keys or signatures are wrong, and how many this process.
 //!
-//! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and the good
-//! among them must not pay for a stranger.
+//! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and
+//! the good among them must not pay for a stranger.
 
 use axum::{
     extract::{Request, State},

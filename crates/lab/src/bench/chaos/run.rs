@@ -49,8 +49,7 @@ const WORKERS: usize = 3;
 /// Drivers for each order created per second. Some five of them are busy. Orders that waited out a fault must find drivers among the
 /// others: if there were too few, they would search again every 250 ms, a load that comes from the speed and not from the fault.
 const DRIVERS_PER_RATE: u32 = 16;
-/// Sessions of each process: thirty for two cores. Each new one plans every statement some five times, and after a fault that ended
-/// all sessions that is what the first seconds are spent on.
+/// Sessions of each process: thirty for two cores. With eighty, timers were late for longer after a fault that ended all of them.
 const CONNECTIONS: u32 = 6;
 /// The cleanup runs this often.
 const CLEANUP_EVERY: Duration = Duration::from_secs(20);
