@@ -101,6 +101,8 @@ pub(super) enum JobStateArg {
     Due,
     /// Waiting to run with nothing beside it: two of its deliveries were lost
     Suspect,
+    /// Waiting in line for slots
+    Parked,
     /// Running
     Leased,
     /// Given up
@@ -112,6 +114,7 @@ impl From<JobStateArg> for JobState {
         match state {
             JobStateArg::Due => Self::Due,
             JobStateArg::Suspect => Self::Suspect,
+            JobStateArg::Parked => Self::Parked,
             JobStateArg::Leased => Self::Leased,
             JobStateArg::Dead => Self::Dead,
         }
@@ -132,6 +135,7 @@ impl Command {
                     });
                     let at = match state {
                         JobStateArg::Due | JobStateArg::Suspect => "DUE",
+                        JobStateArg::Parked => "SINCE",
                         JobStateArg::Leased => "LEASE ENDS",
                         JobStateArg::Dead => "DIED",
                     };
@@ -149,6 +153,7 @@ impl Command {
                     let state = match job.state {
                         JobState::Due => format!("due at {}", format_time_ms(job.at_ms)),
                         JobState::Suspect => format!("due at {}, with nothing beside it", format_time_ms(job.at_ms)),
+                        JobState::Parked => format!("in line for slots since {}", format_time_ms(job.at_ms)),
                         JobState::Leased => format!("running; its lease ends at {}", format_time_ms(job.at_ms)),
                         JobState::Dead => format!("dead since {}", format_time_ms(job.at_ms)),
                     };

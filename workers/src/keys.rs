@@ -1,7 +1,8 @@
 //! Every Redis key of the engine, with its type and lifetime.
 //!
 //! All keys of a shard carry one hash tag, so that one script may touch several queues atomically, on Redis Cluster too.
-//! A job's id is in at most one of `due`, `suspects`, `leased` and `dead` of its queue.
+//! Keys about slots are not among the KEYS of a script: `slots.lua` puts them together by the same names.
+//! A job's id is in at most one of `due`, `suspects`, `parked`, `leased` and `dead` of its queue.
 
 /// The keys of one shard.
 #[derive(Debug, Clone)]
@@ -43,6 +44,12 @@ impl Keys {
         self.full_key(&format!("dead:{queue}"))
     }
 
+    /// zset, job id -> since when, in ms: jobs that wait in line for slots. A member goes when the job is handed its slots or
+    /// cancelled.
+    pub fn parked_set(&self, queue: &str) -> String {
+        self.full_key(&format!("parked:{queue}"))
+    }
+
     /// hash, leased job id -> `token due again`; `again` is `-` or the earliest due wanted while leased. Lives as long
     /// as the member of `leased`.
     pub fn lease_table(&self) -> String {
@@ -75,6 +82,60 @@ impl Keys {
     /// Removed when its turn ends, expires a minute after the last renewal.
     pub fn suspect_turn(&self) -> String {
         self.full_key("suspect_turn")
+    }
+
+    /// hash, parked job id -> `queue group own hold_ms number since_ms lapses blocked`; `blocked` is `-` for a job in its
+    /// group's line, else the own name that it waits for. Lives as long as the member of `parked`.
+    pub fn parked_needs(&self) -> String {
+        self.full_key("parked")
+    }
+
+    /// hash, job id -> as in `parked`, but with the holder in the last place, or `-` for a reservation. Lives as long as the
+    /// member of `slot_ends`.
+    pub fn slot_holds(&self) -> String {
+        self.full_key("slot_holds")
+    }
+
+    /// zset, job id -> end of its slots in ms: jobs that hold slots or have them reserved. A member goes when the slots are
+    /// freed or past their end.
+    pub fn slot_ends(&self) -> String {
+        self.full_key("slot_ends")
+    }
+
+    /// hash, own name -> the job that holds it. A field goes with the slots.
+    pub fn slot_owns(&self) -> String {
+        self.full_key("slot_owns")
+    }
+
+    /// hash, group -> its slots in use. A field goes with the last of them.
+    pub fn slots_used(&self) -> String {
+        self.full_key("slots_used")
+    }
+
+    /// hash, `all` or `group:` and a group -> how many at once. No expiry; the owner of the truth sets them again after a flush.
+    pub fn slot_limits(&self) -> String {
+        self.full_key("slot_limits")
+    }
+
+    /// zset, group -> its turn: groups that have both a waiting job and a free slot. A member goes when it lacks one.
+    pub fn slot_ring(&self) -> String {
+        self.full_key("slot_ring")
+    }
+
+    /// hash `number`, `turn`: the last place given in a line and in the ring. No expiry.
+    pub fn slot_numbers(&self) -> String {
+        self.full_key("slot_numbers")
+    }
+
+    /// zset, parked job id -> its number: the line of a group, the lowest first. A member goes when the job leaves the line.
+    pub fn slot_line(&self, group: &str) -> String {
+        self.full_key(&format!("slot_line:{group}"))
+    }
+
+    /// zset, parked job id -> its number: jobs that join their groups' lines when this own name is free. A member goes with
+    /// that.
+    pub fn slot_wait(&self, own: &str) -> String {
+        self.full_key(&format!("slot_wait:{own}"))
     }
 
     /// zset, holder -> end of its slot in ms: who holds a slot of this concurrency limit. Expires with the last slot.
@@ -135,11 +196,17 @@ impl Keys {
         ]
     }
 
-    /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then four per queue.
+    /// The KEYS of a script about these queues, in the order `lib.lua` expects: the fixed ones, then five per queue.
     pub(crate) fn script_keys<'a>(&self, queues: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut keys = self.fixed_keys().to_vec();
         for queue in queues {
-            keys.extend([self.due_set(queue), self.leased_set(queue), self.dead_set(queue), self.suspect_set(queue)]);
+            keys.extend([
+                self.due_set(queue),
+                self.leased_set(queue),
+                self.dead_set(queue),
+                self.suspect_set(queue),
+                self.parked_set(queue),
+            ]);
         }
         keys
     }

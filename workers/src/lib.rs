@@ -13,7 +13,7 @@
 //! * `supervisor/`: takes, holds, extends, settles and hands back; one per process.
 //! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
 //! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
-//! * [`limited`](fn@limited), [`within`]: performing work under limits that the whole fleet shares.
+//! * [`run_limited`], [`run_within_limits`]: performing work under limits that the whole fleet shares.
 //! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
 //!
 //! What follows is the crate's README.
@@ -32,7 +32,8 @@ mod supervisor;
 pub use gate::Gate;
 /// Of the crate `job-contract`, so that an application depends on this crate alone.
 pub use job_contract::{
-    DecodeError, Delivery, InvalidJobId, Job, JobId, NewJob, Outcome, RetryPolicy, job, outcome, retry,
+    DecodeError, Delivery, InvalidJobId, InvalidSlotNeed, Job, JobId, NewJob, Outcome, RetryPolicy, SlotGrant,
+    SlotNeed, job, outcome, retry, slots,
 };
 pub use keys::Keys;
 pub use limited::{run_limited, run_within_limits};

@@ -60,7 +60,7 @@ async fn receive_callback(
     let (status, follow_ups) = match acted {
         Outcome::Done { then } => ("processed", then),
         // It is kept; its job does what could not be done now.
-        Outcome::Snooze { .. } | Outcome::Retry(_) | Outcome::Dead(_) => {
+        Outcome::Snooze { .. } | Outcome::Park(_) | Outcome::Retry(_) | Outcome::Dead(_) => {
             ("stored", vec![callback_timer(&order, row.id, row.received_at, row.received_at).job])
         }
     };

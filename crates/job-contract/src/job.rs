@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-use crate::retry::RetryPolicy;
+use crate::{retry::RetryPolicy, slots::SlotGrant};
 
 /// Identity of a job: `kind:key` or `kind:key:number`, at most 200 bytes of `[A-Za-z0-9_:.-]`. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,6 +147,8 @@ pub struct Delivery {
     pub failed: u32,
     /// Leases that ended without a settle: the process died or lost Redis.
     pub lost: u32,
+    /// Slots that this delivery holds already, because the job was parked for them.
+    pub slots: Option<SlotGrant>,
 }
 
 #[cfg(test)]

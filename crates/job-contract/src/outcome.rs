@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::job::NewJob;
+use crate::{job::NewJob, slots::SlotNeed};
 
 /// The end of one run of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +11,8 @@ pub enum Outcome {
     Done { then: Vec<NewJob> },
     /// Not now: not due by the row, or something the job needs is unreachable. Spends no try.
     Snooze { delay: Duration },
+    /// The slots that the job needs are taken: it waits in their line and runs again when it has them. Spends no try.
+    Park(SlotNeed),
     /// This run failed. The job runs again by its [`RetryPolicy`](crate::RetryPolicy), and is dead when that is spent.
     Retry(String),
     /// Can never work. Kept with its error until a person looks.
@@ -33,6 +35,7 @@ impl Outcome {
         match self {
             Self::Done { .. } => "done",
             Self::Snooze { .. } => "snooze",
+            Self::Park(_) => "park",
             Self::Retry(_) => "retry",
             Self::Dead(_) => "dead",
         }

@@ -97,6 +97,7 @@ fn format_next_job(job: &NextJob) -> String {
     let state = match &job.state {
         JobStanding::Waiting { due } if *due == job.at => String::new(),
         JobStanding::Waiting { due } => format!("; in its queue for {}", format_time(*due)),
+        JobStanding::Parked { since } => format!("; in line for slots since {}", format_time(*since)),
         JobStanding::Running { worker: Some(worker), .. } => format!("; running now on {worker}"),
         JobStanding::Running { worker: None, lease_ends } => {
             format!("; running on a worker that is gone, free again at {}", format_time(*lease_ends))

@@ -1,14 +1,22 @@
--- Removes one job that is due, now or later.
+-- Removes one job that waits: due now or later, or parked. Slots reserved for it go to the next in line.
 --
 -- KEYS    as in lib.lua, the queues to look in
--- ARGV    1 now, 2 wake channel (unused), 3 id
+-- ARGV    1 now, 2 wake channel, 3 id
 -- RETURNS 1 removed, 2 leased, 3 dead, 4 absent; but for 1 nothing changes
--- BOUND   constant per queue
+-- BOUND   constant per queue; one slot handed over
 
 local REMOVED = 1
 local _, place, key = place_of(ARGV[3])
-if place ~= IS_DUE then return place end
-redis.call('ZREM', key, ARGV[3])
+if place == IS_PARKED then
+  local slots = open_slots()
+  slots.leave_line(ARGV[3])
+  slots.hand_out()
+elseif place == IS_DUE then
+  redis.call('ZREM', key, ARGV[3])
+  if any_slots() then open_slots().drop_reservation(ARGV[3]) end
+else
+  return place
+end
 redis.call('HDEL', JOBS, ARGV[3])
 redis.call('HDEL', TRIES, ARGV[3])
 return REMOVED

@@ -1,6 +1,7 @@
 -- Inserting jobs, for enqueue and for the follow-ups of settle; prepended after lib.lua.
 --
--- The rule: absent -> insert; due, suspect or not -> keep the earlier; leased -> record `again`, the earliest wanted due; dead -> leave.
+-- The rule: absent -> insert; due, suspect or not -> keep the earlier; leased -> record `again`, the earliest wanted due;
+-- parked or dead -> leave.
 
 local INSERTED, MOVED, KEPT, AGAIN, IS_DEAD = 1, 2, 3, 4, 5
 
@@ -11,7 +12,7 @@ local function insert_all(items)
   local leases = hash_values(LEASES, ids)
   local dead = redis.call('HLEN', DEAD) > 0 and hash_values(DEAD, ids) or {}
 
-  local heads, earliest, any_suspects = {}, {}, {}
+  local heads, earliest, any_suspects, any_parked = {}, {}, {}, {}
   local codes = {}
   for i = 1, #items do
     local q, id, due, envelope = items[i][1], items[i][2], items[i][3], items[i][4]
@@ -28,10 +29,13 @@ local function insert_all(items)
       if not heads[q] then
         heads[q], earliest[q] = head_due(q), math.huge
         any_suspects[q] = redis.call('ZCARD', suspects_key(q)) > 0
+        any_parked[q] = redis.call('ZCARD', parked_key(q)) > 0
       end
       local is_suspect = any_suspects[q] and redis.call('ZSCORE', suspects_key(q), id)
       local key = is_suspect and suspects_key(q) or due_key(q)
-      if redis.call('ZADD', key, 'NX', due, id) == 1 then
+      if any_parked[q] and redis.call('ZSCORE', parked_key(q), id) then
+        codes[i] = KEPT
+      elseif redis.call('ZADD', key, 'NX', due, id) == 1 then
         if envelope ~= '' then redis.call('HSET', JOBS, id, envelope) end
         codes[i] = INSERTED
       elseif redis.call('ZADD', key, 'LT', 'CH', due, id) == 1 then

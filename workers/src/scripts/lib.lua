@@ -1,7 +1,7 @@
 -- What the job scripts share; prepended to each of them.
 --
 -- KEYS    1 leases, 2 jobs, 3 tries, 4 dead, 5 paused, 6 epoch, 7 suspect_turn, then per queue: due, leased, dead,
---         suspects
+--         suspects, parked
 -- ARGV    1 now in ms (empty: this server's clock), 2 wake channel
 --
 -- Members are moved with one command per queue and not one per job: calls into Redis are what a script pays for.
@@ -15,12 +15,13 @@ local CHUNK = 1000
 -- A sleeping worker looks again after 1 s at the latest, so only jobs due sooner need to wake it.
 local WAKE_WITHIN_MS = 2000
 
-local QUEUES = (#KEYS - 7) / 4
+local QUEUES = (#KEYS - 7) / 5
 
-local function due_key(q) return KEYS[4 * q + 4] end
-local function leased_key(q) return KEYS[4 * q + 5] end
-local function dead_key(q) return KEYS[4 * q + 6] end
-local function suspects_key(q) return KEYS[4 * q + 7] end
+local function due_key(q) return KEYS[5 * q + 3] end
+local function leased_key(q) return KEYS[5 * q + 4] end
+local function dead_key(q) return KEYS[5 * q + 5] end
+local function suspects_key(q) return KEYS[5 * q + 6] end
+local function parked_key(q) return KEYS[5 * q + 7] end
 local function queue_name(q) return string.match(due_key(q), ':due:(.*)$') end
 
 -- `now` is rounded down for asking what is due, `now_up` rounded up for adding a delay: never early, not by a fraction.

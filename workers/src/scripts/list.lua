@@ -1,11 +1,12 @@
 -- One page of a queue's jobs in one state, by score.
 --
 -- KEYS    as in lib.lua, the one queue
--- ARGV    1 now, 2 wake channel (unused), 3 state (due | suspect | leased | dead), 4 first rank, 5 how many
+-- ARGV    1 now, 2 wake channel (unused), 3 state (due | suspect | leased | parked | dead), 4 first rank, 5 how many
 -- RETURNS per job: {id, score, failed, lost, error or nil}; dead jobs carry failed, lost and error in their record
 -- BOUND   the page; at most 1,000 jobs
 
-local key = ({ due = due_key, suspect = suspects_key, leased = leased_key, dead = dead_key })[ARGV[3]](1)
+local key = ({ due = due_key, suspect = suspects_key, leased = leased_key, parked = parked_key,
+  dead = dead_key })[ARGV[3]](1)
 local from, many = tonumber(ARGV[4]), math.min(tonumber(ARGV[5]), 1000)
 if many == 0 then return {} end
 local reply = redis.call('ZRANGE', key, from, from + many - 1, 'WITHSCORES')

@@ -1,6 +1,6 @@
 -- Where one job is, for what operators do with single jobs; prepended after lib.lua.
 
-local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT = 1, 2, 3, 4
+local IS_DUE, IS_LEASED, IS_DEAD, IS_ABSENT, IS_PARKED = 1, 2, 3, 4, 5
 
 -- The job's queue, one of the above, and of a due job the set it lies in.
 local function place_of(id)
@@ -8,6 +8,7 @@ local function place_of(id)
     if redis.call('ZSCORE', due_key(q), id) then return q, IS_DUE, due_key(q) end
     if redis.call('ZSCORE', suspects_key(q), id) then return q, IS_DUE, suspects_key(q) end
     if redis.call('ZSCORE', leased_key(q), id) then return q, IS_LEASED end
+    if redis.call('ZSCORE', parked_key(q), id) then return q, IS_PARKED end
     if redis.call('ZSCORE', dead_key(q), id) then return q, IS_DEAD end
   end
   return nil, IS_ABSENT

@@ -2,7 +2,7 @@
 --
 -- KEYS    as in lib.lua, the one queue
 -- ARGV    1 now, 2 wake channel (unused), then per job: id, time of death, due, failed, lost, error, envelope or ''
--- RETURNS one code per job: 1 restored, 2 it lives (due or leased), 3 dead already; but for 1 nothing changes
+-- RETURNS one code per job: 1 restored, 2 it lives (due, parked or leased), 3 dead already; but for 1 nothing changes
 -- BOUND   the batch; the caller sends at most 500 jobs
 
 local RESTORED, LIVES, DEAD_ALREADY = 1, 2, 3

@@ -1,11 +1,11 @@
 -- Ends a batch of leases, each with its outcome and its follow-ups, all at once.
 --
 -- KEYS    as in lib.lua, the queues of the jobs and of their follow-ups
--- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, token, outcome (done | snooze | retry | spent | dead;
---         spent is dead of a last failed try), argument (delay in ms, or the error), number of follow-ups, then per
+-- ARGV    1 now, 2 wake channel, then per job: queue number from 1, id, token, outcome (done | snooze | park | retry | spent |
+--         dead; spent is dead of a last failed try), argument (delay in ms, `group own hold_ms`, or the error), number of follow-ups, then per
 --         follow-up: queue number, id, delay in ms, envelope or ''
 -- RETURNS {codes: 1 settled, 2 refused, per job; follow-ups left dead: {position of the job, id, ..}}
--- BOUND   the batch; the caller sends at most 500 jobs and follow-ups, or one job with all of its own
+-- BOUND   the batch; the caller sends at most 500 jobs and follow-ups, or one job with all of its own; 500 slots handed over
 --
 -- Refused: the token is not that of the present lease, so another worker has the job or had it. Nothing changes then, and
 -- its follow-ups are not inserted. All leases end before the first follow-up is inserted: a job may follow itself.
@@ -25,7 +25,7 @@ end
 local leases = hash_values(LEASES, ids)
 local tries = redis.call('HLEN', TRIES) > 0 and hash_values(TRIES, ids) or {}
 local codes, ended = {}, {}
-local unlease, gone, no_tries, new_tries, requeue = {}, {}, {}, {}, {}
+local unlease, gone, no_tries, new_tries, requeue, parks = {}, {}, {}, {}, {}, {}
 
 for i, item in ipairs(items) do
   local token, due, again
@@ -42,6 +42,15 @@ for i, item in ipairs(items) do
       run_at = earlier(due_after(item.argument), again)
       new_tries[#new_tries + 1] = item.id
       new_tries[#new_tries + 1] = failed > 0 and failed .. ' 0' or PUT_OFF
+    elseif item.outcome == 'park' then
+      run_at = nil
+      parks[#parks + 1] = item
+      if failed > 0 then
+        new_tries[#new_tries + 1] = item.id
+        new_tries[#new_tries + 1] = failed .. ' 0'
+      elseif tries[i] then
+        no_tries[#no_tries + 1] = item.id
+      end
     elseif item.outcome == 'retry' then
       run_at = earlier(due_after(item.argument), again)
       new_tries[#new_tries + 1] = item.id
@@ -66,6 +75,15 @@ in_chunks('HDEL', JOBS, gone)
 in_chunks('HDEL', TRIES, no_tries)
 in_chunks('HSET', TRIES, new_tries)
 requeue_all(requeue)
+
+if #parks > 0 then
+  local slots = open_slots()
+  for _, item in ipairs(parks) do
+    local group, own, hold = string.match(item.argument, '^(%S+) (%S+) (%d+)$')
+    slots.park(item.id, slots.new_need(queue_name(item.q), group, own, hold))
+  end
+  slots.hand_out()
+end
 
 local follow_ups, parents = {}, {}
 for i, item in ipairs(items) do

@@ -3,7 +3,7 @@
 -- KEYS    as in lib.lua, the queues asked for
 -- ARGV    1 now, 2 wake channel (unused)
 -- RETURNS per queue: {due, scheduled, leased, dead, 1 if paused, age of the oldest due job in ms or -1,
---         jobs falling due within the next minute, suspects}; suspects are counted among due and scheduled, too
+--         jobs falling due within the next minute, suspects, parked}; suspects are counted among due and scheduled, too
 -- BOUND   constant per queue: counts are taken from the sorted sets' ranks
 
 local MINUTE_MS = 60000
@@ -26,6 +26,7 @@ for q = 1, QUEUES do
     due > 0 and now - oldest or -1,
     next_minute,
     redis.call('ZCARD', suspects_key(q)),
+    redis.call('ZCARD', parked_key(q)),
   }
 end
 return answer

@@ -5,9 +5,11 @@
 --         6 deliveries lost that make a job a suspect, 7 mode: normal | rest | quiesce | alone, then per queue: free permits
 -- RETURNS {0} without an epoch; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
---         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}}
---         next due: the earliest over the queues that still have free permits, suspects apart
--- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000)
+--         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}, of those that come with their slots: {id, for how
+--         many ms, ..}}
+--         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
+--         slots is such a time
+-- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000); 100 slots ended, 500 handed over
 --
 -- A suspect is a job whose last deliveries were lost: it may be what kills its worker. Suspects lie in a set of their own,
 -- so they hide no other job. One process at a time has the turn to run them, for as long as a lease unless it renews it;
@@ -29,7 +31,7 @@ local queues = #ARGV - FIRST + 1
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
 local FURTHEST_MS = now + 2 * LEASE_MS
 
-local dead, jobs = {}, {}
+local dead, jobs, handed = {}, {}, {}
 
 local any_paused = redis.call('SCARD', PAUSED) > 0
 local open, wanted, permits = {}, {}, {}
@@ -86,6 +88,25 @@ end
 
 local any_tries = redis.call('HLEN', TRIES) > 0
 
+-- Slots that have ended go to the next in line, whose job may be leased at once.
+local slots = any_slots() and open_slots()
+if slots then slots.hand_out(slots.end_expired()) end
+
+-- The slots reserved for these jobs are theirs from now on; without the epoch they have none.
+local function give_slots(ids)
+  local reservations = slots.find_reservations(ids)
+  for i, id in ipairs(ids) do
+    local need = reservations[i]
+    if need and slots.may_hand_out() then
+      slots.give(id, need, TOKEN)
+      handed[#handed + 1] = id
+      handed[#handed + 1] = need.hold
+    elseif need then
+      slots.free(id, need)
+    end
+  end
+end
+
 local function lease_jobs(q, key, found)
   if #found == 0 then return end
   local ids, leased, leases = {}, {}, {}
@@ -100,6 +121,7 @@ local function lease_jobs(q, key, found)
   in_chunks('ZADD', leased_key(q), leased)
   in_chunks('HSET', LEASES, leases)
   local envelopes = hash_values(JOBS, ids)
+  if slots then give_slots(ids) end
   for i, job in ipairs(found) do
     local n = #jobs
     jobs[n + 1], jobs[n + 2], jobs[n + 3], jobs[n + 4], jobs[n + 5] = q, job[1], job[2], job[3], job[4]
@@ -180,4 +202,7 @@ for q = 1, leases_normal and queues or 0 do
   end
 end
 
-return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs }
+local slots_end = slots and slots.next_end()
+if slots_end and (next_due < 0 or slots_end < next_due) then next_due = slots_end end
+
+return { 1, now, next_due, suspect and 1 or 0, has_turn and 1 or 0, rescues == 0 and 1 or 0, dead, jobs, handed }

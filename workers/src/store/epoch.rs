@@ -54,7 +54,12 @@ impl Store {
     pub async fn finish_rebuild(&self, marker: &RebuildMarker, run_id: &str) -> Result<bool, StoreError> {
         let mut call = FINISH_REBUILD.with_keys(&[self.keys.rebuild_marker(), self.keys.epoch()]);
         call.push_arg(&marker.0).push_arg(format!("{run_id} {}", random_id()));
-        self.run_script(&call).await
+        let is_written: bool = self.run_script(&call).await?;
+        if is_written && let Err(error) = self.hand_out_slots().await {
+            // The next take does it, too.
+            tracing::debug!(%error, "Slots are not handed out yet.");
+        }
+        Ok(is_written)
     }
 }
 

@@ -27,6 +27,8 @@ pub struct QueueStats {
     pub next_minute: u64,
     /// Jobs whose last deliveries were lost, waiting to run with nothing beside them. Counted in `due` and `scheduled`, too.
     pub suspects: u64,
+    /// Jobs that wait in line for slots.
+    pub parked: u64,
 }
 
 /// Where a job is.
@@ -37,6 +39,8 @@ pub enum JobState {
     Due,
     /// Waiting to run with nothing beside it: its last deliveries were lost.
     Suspect,
+    /// Waiting in line for slots.
+    Parked,
     /// Being performed.
     Leased,
     Dead,
@@ -47,6 +51,7 @@ impl JobState {
         match self {
             Self::Due => "due",
             Self::Suspect => "suspect",
+            Self::Parked => "parked",
             Self::Leased => "leased",
             Self::Dead => "dead",
         }
@@ -57,7 +62,7 @@ impl JobState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobEntry {
     pub id: String,
-    /// Due, lease expiry or death, by the state listed; in ms.
+    /// Due, start of the wait in line, lease expiry or death, by the state listed; in ms.
     pub at_ms: u64,
     pub failed: u32,
     pub lost: u32,
@@ -71,7 +76,7 @@ pub struct JobDetail {
     pub id: String,
     pub queue: String,
     pub state: JobState,
-    /// Due, lease expiry or death, by the state; in ms.
+    /// Due, start of the wait in line, lease expiry or death, by the state; in ms.
     pub at_ms: u64,
     /// Of leased jobs: the due it was leased with, in ms.
     pub leased_due_ms: Option<u64>,
@@ -85,16 +90,33 @@ pub struct JobDetail {
     pub envelope: Option<String>,
     /// Of dead jobs.
     pub dead: Option<DeadRecord>,
+    /// Of parked jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked: Option<ParkedPlace>,
+    /// When the slots end that it holds, or has reserved, in ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots_end_ms: Option<u64>,
+}
+
+/// Where a parked job waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ParkedPlace {
+    pub group: String,
+    pub own: String,
+    /// Another job holds this own name: the job joins its group's line when it is free.
+    pub behind_own: Option<String>,
+    /// Jobs before it in the line.
+    pub before: u64,
 }
 
 impl Store {
     /// Counts of these queues, in their order. Cheap at any size.
     pub async fn queue_stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
-        type Row = (u64, u64, u64, u64, bool, i64, u64, u64);
+        type Row = (u64, u64, u64, u64, bool, i64, u64, u64, u64);
         let call = self.job_script(&STATS, queues.iter().copied());
         let rows: Vec<Row> = self.run_script(&call).await?;
         let stats = queues.iter().zip(rows).map(
-            |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects))| {
+            |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects, parked))| {
                 let oldest_due_ms = u64::try_from(oldest).ok();
                 QueueStats {
                     queue: (*queue).to_owned(),
@@ -106,6 +128,7 @@ impl Store {
                     oldest_due_ms,
                     next_minute,
                     suspects,
+                    parked,
                 }
             },
         );
@@ -130,10 +153,12 @@ impl Store {
 
     /// Looks for one job in these queues.
     pub async fn find_job(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
-        type Row = (usize, String, u64, Option<String>, u32, u32, Option<String>, Option<String>);
+        type Place = (String, String, String, u64);
+        type Row =
+            (usize, String, u64, Option<String>, u32, u32, Option<String>, Option<String>, Option<Place>, Option<u64>);
         let mut call = self.job_script(&FIND, queues.iter().copied());
         call.push_arg(id.as_str());
-        let Some((number, state, at_ms, lease, failed, lost, envelope, dead)) =
+        let Some((number, state, at_ms, lease, failed, lost, envelope, dead, parked, slots_end_ms)) =
             self.run_script::<Option<Row>>(&call).await?
         else {
             return Ok(None);
@@ -143,6 +168,7 @@ impl Store {
         let state = match state.as_str() {
             "due" => JobState::Due,
             "suspect" => JobState::Suspect,
+            "parked" => JobState::Parked,
             "leased" => JobState::Leased,
             _ => JobState::Dead,
         };
@@ -160,6 +186,13 @@ impl Store {
             failed,
             lost,
             envelope,
+            parked: parked.map(|(group, own, behind, before)| ParkedPlace {
+                group,
+                own,
+                behind_own: Some(behind).filter(|behind| behind != "-"),
+                before,
+            }),
+            slots_end_ms,
             dead: (state == JobState::Dead).then(|| DeadRecord::parse_or_unreadable(dead.as_deref(), queue, at_ms)),
         }))
     }

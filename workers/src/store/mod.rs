@@ -13,6 +13,7 @@
 //! * `operate`: cancelling and rescheduling single jobs.
 //! * `dead`: listing, requeueing, discarding and restoring dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
+//! * `slots`: slots that are handed over to the next job in line.
 //! * `breaker`: circuit breakers shared by the fleet.
 
 mod breaker;
@@ -30,6 +31,7 @@ mod operate;
 mod script;
 mod sentinel;
 mod settle;
+mod slots;
 mod take;
 
 pub use breaker::{BreakerPolicy, BreakerState};
@@ -43,10 +45,14 @@ pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::{Epoch, RebuildMarker};
 pub use error::StoreError;
 pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, WorkerEntry, WorkerInfo};
-pub use inspect::{JobDetail, JobEntry, JobState, QueueStats};
+pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};
 pub use lease::{HeldLease, LeaseVerdict};
 pub use limit::{AcquireVerdict, Limit, Permit};
 pub use operate::{CancelVerdict, RescheduleVerdict};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
+pub use slots::{
+    EndedSlots, GroupSlots, OpenWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, SlotVerdict,
+    WaitingJob,
+};
 pub(crate) use take::SUSPECT_AT;
 pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeMode, TakeRequest};

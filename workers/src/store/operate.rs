@@ -11,7 +11,7 @@ use crate::job::{JobId, round_up_ms};
 /// What became of a job that was to be cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelVerdict {
-    /// It was due, now or later, and is gone.
+    /// It was due, now or later, or parked, and is gone.
     Removed,
     /// It is being performed; nothing changed.
     Running,
@@ -30,12 +30,14 @@ pub enum RescheduleVerdict {
     Running,
     /// It is dead: requeue it. Nothing changed.
     Dead,
+    /// It is parked and runs as soon as it has its slots. Nothing changed.
+    Parked,
     /// There is no such job in these queues.
     Absent,
 }
 
 impl Store {
-    /// Removes a job that is due, wherever it is in these queues.
+    /// Removes a job that is due or parked, wherever it is in these queues.
     pub async fn cancel(&self, id: &JobId, queues: &[&str]) -> Result<CancelVerdict, StoreError> {
         Ok(match self.run_operation(&CANCEL, id, queues, None).await? {
             1 => CancelVerdict::Removed,
@@ -60,6 +62,7 @@ impl Store {
             2 => RescheduleVerdict::Running,
             3 => RescheduleVerdict::Dead,
             4 => RescheduleVerdict::Absent,
+            5 => RescheduleVerdict::Parked,
             other => return Err(StoreError::invalid_answer(RESCHEDULE.name, other)),
         })
     }

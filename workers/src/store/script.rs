@@ -26,12 +26,12 @@ macro_rules! scripts {
 scripts! {
     ENQUEUE "": "lib" "insert" "enqueue";
     REPAIR "": "lib" "insert" "place_of" "repair";
-    TAKE " flags=allow-oom": "lib" "take";
-    SETTLE " flags=allow-oom": "lib" "insert" "settle";
+    TAKE " flags=allow-oom": "lib" "slots" "take";
+    SETTLE " flags=allow-oom": "lib" "insert" "slots" "settle";
     EXTEND " flags=allow-oom": "lib" "extend";
     RELEASE " flags=allow-oom": "lib" "release";
-    CANCEL " flags=allow-oom": "lib" "place" "cancel";
-    RESCHEDULE " flags=allow-oom": "lib" "place" "reschedule";
+    CANCEL " flags=allow-oom": "lib" "slots" "place" "cancel";
+    RESCHEDULE " flags=allow-oom": "lib" "slots" "place" "reschedule";
     DEAD " flags=no-writes": "lib" "dead";
     REQUEUE " flags=allow-oom": "lib" "place" "requeue";
     DISCARD " flags=allow-oom": "lib" "place" "discard";
@@ -39,11 +39,18 @@ scripts! {
     DISCARD_OLDER " flags=allow-oom": "lib" "discard_older";
     STATS " flags=no-writes": "lib" "stats";
     LIST " flags=no-writes": "lib" "list";
-    FIND " flags=no-writes": "lib" "find";
+    FIND " flags=no-writes": "lib" "slots" "find";
     COMPARE " flags=no-writes": "lib" "place_of" "compare";
     ACQUIRE " flags=allow-oom": "acquire";
     KEEP_SLOTS " flags=allow-oom": "keep_slots";
     FREE_SLOTS " flags=allow-oom": "free_slots";
+    ACQUIRE_SLOTS " flags=allow-oom": "lib" "slots" "acquire_slots";
+    RELEASE_SLOTS " flags=allow-oom": "lib" "slots" "release_slots";
+    SET_SLOT_LIMITS " flags=allow-oom": "lib" "slots" "set_slot_limits";
+    RESTORE_SLOTS " flags=allow-oom": "lib" "slots" "restore_slots";
+    PARK "": "lib" "slots" "place" "park";
+    SLOT_STATS " flags=no-writes": "lib" "slots" "slot_stats";
+    LIST_SLOTS " flags=no-writes": "lib" "slots" "list_slots";
     BREAKER " flags=allow-oom": "breaker";
     HEARTBEAT " flags=allow-oom": "heartbeat";
     FINISH_REBUILD " flags=allow-oom": "finish_rebuild";

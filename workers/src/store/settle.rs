@@ -11,6 +11,7 @@ use crate::{
     job::{JobId, NewJob, round_up_ms},
     outcome::Outcome,
     retry::RetryPolicy,
+    slots::SlotNeed,
 };
 
 /// How a lease ends, after the retry policy has spoken.
@@ -21,6 +22,8 @@ pub enum LeaseEnd {
     Snooze {
         delay: Duration,
     },
+    /// Waits in line for these slots, no try spent.
+    Park(SlotNeed),
     /// Runs again, one try spent.
     Retry {
         delay: Duration,
@@ -56,6 +59,7 @@ impl SettleRequest {
                 LeaseEnd::Done
             }
             Outcome::Snooze { delay } => LeaseEnd::Snooze { delay },
+            Outcome::Park(need) => LeaseEnd::Park(need),
             Outcome::Retry(error) => {
                 let failed = leased.delivery.failed.saturating_add(1);
                 retry.delay_after(failed, random).map_or_else(
@@ -120,6 +124,10 @@ impl Store {
             match &settle.end {
                 LeaseEnd::Done => call.push_arg("done").push_arg(""),
                 LeaseEnd::Snooze { delay } => call.push_arg("snooze").push_arg(round_up_ms(*delay)),
+                LeaseEnd::Park(need) => {
+                    let hold_ms = round_up_ms(need.hold());
+                    call.push_arg("park").push_arg(format!("{} {} {hold_ms}", need.group(), need.own()))
+                }
                 LeaseEnd::Retry { delay } => call.push_arg("retry").push_arg(round_up_ms(*delay)),
                 LeaseEnd::Spent { error } => call.push_arg("spent").push_arg(error),
                 LeaseEnd::Dead { error } => call.push_arg("dead").push_arg(error),

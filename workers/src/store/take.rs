@@ -1,6 +1,11 @@
 //! Leasing due jobs.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redis::{FromRedisValue, Value};
 use tracing::warn;
@@ -9,6 +14,7 @@ use super::{SettleRequest, Store, StoreError, script::TAKE, settle::LeaseEnd};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
+    slots::SlotGrant,
 };
 
 /// Lost deliveries in a row after which a job is dead.
@@ -94,6 +100,7 @@ pub enum TakeAnswer {
         /// Redis' time of this take, in ms.
         now_ms: u64,
         /// The earliest due over the queues with permits left, in ms: no normal job is to be taken there before it.
+        /// Or the end of the first slots, which may go to a parked job.
         next_due_ms: Option<u64>,
         /// Jobs found dead in this take.
         dead: Vec<DeadJob>,
@@ -125,12 +132,13 @@ impl Store {
         for (_, permits) in request.queues {
             call.push_arg(*permits);
         }
+        let begun = Instant::now();
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read_answer(request, answer).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
+        read_answer(request, answer, begun).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
     }
 }
 
-fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<TakeAnswer, String> {
+fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) -> Result<TakeAnswer, String> {
     let mut answer = answer.into_iter();
     if read_value::<u8>(answer.next())? == 0 {
         return Ok(TakeAnswer::NoEpoch);
@@ -142,6 +150,7 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<TakeAnsw
     let more_expired: bool = read_value(answer.next())?;
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let mut job_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
+    let handed: HashMap<String, u64> = read_value(answer.next())?;
 
     let queue = |number: usize| {
         request.queues.get(number.wrapping_sub(1)).map(|(queue, _)| *queue).ok_or("unknown queue number".to_owned())
@@ -169,8 +178,9 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>) -> Result<TakeAnsw
         match envelope.as_deref().map(open_envelope).transpose() {
             Ok(payload) => {
                 let lateness_ms = now_ms.saturating_sub(due_ms);
+                let slots = handed.get(id.as_str()).map(|ms| SlotGrant::new(token.0.clone(), begun + Duration::from_millis(*ms)));
                 jobs.push(LeasedJob {
-                    delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost },
+                    delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
                     token,
                 });
             }

@@ -22,6 +22,7 @@ pub(crate) struct EngineMetrics {
 struct OutcomeCounters {
     done: Counter,
     snooze: Counter,
+    park: Counter,
     retry: Counter,
     dead: Counter,
     lost: Counter,
@@ -55,6 +56,7 @@ impl EngineMetrics {
         let counter = match outcome {
             Outcome::Done { .. } => &outcomes.done,
             Outcome::Snooze { .. } => &outcomes.snooze,
+            Outcome::Park(_) => &outcomes.park,
             Outcome::Retry(_) => &outcomes.retry,
             Outcome::Dead(_) => &outcomes.dead,
         };
@@ -80,7 +82,14 @@ impl EngineMetrics {
 impl OutcomeCounters {
     fn new(queue: &'static str) -> Self {
         let of = |outcome: &'static str| counter!("dispatchq_jobs_total", "queue" => queue, "outcome" => outcome);
-        Self { done: of("done"), snooze: of("snooze"), retry: of("retry"), dead: of("dead"), lost: of("lost") }
+        Self {
+            done: of("done"),
+            snooze: of("snooze"),
+            park: of("park"),
+            retry: of("retry"),
+            dead: of("dead"),
+            lost: of("lost"),
+        }
     }
 }
 

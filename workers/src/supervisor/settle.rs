@@ -123,7 +123,7 @@ fn report_outcome(supervisor: &Supervisor, work: &TicketedJob, outcome: &Outcome
         Outcome::Retry(reason) => {
             warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");
         }
-        Outcome::Done { .. } | Outcome::Snooze { .. } | Outcome::Dead(_) => {
+        Outcome::Done { .. } | Outcome::Snooze { .. } | Outcome::Park(_) | Outcome::Dead(_) => {
             debug!(job.id = %delivery.id, outcome = outcome.label(), lateness_ms = delivery.lateness_ms, "The job was performed.");
         }
     }

@@ -19,6 +19,7 @@ mod registry;
 mod runtime;
 mod sentinel;
 mod settle;
+mod slots;
 mod support;
 mod suspects;
 mod take;

@@ -68,6 +68,7 @@ async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>
 fn job_standing(job: JobDetail, workers: &[WorkerEntry]) -> JobStanding {
     match job.state {
         JobState::Due | JobState::Suspect => JobStanding::Waiting { due: time_of_ms(job.at_ms) },
+        JobState::Parked => JobStanding::Parked { since: time_of_ms(job.at_ms) },
         JobState::Leased => JobStanding::Running {
             worker: job.token.as_deref().and_then(|token| find_holder(token, workers)),
             lease_ends: time_of_ms(job.at_ms),

@@ -62,6 +62,10 @@ pub enum JobStanding {
     Waiting {
         due: DateTime<Utc>,
     },
+    /// It waits in line for slots.
+    Parked {
+        since: DateTime<Utc>,
+    },
     Running {
         /// The worker that holds it, if it is still known.
         worker: Option<String>,

@@ -134,7 +134,7 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
                     Some("dispatchq reconcile run".to_owned()),
                 );
             }
-            JobStanding::Waiting { .. } | JobStanding::Running { .. } => {}
+            JobStanding::Waiting { .. } | JobStanding::Parked { .. } | JobStanding::Running { .. } => {}
         }
     }
     if !s.alerts.is_empty() {

@@ -26,6 +26,8 @@ pub enum JobRefusal {
     Running(JobId),
     #[error("{0} is dead; see: dispatchq dead show {0}")]
     Dead(JobId),
+    #[error("{0} waits in line for slots and runs as soon as it has them; see: dispatchq job show {0}")]
+    Parked(JobId),
     #[error("no job {0}: it was never enqueued or has finished; see: dispatchq job list QUEUE")]
     Absent(JobId),
     #[error(
@@ -59,6 +61,7 @@ impl JobRefusal {
         match self {
             Self::Running(_) => "RUNNING",
             Self::Dead(_) => "DEAD",
+            Self::Parked(_) => "WAITS_FOR_SLOTS",
             Self::Absent(_) => "ABSENT",
             Self::OrderAsks { .. } | Self::MessageAsks { .. } | Self::ScheduleAsks { .. } => "WOULD_BE_PUT_BACK",
             Self::TooLate { .. } => "WOULD_BE_MOVED_BACK",
@@ -125,7 +128,7 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
 async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
     let found = app.store.find_job(job, &jobs::queues::ALL).await?;
     match found.map(|found| found.state) {
-        Some(JobState::Due | JobState::Suspect) => Ok(()),
+        Some(JobState::Due | JobState::Suspect | JobState::Parked) => Ok(()),
         Some(JobState::Leased) => Err(JobRefusal::Running(job.clone()).into()),
         Some(JobState::Dead) => Err(JobRefusal::Dead(job.clone()).into()),
         None => Err(JobRefusal::Absent(job.clone()).into()),
@@ -164,6 +167,7 @@ pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Res
         RescheduleVerdict::Moved => Ok(RescheduledJob { due, not_before }),
         RescheduleVerdict::Running => Err(JobRefusal::Running(id()).into()),
         RescheduleVerdict::Dead => Err(JobRefusal::Dead(id()).into()),
+        RescheduleVerdict::Parked => Err(JobRefusal::Parked(id()).into()),
         RescheduleVerdict::Absent => Err(JobRefusal::Absent(id()).into()),
     }
 }

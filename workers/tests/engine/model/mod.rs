@@ -2,13 +2,21 @@
 //! whole of Redis, read back, with what the reference says it should hold.
 //!
 //! * `reference`: the jobs as a map, and what each script does to them.
-//! * `steps`: the steps, how they are made up, and how one is taken on both sides.
+//! * `slots`: the same of slots and the lines for them.
+//! * `laws`: what holds of slots after every step, read from Redis alone.
+//! * `steps`, `slot_steps`: the steps, how they are made up, and how one is taken on both sides.
+//! * `reader`: all of Redis, read in one call.
 
+mod laws;
+mod reader;
 mod reference;
+mod slot_steps;
+mod slots;
 mod steps;
 
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner, contextualize_config};
 
+use self::laws::SlotCounts;
 use crate::support::Bench;
 
 /// Sequences per run, the same in each; `PROPTEST_CASES` asks for more, `PROPTEST_RNG_SEED` for others.
@@ -18,7 +26,7 @@ const CASES: u32 = 200;
 fn every_script_does_what_the_reference_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bench = runtime.block_on(Bench::new());
-    let taken = std::cell::Cell::new(0_usize);
+    let (taken, counts) = (std::cell::Cell::new(0_usize), std::cell::Cell::new(SlotCounts::default()));
     let config = contextualize_config(Config {
         cases: CASES,
         failure_persistence: None,
@@ -29,10 +37,17 @@ fn every_script_does_what_the_reference_does() {
     let cases = config.cases;
     let verdict = TestRunner::new(config).run(&steps::sequence(), |sequence| {
         taken.set(taken.get() + sequence.len());
-        runtime.block_on(steps::take_all(&bench, &sequence)).map_err(TestCaseError::fail)
+        let seen = runtime.block_on(steps::take_all(&bench, &sequence)).map_err(TestCaseError::fail)?;
+        let mut all = counts.get();
+        all.add(seen);
+        counts.set(all);
+        Ok(())
     });
-    println!("{cases} sequences, {} steps", taken.get());
+    let met = counts.get();
+    println!("{cases} sequences, {} steps; {met:?}", taken.get());
     if let Err(failure) = verdict {
         panic!("{failure}");
     }
+    let least = [met.granted, met.handed, met.lapsed, met.gave_place_up, met.behind_own, met.taken].into_iter().min();
+    assert!(cases < CASES || least >= Some(10), "the sequences no longer meet what they are to test: {met:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::slots::{SlotTable, WantedSlots};
 use workers::store::{
     CancelVerdict, DiscardVerdict, EnqueueVerdict, LeaseEnd, LeaseVerdict, RepairVerdict, RequeueVerdict,
     RescheduleVerdict, TakeMode,
@@ -16,17 +17,18 @@ const ENQUEUE_TOOK_MS: u64 = 3_000;
 pub(super) type Image = BTreeMap<String, BTreeMap<String, String>>;
 
 #[derive(Debug, Clone, PartialEq)]
-enum State {
+pub(super) enum State {
     Due { at: u64 },
     Suspect { at: u64 },
+    Parked { since: u64 },
     Leased { until: u64, token: String, due: u64, again: Option<u64> },
     Dead { at: u64, record: String },
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Job {
-    queue: &'static str,
-    state: State,
+pub(super) struct Job {
+    pub(super) queue: &'static str,
+    pub(super) state: State,
     envelope: Option<String>,
     failed: u32,
     lost: u32,
@@ -49,6 +51,8 @@ pub(super) struct TakenJob {
     pub(super) due: u64,
     pub(super) failed: u32,
     pub(super) lost: u32,
+    /// It came with its slots.
+    pub(super) slots: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,7 +68,10 @@ pub(super) struct Took {
 pub(super) struct Reference {
     pub(super) now: u64,
     pub(super) epoch: bool,
-    jobs: BTreeMap<String, Job>,
+    /// The epoch is of the server that runs.
+    pub(super) open: bool,
+    pub(super) slots: SlotTable,
+    pub(super) jobs: BTreeMap<String, Job>,
     paused: BTreeSet<&'static str>,
     /// The process that has it, and until when.
     turn: Option<(String, u64)>,
@@ -72,7 +79,7 @@ pub(super) struct Reference {
 
 impl Reference {
     pub(super) fn new(now: u64) -> Self {
-        Self { now, epoch: true, ..Self::default() }
+        Self { now, epoch: true, open: true, ..Self::default() }
     }
 
     pub(super) fn enqueue(&mut self, wanted: &[Wanted]) -> Vec<EnqueueVerdict> {
@@ -82,14 +89,12 @@ impl Reference {
     fn insert(&mut self, wanted: &Wanted) -> EnqueueVerdict {
         let due = self.now + wanted.delay;
         let Some(job) = self.jobs.get_mut(&wanted.id) else {
-            let (queue, envelope) = (wanted.queue, wanted.envelope.clone());
-            let state = State::Due { at: due };
-            let job = Job { queue, state, envelope, failed: 0, lost: 0, put_off: false };
-            self.jobs.insert(wanted.id.clone(), job);
+            self.jobs.insert(wanted.id.clone(), Job::new(wanted, State::Due { at: due }));
             return EnqueueVerdict::Inserted;
         };
         match &mut job.state {
             State::Dead { .. } => EnqueueVerdict::Dead,
+            State::Parked { .. } => EnqueueVerdict::Kept,
             State::Leased { again, .. } => {
                 *again = Some(again.unwrap_or(due).min(due));
                 EnqueueVerdict::Again
@@ -113,7 +118,7 @@ impl Reference {
                     _ => ENQUEUE_TOOK_MS,
                 };
                 match job.state {
-                    State::Leased { .. } => true,
+                    State::Leased { .. } | State::Parked { .. } => true,
                     State::Due { at } | State::Suspect { at } => at <= self.now + wanted.delay + tolerance,
                     State::Dead { .. } => false,
                 }
@@ -189,10 +194,11 @@ impl Reference {
     }
 
     fn lease(&mut self, id: &str, token: &str, took: &mut Took) {
+        let slots = self.take_reservation(id, token);
         let job = self.jobs.get_mut(id).unwrap();
         let (State::Due { at } | State::Suspect { at }) = job.state else { unreachable!() };
         job.state = State::Leased { until: self.now + LEASE_MS, token: token.to_owned(), due: at, again: None };
-        took.jobs.push(TakenJob { id: id.to_owned(), due: at, failed: job.failed, lost: job.lost });
+        took.jobs.push(TakenJob { id: id.to_owned(), due: at, failed: job.failed, lost: job.lost, slots });
     }
 
     pub(super) fn take(
@@ -205,10 +211,18 @@ impl Reference {
         if !self.epoch {
             return None;
         }
+        let mut took = self.take_jobs(permits, mode, boot, token);
+        took.next_due = [took.next_due, self.next_slots_end()].into_iter().flatten().min();
+        Some(took)
+    }
+
+    fn take_jobs(&mut self, permits: &[(&'static str, usize)], mode: TakeMode, boot: &str, token: &str) -> Took {
         let mut took = Took::default();
         for (queue, _) in permits {
             took.dead.extend(self.rescue(queue));
         }
+        let lapsed = self.end_expired();
+        self.hand_out(&lapsed);
         let open: Vec<&'static str> =
             permits.iter().map(|(queue, _)| *queue).filter(|queue| !self.paused.contains(queue)).collect();
         let suspect = self.suspects(&open).into_iter().next();
@@ -218,10 +232,10 @@ impl Reference {
         }
         match mode {
             TakeMode::Normal => {}
-            TakeMode::Quiesce => return Some(took),
+            TakeMode::Quiesce => return took,
             TakeMode::Alone if took.has_turn => {
                 self.lease(&suspect.unwrap(), token, &mut took);
-                return Some(took);
+                return took;
             }
             TakeMode::Rest | TakeMode::Alone => {
                 self.turn.take_if(|(holder, _)| holder == boot);
@@ -244,7 +258,7 @@ impl Reference {
                 took.next_due = [took.next_due, left].into_iter().flatten().min();
             }
         }
-        Some(took)
+        took
     }
 
     fn take_turn(&mut self, boot: &str) -> bool {
@@ -264,6 +278,16 @@ impl Reference {
     pub(super) fn settle(&mut self, settles: &[(String, String, LeaseEnd, Vec<Wanted>)]) -> Vec<Option<Vec<String>>> {
         let settled: Vec<bool> =
             settles.iter().map(|(id, token, end, _)| self.holds(id, token) && self.end(id, end)).collect();
+        for ((id, _, end, _), _) in settles.iter().zip(&settled).filter(|(_, settled)| **settled) {
+            if let (LeaseEnd::Park(need), Some(Job { state: State::Parked { .. }, queue, .. })) =
+                (end, self.jobs.get(id))
+                && !self.slots.is_parked(id)
+            {
+                let wanted = WantedSlots::new(queue, need);
+                self.park(id, wanted);
+            }
+        }
+        self.hand_out(&BTreeSet::new());
         let mut answers = Vec::new();
         for ((_, _, _, then), settled) in settles.iter().zip(settled) {
             let dead = then.iter().filter(|wanted| settled && self.insert(wanted) == EnqueueVerdict::Dead);
@@ -290,6 +314,10 @@ impl Reference {
                 job.state = after(delay);
                 job.failed += 1;
                 job.lost = 0;
+            }
+            LeaseEnd::Park(_) => {
+                job.state = State::Parked { since: now };
+                (job.lost, job.put_off) = (0, false);
             }
             LeaseEnd::Dead { error } => job.bury(now, error, due),
             LeaseEnd::Spent { error } => {
@@ -341,8 +369,15 @@ impl Reference {
             None => CancelVerdict::Absent,
             Some(State::Leased { .. }) => CancelVerdict::Running,
             Some(State::Dead { .. }) => CancelVerdict::Dead,
+            Some(State::Parked { .. }) => {
+                self.leave_line(id);
+                self.jobs.remove(id);
+                self.hand_out(&BTreeSet::new());
+                CancelVerdict::Removed
+            }
             Some(State::Due { .. } | State::Suspect { .. }) => {
                 self.jobs.remove(id);
+                self.drop_reservation(id);
                 CancelVerdict::Removed
             }
         }
@@ -353,9 +388,13 @@ impl Reference {
         match &mut job.state {
             State::Leased { .. } => RescheduleVerdict::Running,
             State::Dead { .. } => RescheduleVerdict::Dead,
+            State::Parked { .. } => RescheduleVerdict::Parked,
             State::Due { at } | State::Suspect { at } => {
                 *at = self.now + delay;
                 job.put_off |= delay > 0;
+                if delay > 0 {
+                    self.drop_reservation(id);
+                }
                 RescheduleVerdict::Moved
             }
         }
@@ -409,7 +448,8 @@ impl Reference {
     }
 
     pub(super) fn flush(&mut self) {
-        *self = Self { now: self.now, ..Self::default() };
+        let slots = SlotTable::with_counts(self.slots.counts);
+        *self = Self { now: self.now, slots, ..Self::default() };
     }
 
     /// What Redis should hold.
@@ -423,6 +463,7 @@ impl Reference {
             match &job.state {
                 State::Due { at } => put(format!("due:{}", job.queue), id, at.to_string()),
                 State::Suspect { at } => put(format!("suspects:{}", job.queue), id, at.to_string()),
+                State::Parked { since } => put(format!("parked:{}", job.queue), id, since.to_string()),
                 State::Leased { until, token, due, again } => {
                     put(format!("leased:{}", job.queue), id, until.to_string());
                     let again = again.map_or("-".to_owned(), |again| again.to_string());
@@ -447,11 +488,17 @@ impl Reference {
             put("suspect_turn".to_owned(), "boot", boot.clone());
             put("suspect_turn".to_owned(), "until", until.to_string());
         }
+        self.slots.draw(put);
         image
     }
 }
 
 impl Job {
+    pub(super) fn new(wanted: &Wanted, state: State) -> Self {
+        let (queue, envelope) = (wanted.queue, wanted.envelope.clone());
+        Self { queue, state, envelope, failed: 0, lost: 0, put_off: false }
+    }
+
     /// Whether it has an entry in `tries`.
     fn has_tries(&self) -> bool {
         (self.failed, self.lost) != (0, 0) || self.put_off

@@ -8,13 +8,18 @@ use workers::{
     store::{DeadFilter, HeldLease, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
-use super::reference::{Image, Reference, TakenJob, Took, Wanted};
+use super::{
+    laws::{self, SlotCounts},
+    reader::Reader,
+    reference::{Reference, TakenJob, Took, Wanted},
+    slot_steps::{self, Grants, SlotStep},
+};
 use crate::support::{Bench, LEASE, OTHER, QUEUE, id, rebuild};
 
-const BOTH: [&str; 2] = [QUEUE, OTHER];
+pub(super) const BOTH: [&str; 2] = [QUEUE, OTHER];
 
 /// Few jobs, so that the steps meet: 0..4 in one queue, 4..8 in the other.
-const JOBS: usize = 8;
+pub(super) const JOBS: usize = 8;
 
 #[derive(Debug, Clone)]
 pub(super) struct New {
@@ -44,6 +49,7 @@ pub(super) enum Step {
     TurnClockBack(u64),
     LoseScripts,
     Flush { rebuild: bool },
+    Slots(SlotStep),
 }
 
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
@@ -60,6 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     let end = prop_oneof![
         4 => Just(LeaseEnd::Done),
         2 => delay().prop_map(|ms| LeaseEnd::Snooze { delay: Duration::from_millis(ms) }),
+        4 => slot_steps::need().prop_map(LeaseEnd::Park),
         2 => delay().prop_map(|ms| LeaseEnd::Retry { delay: Duration::from_millis(ms) }),
         1 => Just(LeaseEnd::Dead { error: "it is broken".to_owned() }),
         1 => Just(LeaseEnd::Spent { error: "failed 5 tries; last: no luck".to_owned() }),
@@ -89,27 +96,37 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..2_usize, age()).prop_map(|(queue, age)| Step::ListDead { queue, age }),
         1 => (0..2_usize).prop_map(Step::Pause),
         2 => (0..2_usize).prop_map(Step::Resume),
-        7 => prop::sample::select(vec![1, 500, 7_999, 8_000, 30_000]).prop_map(Step::Advance),
+        7 => prop::sample::select(vec![1, 500, 2_000, 7_999, 8_000, 30_000]).prop_map(Step::Advance),
         1 => prop::sample::select(vec![500, 8_001, 3_600_000]).prop_map(Step::TurnClockBack),
         1 => Just(Step::LoseScripts),
         1 => prop::bool::weighted(0.8).prop_map(|rebuild| Step::Flush { rebuild }),
+        12 => slot_steps::step().prop_map(Step::Slots),
     ]
 }
 
 /// Both sides, and what a process would remember of its leases.
-struct Sides<'a> {
-    bench: &'a Bench,
-    reference: Reference,
+pub(super) struct Sides<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) reference: Reference,
+    pub(super) grants: Grants,
     leases: Vec<(String, LeaseToken)>,
     takes: u64,
 }
 
 /// Takes the steps from an empty Redis on; says where the sides part.
-pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(), String> {
+pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<SlotCounts, String> {
     bench.redis::<()>(&["FLUSHALL"]).await;
     rebuild(&bench.store).await;
-    let mut sides = Sides { bench, reference: Reference::new(bench.now_ms()), leases: Vec::new(), takes: 0 };
+    let mut sides = Sides {
+        bench,
+        reference: Reference::new(bench.now_ms()),
+        grants: Grants::default(),
+        leases: Vec::new(),
+        takes: 0,
+    };
+    sides.set_first_limits().await;
     let mut reader = Reader::connect(bench).await;
+    let mut before = reader.read().await;
     for (number, step) in steps.iter().enumerate() {
         let parted = |what: &str| format!("step {number}, {step:?}: {what}");
         sides.take(step).await.map_err(|what| parted(&what))?;
@@ -117,20 +134,23 @@ pub(super) async fn take_all(bench: &Bench, steps: &[Step]) -> Result<(), String
         if is != should {
             return Err(parted(&format!("Redis holds\n{is:#?}\nand should hold\n{should:#?}")));
         }
+        laws::check(&before, &is, sides.reference.open, step).map_err(|what| parted(&what))?;
+        before = is;
     }
-    Ok(())
+    sides.serve_all_parked().await?;
+    Ok(sides.reference.slots.counts)
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result<(), String> {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result<(), String> {
     if is == should { Ok(()) } else { Err(format!("the answer is {is:?} and should be {should:?}")) }
 }
 
-fn name(job: usize) -> (&'static str, String) {
+pub(super) fn name(job: usize) -> (&'static str, String) {
     let queue = BOTH[job / (JOBS / 2)];
     (queue, format!("{}:{job}", &queue[..1]))
 }
 
-fn new_jobs(news: &[New]) -> Vec<NewJob> {
+pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
     let new = |new: &New| {
         let (queue, text) = name(new.job);
         let payload = new.payload.map(serde_json::Value::from);
@@ -139,7 +159,7 @@ fn new_jobs(news: &[New]) -> Vec<NewJob> {
     news.iter().map(new).collect()
 }
 
-fn wanted(news: &[New]) -> Vec<Wanted> {
+pub(super) fn wanted(news: &[New]) -> Vec<Wanted> {
     let wanted = |new: &New| {
         let (queue, id) = name(new.job);
         let envelope = new.payload.map(|payload| format!(r#"{{"v":1,"payload":{payload}}}"#));
@@ -223,14 +243,15 @@ impl Sides<'_> {
                 reference.flush();
                 if *again {
                     rebuild(store).await;
-                    reference.epoch = true;
+                    (reference.epoch, reference.open) = (true, true);
                 }
                 Ok(())
             }
+            Step::Slots(step) => self.take_slot_step(step).await,
         }
     }
 
-    async fn take_jobs(&mut self, permits: [usize; 2], mode: TakeMode, boot: u8) -> Result<(), String> {
+    pub(super) async fn take_jobs(&mut self, permits: [usize; 2], mode: TakeMode, boot: u8) -> Result<(), String> {
         self.takes += 1;
         let boot = format!("boot{boot}");
         let token = LeaseToken::new(&boot, self.takes);
@@ -240,12 +261,14 @@ impl Sides<'_> {
             TakeAnswer::NoEpoch => None,
             TakeAnswer::Jobs { jobs, unreadable, next_due_ms, dead, suspects, has_turn, .. } => {
                 same(&unreadable, &Vec::new())?;
+                self.grants.record_handed(&jobs);
                 let jobs = jobs.into_iter().map(|leased| leased.delivery);
                 let jobs = jobs.map(|job| TakenJob {
                     id: job.id.to_string(),
                     due: job.due_ms,
                     failed: job.failed,
                     lost: job.lost,
+                    slots: job.slots.is_some(),
                 });
                 let dead = dead.into_iter().map(|job| job.id.to_string()).collect();
                 Some(Took { jobs: jobs.collect(), dead, next_due: next_due_ms, suspects, has_turn })
@@ -288,41 +311,5 @@ impl Sides<'_> {
             (HeldLease { queue, id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
         };
         picked.map(held).unzip()
-    }
-}
-
-/// Reads all of Redis in one call.
-struct Reader {
-    connection: redis::aio::MultiplexedConnection,
-    script: redis::Script,
-}
-
-impl Reader {
-    async fn connect(bench: &Bench) -> Self {
-        let client = redis::Client::open(bench.redis.url()).unwrap();
-        let script = redis::Script::new(
-            "local all = {}
-             for _, key in ipairs(redis.call('KEYS', '*')) do
-               local kind = redis.call('TYPE', key).ok
-               local held = {}
-               if kind == 'zset' then held = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-               elseif kind == 'hash' then held = redis.call('HGETALL', key)
-               elseif kind == 'set' then
-                 for _, member in ipairs(redis.call('SMEMBERS', key)) do
-                   held[#held + 1] = member
-                   held[#held + 1] = ''
-                 end
-               end
-               if kind ~= 'string' then all[#all + 1] = { key, held } end
-             end
-             return all",
-        );
-        Self { connection: client.get_multiplexed_async_connection().await.unwrap(), script }
-    }
-
-    async fn read(&mut self) -> Image {
-        let all: Vec<(String, Vec<String>)> = self.script.invoke_async(&mut self.connection).await.unwrap();
-        let pairs = |held: Vec<String>| held.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        all.into_iter().map(|(key, held)| (key, pairs(held))).collect()
     }
 }

@@ -1,0 +1,279 @@
+-- Slots that jobs hold, and the lines in which parked jobs wait for them; prepended after lib.lua.
+--
+-- A job holds one slot of the shard, one of its group and the only one of its own name, together or not at all. A free slot
+-- goes to the first job in the line of the group whose turn it is: the job is due at once, its slots reserved for it. The
+-- ring holds the groups that have both a waiting job and a free slot, so no call looks through groups that have not.
+--
+-- The keys of all this, and of queues that a script was not called for, are put together here and not among KEYS: the
+-- number of groups has no bound, and a producer needs no right to them. They all carry the shard's hash tag.
+
+-- A reservation is for a job that is due: a worker takes it within milliseconds, or none is there to.
+local RESERVED_MS = 2000
+-- Reservations lost in a row after which a job gives its place up. A queue that no worker serves would keep its slots else.
+local MOST_LAPSES = 2
+-- Per call: slots handed over, slots that have ended, jobs that stop to wait for an own name.
+local MOST_HANDED, MOST_ENDED, MOST_JOINING = 500, 100, 10
+-- As `SlotNeed::LONGEST`: slots that end later were given by a clock ahead, before a failover.
+local LONGEST_MS = 600000
+
+local RESERVED, IN_LINE = '-', '-'
+
+local function slot_key(name) return string.sub(LEASES, 1, -1 - #'leases') .. name end
+
+-- The one thing that a script asks which may have nothing to do with slots.
+local function any_slots() return redis.call('EXISTS', slot_key('slot_ends'), slot_key('slot_ring')) > 0 end
+
+-- Made only where slots are at stake: queues without them pay for nothing.
+local function open_slots()
+  local PARKED, SLOT_ENDS, SLOT_RING = slot_key('parked'), slot_key('slot_ends'), slot_key('slot_ring')
+  local HOLDS, OWNS, USED = slot_key('slot_holds'), slot_key('slot_owns'), slot_key('slots_used')
+  local LIMITS, NUMBERS = slot_key('slot_limits'), slot_key('slot_numbers')
+  local slots = {}
+
+  local function line_key(group) return slot_key('slot_line:') .. group end
+  local function wait_key(own) return slot_key('slot_wait:') .. own end
+  local function queue_due_key(queue) return slot_key('due:') .. queue end
+  local function queue_parked_key(queue) return slot_key('parked:') .. queue end
+
+  -- `last` is the holder, or RESERVED, of a job with slots; of a parked job the own name it waits for, or IN_LINE.
+  local function parse_need(text)
+    local queue, group, own, hold, number, since, lapses, last =
+      string.match(text, '^(%S+) (%S+) (%S+) (%d+) (%d+) (%d+) (%d+) (%S+)$')
+    return { queue = queue, group = group, own = own, hold = tonumber(hold), number = tonumber(number),
+      since = tonumber(since), lapses = tonumber(lapses), last = last }
+  end
+
+  local function need_text(need, last)
+    return need.queue .. ' ' .. need.group .. ' ' .. need.own .. ' ' .. whole(need.hold) .. ' ' .. whole(need.number)
+      .. ' ' .. whole(need.since) .. ' ' .. whole(need.lapses) .. ' ' .. last
+  end
+
+  local function read_need(key, id)
+    local text = redis.call('HGET', key, id)
+    return text and parse_need(text)
+  end
+
+  function slots.new_need(queue, group, own, hold)
+    return { queue = queue, group = group, own = own, hold = tonumber(hold), number = 0, since = 0, lapses = 0 }
+  end
+
+  function slots.find_hold(id) return read_need(HOLDS, id) end
+  function slots.find_parked(id) return read_need(PARKED, id) end
+
+  -- The jobs among `ids` that have slots reserved, by their position.
+  function slots.find_reservations(ids)
+    local found = {}
+    for i, text in ipairs(hash_values(HOLDS, ids)) do
+      local need = text and parse_need(text)
+      if need and need.last == RESERVED then found[i] = need end
+    end
+    return found
+  end
+
+  -- Slots are handed out by the epoch's own server alone: one that restarted may have lost the last second.
+  local is_open
+  function slots.may_hand_out()
+    if is_open == nil then
+      local run_id = string.match(redis.call('GET', EPOCH) or '', '^%S+')
+      is_open = run_id ~= nil
+        and string.find(redis.call('INFO', 'server'), 'run_id:' .. run_id, 1, true) ~= nil
+    end
+    return is_open
+  end
+
+  local function limit(name) return tonumber(redis.call('HGET', LIMITS, name) or 0) end
+  local function used(group) return tonumber(redis.call('HGET', USED, group) or 0) end
+  local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') end
+  local function group_is_free(group) return used(group) < limit('group:' .. group) end
+  local function is_owned(own) return redis.call('HEXISTS', OWNS, own) == 1 end
+
+  local function next_number(name) return redis.call('HINCRBY', NUMBERS, name, 1) end
+
+  function slots.refresh_ring(group)
+    if redis.call('EXISTS', line_key(group)) == 0 or not group_is_free(group) then
+      redis.call('ZREM', SLOT_RING, group)
+    elseif not redis.call('ZSCORE', SLOT_RING, group) then
+      redis.call('ZADD', SLOT_RING, next_number('turn'), group)
+    end
+  end
+
+  -- The own name that keeps a job from its group's line: its own, or that of slots it holds by an earlier run.
+  local function blocking_own(id, need)
+    if is_owned(need.own) then return need.own end
+    local held = slots.find_hold(id)
+    return held and held.own
+  end
+
+  local function line_up(id, need)
+    local own = blocking_own(id, need)
+    redis.call('HSET', PARKED, id, need_text(need, own or IN_LINE))
+    redis.call('ZADD', own and wait_key(own) or line_key(need.group), need.number, id)
+    if not own then slots.refresh_ring(need.group) end
+  end
+
+  local function join_lines(own)
+    if is_owned(own) then return end
+    for _, id in ipairs(redis.call('ZRANGE', wait_key(own), 0, MOST_JOINING - 1)) do
+      redis.call('ZREM', wait_key(own), id)
+      line_up(id, slots.find_parked(id))
+    end
+  end
+
+  function slots.hold(id, need, holder, ends)
+    redis.call('HSET', HOLDS, id, need_text(need, holder))
+    redis.call('ZADD', SLOT_ENDS, ends, id)
+    redis.call('HSET', OWNS, need.own, id)
+    redis.call('HINCRBY', USED, need.group, 1)
+    slots.refresh_ring(need.group)
+  end
+
+  function slots.free(id, need)
+    redis.call('HDEL', HOLDS, id)
+    redis.call('ZREM', SLOT_ENDS, id)
+    if redis.call('HGET', OWNS, need.own) == id then redis.call('HDEL', OWNS, need.own) end
+    if redis.call('HINCRBY', USED, need.group, -1) <= 0 then redis.call('HDEL', USED, need.group) end
+    join_lines(need.own)
+    slots.refresh_ring(need.group)
+  end
+
+  -- A reservation becomes slots that the holder has from now on.
+  function slots.give(id, need, holder)
+    redis.call('HSET', HOLDS, id, need_text(need, holder))
+    redis.call('ZADD', SLOT_ENDS, now + need.hold, id)
+  end
+
+  -- The work of this job goes on until then: a reservation is its slots, too.
+  function slots.extend_hold(id, need, ends)
+    redis.call('ZADD', SLOT_ENDS, 'GT', ends, id)
+    if need.last == RESERVED then redis.call('HSET', HOLDS, id, need_text(need, 'restored')) end
+  end
+
+  function slots.is_free_for(id, need)
+    return shard_is_free() and group_is_free(need.group) and not blocking_own(id, need)
+      and redis.call('EXISTS', line_key(need.group)) == 0
+  end
+
+  function slots.park(id, need)
+    need.number, need.since = next_number('number'), now
+    redis.call('ZADD', queue_parked_key(need.queue), need.since, id)
+    line_up(id, need)
+  end
+
+  local function unpark(id, need)
+    redis.call('HDEL', PARKED, id)
+    redis.call('ZREM', queue_parked_key(need.queue), id)
+  end
+
+  -- A parked job that is cancelled.
+  function slots.leave_line(id)
+    local need = slots.find_parked(id)
+    unpark(id, need)
+    redis.call('ZREM', need.last == IN_LINE and line_key(need.group) or wait_key(need.last), id)
+    slots.refresh_ring(need.group)
+    join_lines(need.own)
+  end
+
+  local function reserve(id, need)
+    unpark(id, need)
+    slots.hold(id, need, RESERVED, now + RESERVED_MS)
+    local head = redis.call('ZRANGE', queue_due_key(need.queue), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', queue_due_key(need.queue), now, id)
+    if not head[2] or now < tonumber(head[2]) then redis.call('PUBLISH', CHANNEL, need.queue) end
+  end
+
+  local function first_in_line(group, passed_over)
+    for _, id in ipairs(redis.call('ZRANGE', line_key(group), 0, passed_over.count)) do
+      if not passed_over[id] then return id end
+    end
+  end
+
+  local function hand_out_passing(passed_over, handed)
+    local set_aside = {}
+    while handed < MOST_HANDED and shard_is_free() do
+      local group = redis.call('ZPOPMIN', SLOT_RING)[1]
+      if not group then break end
+      handed = handed + 1
+      local id = first_in_line(group, passed_over)
+      if id then
+        local need = slots.find_parked(id)
+        redis.call('ZREM', line_key(group), id)
+        if need and blocking_own(id, need) then
+          -- Another job of its own name was before it.
+          line_up(id, need)
+        elseif need then
+          reserve(id, need)
+        end
+        slots.refresh_ring(group)
+      else
+        set_aside[#set_aside + 1] = group
+      end
+    end
+    for _, group in ipairs(set_aside) do slots.refresh_ring(group) end
+    return handed
+  end
+
+  -- Hands free slots over, those of `lapsed` jobs to others first.
+  function slots.hand_out(lapsed)
+    if redis.call('EXISTS', SLOT_RING) == 0 or not shard_is_free() or not slots.may_hand_out() then return end
+    local handed = 0
+    if lapsed and lapsed.count > 0 then handed = hand_out_passing(lapsed, handed) end
+    hand_out_passing({ count = 0 }, handed)
+  end
+
+  -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
+  function slots.end_expired()
+    local lapsed = { count = 0 }
+    local ahead = redis.call('ZRANGEBYSCORE', SLOT_ENDS, '(' .. whole(now + LONGEST_MS), '+inf', 'LIMIT', 0, MOST_ENDED)
+    for _, id in ipairs(ahead) do
+      local need = slots.find_hold(id)
+      redis.call('ZADD', SLOT_ENDS, now + (need and need.last ~= RESERVED and need.hold or RESERVED_MS), id)
+    end
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
+      local need = slots.find_hold(id)
+      if need then slots.free(id, need) else redis.call('ZREM', SLOT_ENDS, id) end
+      if need and need.last == RESERVED and redis.call('ZREM', queue_due_key(need.queue), id) == 1 then
+        need.lapses = need.lapses + 1
+        if need.lapses >= MOST_LAPSES then need.number, need.lapses = next_number('number'), 0 end
+        redis.call('ZADD', queue_parked_key(need.queue), need.since, id)
+        line_up(id, need)
+        lapsed[id], lapsed.count = true, lapsed.count + 1
+      end
+    end
+    return lapsed
+  end
+
+  -- A due job leaves its queue otherwise than by a lease: what is reserved for it goes to the next.
+  function slots.drop_reservation(id)
+    local need = slots.find_hold(id)
+    if need and need.last == RESERVED then
+      slots.free(id, need)
+      slots.hand_out()
+    end
+  end
+
+  -- When the next slots end, in ms; nil without slots.
+  function slots.next_end()
+    local first = redis.call('ZRANGE', SLOT_ENDS, 0, 0, 'WITHSCORES')
+    return first[2] and tonumber(first[2])
+  end
+
+  -- Jobs before this one in its line.
+  function slots.jobs_before(need)
+    local key = need.last == IN_LINE and line_key(need.group) or wait_key(need.last)
+    return redis.call('ZCOUNT', key, '-inf', '(' .. whole(need.number))
+  end
+
+  function slots.count_group(group)
+    local first, since = redis.call('ZRANGE', line_key(group), 0, 0)[1], -1
+    if first then since = slots.find_parked(first).since end
+    return { limit('group:' .. group), used(group), redis.call('ZCARD', line_key(group)), since }
+  end
+
+  function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
+
+  function slots.set_limit(name, most)
+    if most == '' then redis.call('HDEL', LIMITS, name) else redis.call('HSET', LIMITS, name, most) end
+  end
+
+  return slots
+end

@@ -1,0 +1,277 @@
+//! Slots that are handed over: so many jobs at once, in all and per group, in turn, without asking again.
+//!
+//! A job asks for its slots. If it does not get them, its run ends with [`Outcome::Park`](crate::Outcome::Park) and the job
+//! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is
+//! due at once. Slots end at a time that is known when they are given; nothing renews them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use job_contract::{InvalidSlotNeed, SlotGrant, SlotNeed};
+use rand::RngExt;
+use serde::Serialize;
+
+use super::{
+    Store, StoreError,
+    client::{BATCH, QueueNumbers, encode_envelope},
+    script::{ACQUIRE_SLOTS, LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
+};
+use crate::job::{JobId, NewJob, round_up_ms};
+
+/// What came of asking for slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotVerdict {
+    /// The job has all of them. Free them with [`Store::release_slots`] when the work has ended.
+    Granted(SlotGrant),
+    /// At least one is taken, or other jobs of the group wait. Nothing was given: park the job.
+    Busy,
+    /// Nothing is handed out: Redis lost our data or restarted, and the rebuild has not ended. Park the job.
+    Closed,
+}
+
+/// Slots that a job holds no longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedSlots {
+    pub job: JobId,
+    pub grant: SlotGrant,
+}
+
+/// What became of slots that were to be freed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReleaseVerdict {
+    Freed,
+    /// They had ended already, or belong to another run by now. Nothing changed.
+    NotHeld,
+}
+
+/// How many slots there are. What is not named stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SlotLimits {
+    /// Of the shard.
+    pub all: Option<u32>,
+    /// Of each of these groups; `None` removes the limit. A group without a limit gets no slots.
+    pub groups: Vec<(Arc<str>, Option<u32>)>,
+}
+
+impl SlotLimits {
+    /// So many in all.
+    pub fn shard(all: u32) -> Self {
+        Self { all: Some(all), groups: Vec::new() }
+    }
+
+    /// And so many of this group.
+    pub fn with_group(mut self, group: impl Into<String>, most: u32) -> Result<Self, InvalidSlotNeed> {
+        self.groups.push((SlotNeed::check_name(group.into())?, Some(most)));
+        Ok(self)
+    }
+}
+
+/// Work that goes on and holds slots that Redis may have lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenWork {
+    pub queue: &'static str,
+    pub id: JobId,
+    pub need: SlotNeed,
+    /// How long from now its slots still count.
+    pub left: Duration,
+}
+
+/// A job to be put into the line for its slots.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingJob {
+    /// Its delay is not looked at.
+    pub job: NewJob,
+    pub need: SlotNeed,
+}
+
+/// What became of a job that was to be parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParkVerdict {
+    /// It was absent and waits in line.
+    Parked,
+    /// It is due, leased or dead; nothing changed.
+    Elsewhere,
+    /// It was parked already and keeps its place.
+    Kept,
+}
+
+/// Slots of one group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupSlots {
+    pub group: String,
+    pub limit: u32,
+    /// Held or reserved. More than the limit after it was lowered.
+    pub in_use: u32,
+    /// Jobs in the line, those apart that wait for their own name.
+    pub waiting: u64,
+    /// How long the first of them has waited, in ms.
+    pub first_waits_ms: Option<u64>,
+}
+
+/// Slots of the shard.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SlotStats {
+    pub limit: u32,
+    /// Held or reserved. More than the limit after it was lowered.
+    pub in_use: u64,
+    /// Jobs that wait for slots, of all groups.
+    pub parked: u64,
+    /// As asked for.
+    pub groups: Vec<GroupSlots>,
+}
+
+/// A job that holds slots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SlotHolder {
+    pub id: String,
+    /// When its slots end, in ms.
+    pub ends_ms: u64,
+    pub group: String,
+    pub own: String,
+    /// They are reserved: the job is due and no worker has taken it yet.
+    pub reserved: bool,
+}
+
+impl Store {
+    /// Gives a job of this queue the slots that it needs, or none.
+    ///
+    /// After an error it may hold them all the same: they end by themselves.
+    pub async fn acquire_slots(&self, queue: &str, job: &JobId, need: &SlotNeed) -> Result<SlotVerdict, StoreError> {
+        let holder = format!("{:032x}", rand::rng().random::<u128>());
+        let mut call = self.job_script(&ACQUIRE_SLOTS, [queue]);
+        call.push_arg(job.as_str()).push_arg(&holder);
+        call.push_arg(need.group()).push_arg(need.own()).push_arg(round_up_ms(need.hold()));
+        let asked = Instant::now();
+        match self.run_idempotent(&call).await? {
+            1_u8 => Ok(SlotVerdict::Granted(SlotGrant::new(holder, asked + need.hold()))),
+            2 => Ok(SlotVerdict::Busy),
+            3 => Ok(SlotVerdict::Closed),
+            other => Err(StoreError::invalid_answer(ACQUIRE_SLOTS.name, other)),
+        }
+    }
+
+    /// Frees slots whose work has ended, and hands them over. Answers one verdict per job, in their order.
+    ///
+    /// Any number of jobs; they go in batches of 500, each batch atomic. Freeing twice is harmless.
+    pub async fn release_slots(&self, ended: &[EndedSlots]) -> Result<Vec<ReleaseVerdict>, StoreError> {
+        let mut verdicts = Vec::with_capacity(ended.len());
+        for batch in ended.chunks(BATCH) {
+            let mut call = self.job_script(&RELEASE_SLOTS, []);
+            for EndedSlots { job, grant } in batch {
+                call.push_arg(job.as_str()).push_arg(grant.holder());
+            }
+            let codes = read_codes(&RELEASE_SLOTS, batch.len(), self.run_idempotent(&call).await?)?;
+            verdicts.extend(
+                codes.iter().map(|code| if *code == 1 { ReleaseVerdict::Freed } else { ReleaseVerdict::NotHeld }),
+            );
+        }
+        Ok(verdicts)
+    }
+
+    /// Sets how many slots the shard and some groups have, and hands out what that frees. Slots beyond a lower limit stay
+    /// until they end. Lost with Redis' data: set them again before a rebuild ends.
+    pub async fn set_slot_limits(&self, limits: &SlotLimits) -> Result<(), StoreError> {
+        let mut all = limits.all.map(|all| all.to_string()).unwrap_or_default();
+        let mut batches: Vec<&[(Arc<str>, Option<u32>)]> = limits.groups.chunks(BATCH).collect();
+        if batches.is_empty() {
+            batches.push(&[]);
+        }
+        for batch in batches {
+            let mut call = self.job_script(&SET_SLOT_LIMITS, []);
+            call.push_arg(std::mem::take(&mut all));
+            for (group, most) in batch {
+                call.push_arg(&**group).push_arg(most.map(|most| most.to_string()).unwrap_or_default());
+            }
+            self.run_idempotent::<u8>(&call).await?;
+        }
+        Ok(())
+    }
+
+    /// Hands out what is free.
+    pub(super) async fn hand_out_slots(&self) -> Result<(), StoreError> {
+        self.set_slot_limits(&SlotLimits::default()).await
+    }
+
+    /// Counts the slots of work that goes on, whatever the limits: for a rebuild, before its epoch is written. They end when
+    /// their time is over; no holder frees them earlier.
+    pub async fn restore_slots(&self, works: &[OpenWork]) -> Result<(), StoreError> {
+        for batch in works.chunks(BATCH) {
+            let mut queues = QueueNumbers::default();
+            let numbers: Vec<usize> = batch.iter().map(|work| queues.number_of(work.queue)).collect();
+            let mut call = self.job_script(&RESTORE_SLOTS, queues.names());
+            for (work, number) in batch.iter().zip(numbers) {
+                call.push_arg(number).push_arg(work.id.as_str()).push_arg(work.need.group()).push_arg(work.need.own());
+                call.push_arg(round_up_ms(work.left));
+            }
+            read_codes(&RESTORE_SLOTS, batch.len(), self.run_idempotent(&call).await?)?;
+        }
+        Ok(())
+    }
+
+    /// Parks absent jobs in this order, each at the end of its group's line: for a rebuild, after
+    /// [`restore_slots`](Self::restore_slots). Answers one verdict per job, in their order.
+    pub async fn park_jobs(&self, jobs: &[WaitingJob]) -> Result<Vec<ParkVerdict>, StoreError> {
+        let mut verdicts = Vec::with_capacity(jobs.len());
+        for batch in jobs.chunks(BATCH) {
+            let mut queues = QueueNumbers::default();
+            let numbers: Vec<usize> = batch.iter().map(|waiting| queues.number_of(waiting.job.queue)).collect();
+            let mut call = self.job_script(&PARK, queues.names());
+            for (WaitingJob { job, need }, number) in batch.iter().zip(numbers) {
+                call.push_arg(number).push_arg(job.id.as_str()).push_arg(encode_envelope(job));
+                call.push_arg(need.group()).push_arg(need.own()).push_arg(round_up_ms(need.hold()));
+            }
+            for code in read_codes(&PARK, batch.len(), self.run_idempotent(&call).await?)? {
+                verdicts.push(match code {
+                    1 => ParkVerdict::Parked,
+                    2 => ParkVerdict::Elsewhere,
+                    3 => ParkVerdict::Kept,
+                    other => return Err(StoreError::invalid_answer(PARK.name, other)),
+                });
+            }
+        }
+        Ok(verdicts)
+    }
+
+    /// Counts of the shard and of these groups, at most 500.
+    pub async fn slot_stats(&self, groups: &[impl AsRef<str>]) -> Result<SlotStats, StoreError> {
+        type Group = (u32, u32, u64, i64);
+        let mut call = self.job_script(&SLOT_STATS, []);
+        let groups = &groups[..groups.len().min(BATCH)];
+        for group in groups {
+            call.push_arg(group.as_ref());
+        }
+        let unknown = |error: redis::ParsingError| StoreError::invalid_answer(SLOT_STATS.name, error);
+        let mut answer = self.run_idempotent::<Vec<redis::Value>>(&call).await?.into_iter();
+        let mut next = || answer.next().unwrap_or(redis::Value::Nil);
+        let now_ms: u64 = redis::from_redis_value(next()).map_err(unknown)?;
+        let (limit, in_use, parked) = redis::from_redis_value(next()).map_err(unknown)?;
+        let mut counted = Vec::with_capacity(groups.len());
+        for group in groups {
+            let (limit, in_use, waiting, since_ms): Group = redis::from_redis_value(next()).map_err(unknown)?;
+            let first_waits_ms = u64::try_from(since_ms).ok().map(|since_ms| now_ms.saturating_sub(since_ms));
+            counted.push(GroupSlots { group: group.as_ref().to_owned(), limit, in_use, waiting, first_waits_ms });
+        }
+        Ok(SlotStats { limit, in_use, parked, groups: counted })
+    }
+
+    /// One page of the jobs that hold slots, those whose slots end first; at most 1,000.
+    pub async fn list_slot_holders(&self, offset: usize, limit: usize) -> Result<Vec<SlotHolder>, StoreError> {
+        let mut call = self.job_script(&LIST_SLOTS, []);
+        call.push_arg(offset).push_arg(limit);
+        let rows: Vec<(String, u64, String, String, bool)> = self.run_idempotent(&call).await?;
+        let holders = rows.into_iter().map(|(id, ends_ms, group, own, reserved)| SlotHolder {
+            id,
+            ends_ms,
+            group,
+            own,
+            reserved,
+        });
+        Ok(holders.collect())
+    }
+}
+
+fn read_codes(script: &'static NamedScript, jobs: usize, codes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    if codes.len() == jobs { Ok(codes) } else { Err(StoreError::invalid_answer(script.name, "not one code per job")) }
+}
