@@ -14,6 +14,7 @@
 //! * `backend`: the supervisor's jobs as an apalis backend, its results as an apalis layer.
 //! * [`runtime`]: puts the above together: [`Runtime::run`](runtime::Runtime::run) until told to stop.
 //! * [`run_limited`], [`run_within_limits`]: performing work under limits that the whole fleet shares.
+//! * [`run_with_slots`]: performing work with slots that are handed over.
 //! * [`gate`]: the switch with which the process keeps its workers from taking jobs.
 //!
 //! What follows is the crate's README.
@@ -27,6 +28,7 @@ pub mod store;
 mod backend;
 mod keys;
 mod limited;
+mod slotted;
 mod supervisor;
 
 pub use gate::Gate;
@@ -39,4 +41,5 @@ pub use keys::Keys;
 pub use limited::{run_limited, run_within_limits};
 pub use registry::Registry;
 pub use runtime::{RunSummary, Runtime, RuntimeError};
+pub use slotted::run_with_slots;
 pub use store::{LeaseToken, LeasedJob, Limit, RedisConfig, ScriptClock, SettleRequest, Store, StoreError};

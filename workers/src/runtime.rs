@@ -205,7 +205,9 @@ impl ActiveRun {
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
         let _ = self.taker.await;
-        lease::release_leases(&supervisor, supervisor.in_flight.take_waiting()).await;
+        let (waiting, slots) = supervisor.in_flight.take_waiting();
+        slots.into_iter().for_each(|slots| supervisor.store.release_slots_soon(slots));
+        lease::release_leases(&supervisor, waiting).await;
         info!(
             in_hand = supervisor.in_flight.len(),
             "The worker drains: it takes no more jobs and finishes those that run."
@@ -231,6 +233,7 @@ impl ActiveRun {
         self.flush.cancel();
         let _ = self.settler.await;
         lease::release_leases(&supervisor, supervisor.in_flight.take_all()).await;
+        let _ = tokio::time::timeout(STOP_WITHIN, supervisor.store.wait_for_slot_releases()).await;
         self.stop_keeper.cancel();
         let _ = self.keeper.await;
         lease::send_heartbeat(&supervisor, false).await;

@@ -15,6 +15,7 @@ use super::{
     RedisConfig, StoreError,
     connect::{self, RedisConnection},
     script::{NamedScript, ScriptCall},
+    slot_releases::SlotReleases,
 };
 use crate::{job::NewJob, keys::Keys};
 
@@ -38,6 +39,7 @@ pub struct Store {
     config: Arc<RedisConfig>,
     pub(super) keys: Arc<Keys>,
     clock: ScriptClock,
+    pub(super) releases: Arc<SlotReleases>,
 }
 
 impl std::fmt::Debug for Store {
@@ -68,6 +70,7 @@ impl Store {
             config: Arc::new(config),
             keys: Arc::new(Keys::new()),
             clock: ScriptClock::Redis,
+            releases: Arc::default(),
         })
     }
 

@@ -14,6 +14,7 @@
 //! * `dead`: listing, requeueing, discarding and restoring dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
 //! * `slots`: slots that are handed over to the next job in line.
+//! * `slot_releases`: slots on their way back, many in one call.
 //! * `breaker`: circuit breakers shared by the fleet.
 
 mod breaker;
@@ -31,6 +32,7 @@ mod operate;
 mod script;
 mod sentinel;
 mod settle;
+mod slot_releases;
 mod slots;
 mod take;
 

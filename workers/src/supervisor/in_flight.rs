@@ -11,7 +11,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::LEASE;
-use crate::store::{HeldLease, LeasedJob, SUSPECT_AT};
+use crate::store::{EndedSlots, HeldLease, LeasedJob, SUSPECT_AT};
 
 /// A job on its way through apalis. The ticket and not the id names it, because a job may be in hand twice: its lease was
 /// lost while it ran, and this same process took it again.
@@ -32,6 +32,8 @@ enum JobStage {
 
 struct InHand {
     held: HeldLease,
+    /// Slots that came with the lease.
+    slots: Option<EndedSlots>,
     queue: usize,
     stage: JobStage,
     suspect: bool,
@@ -105,7 +107,10 @@ impl InFlight {
             let suspect = leased.delivery.lost >= SUSPECT_AT;
             let held =
                 HeldLease { queue: leased.delivery.queue, id: leased.delivery.id.clone(), token: leased.token.clone() };
-            let job = InHand { held, queue, stage: JobStage::Waiting, suspect, lost: false, expires: since + LEASE };
+            let grant = leased.delivery.slots.clone();
+            let slots = grant.map(|grant| EndedSlots { job: held.id.clone(), grant });
+            let job =
+                InHand { held, slots, queue, stage: JobStage::Waiting, suspect, lost: false, expires: since + LEASE };
             table.last_ticket += 1;
             table.queues[queue].in_hand += 1;
             table.suspects += usize::from(suspect);
@@ -173,23 +178,24 @@ impl InFlight {
         true
     }
 
-    /// Removes and answers the jobs that have not begun.
-    pub(crate) fn take_waiting(&self) -> Vec<HeldLease> {
-        self.take_where(|job| job.stage == JobStage::Waiting)
+    /// Removes and answers the jobs that have not begun, and their slots.
+    pub(crate) fn take_waiting(&self) -> (Vec<HeldLease>, Vec<EndedSlots>) {
+        let waiting = self.take_where(|job| job.stage == JobStage::Waiting);
+        let slots = waiting.iter().filter_map(|job| job.slots.clone()).collect();
+        (keep_ours(waiting), slots)
     }
 
     /// Removes all jobs, and answers those whose lease is ours.
     pub(crate) fn take_all(&self) -> Vec<HeldLease> {
-        self.take_where(|_| true)
+        keep_ours(self.take_where(|_| true))
     }
 
-    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> Vec<HeldLease> {
+    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> Vec<InHand> {
         let mut table = self.lock_table();
         let tickets: Vec<u64> = table.jobs.iter().filter(|(_, job)| wanted(job)).map(|(ticket, _)| *ticket).collect();
-        let taken = tickets.into_iter().filter_map(|ticket| table.remove(ticket));
-        let ours = taken.filter(|job| !job.lost).map(|job| job.held).collect();
+        let taken = tickets.into_iter().filter_map(|ticket| table.remove(ticket)).collect();
         self.notify_freed(table);
-        ours
+        taken
     }
 
     fn notify_freed(&self, table: MutexGuard<'_, InFlightTable>) {
@@ -212,6 +218,11 @@ impl InFlight {
             self.emptied.notified().await;
         }
     }
+}
+
+/// The leases that are still ours.
+fn keep_ours(jobs: Vec<InHand>) -> Vec<HeldLease> {
+    jobs.into_iter().filter(|job| !job.lost).map(|job| job.held).collect()
 }
 
 impl InFlightTable {

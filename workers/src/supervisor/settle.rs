@@ -10,7 +10,7 @@ use tracing::{debug, error, warn};
 use super::{RedisOutage, RunCounts, Supervisor, TicketedJob};
 use crate::{
     outcome::Outcome,
-    store::{LeaseEnd, SettleRequest, SettleVerdict},
+    store::{EndedSlots, LeaseEnd, SettleRequest, SettleVerdict},
 };
 
 /// Results per call at most.
@@ -66,6 +66,11 @@ async fn settle_batch(
     let mut tickets: Vec<Option<u64>> = vec![None; unread.len()];
     let mut settles = unread;
     for FinishedJob { work, outcome, duration } in finished {
+        let delivery = &work.leased.delivery;
+        if let Some(grant) = &delivery.slots {
+            // Of a run that did not need them after all.
+            supervisor.store.release_slots_soon(EndedSlots { job: delivery.id.clone(), grant: grant.clone() });
+        }
         report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
         settles.push(supervisor.registry.settle(&work.leased, outcome));

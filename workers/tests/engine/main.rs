@@ -20,6 +20,7 @@ mod runtime;
 mod sentinel;
 mod settle;
 mod slots;
+mod slotted;
 mod support;
 mod suspects;
 mod take;

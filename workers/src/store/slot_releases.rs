@@ -1,0 +1,72 @@
+//! Slots on their way back. While one call is under way the next gather, so many calls that end together cost one command,
+//! and a lone one waits for no other.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::{EndedSlots, Store};
+
+/// Slots whose work has ended and that Redis does not know of yet.
+#[derive(Debug, Default)]
+pub(super) struct SlotReleases {
+    waiting: Mutex<WaitingReleases>,
+    idle: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct WaitingReleases {
+    ended: Vec<EndedSlots>,
+    /// A task is writing them.
+    busy: bool,
+}
+
+impl SlotReleases {
+    /// Adds slots. Returns whether a task must be started to write them.
+    fn add(&self, ended: EndedSlots) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.ended.push(ended);
+        !std::mem::replace(&mut waiting.busy, true)
+    }
+
+    /// Takes what has gathered; `None` ends the task.
+    fn take_gathered(&self) -> Option<Vec<EndedSlots>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.busy = !waiting.ended.is_empty();
+        self.idle.send_replace(!waiting.busy);
+        waiting.busy.then(|| std::mem::take(&mut waiting.ended))
+    }
+
+    fn is_busy(&self) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).busy
+    }
+}
+
+impl Store {
+    /// Frees slots as soon as may be, together with others that end now; once per grant. Does not wait: what cannot be written
+    /// ends by its time. Call it inside a tokio runtime.
+    pub fn release_slots_soon(&self, ended: EndedSlots) {
+        if !ended.grant.give_back() || !self.releases.add(ended) {
+            return;
+        }
+        self.releases.idle.send_replace(false);
+        let store = self.clone();
+        tokio::spawn(async move {
+            while let Some(ended) = store.releases.take_gathered() {
+                if let Err(error) = store.release_slots(&ended).await {
+                    warn!(%error, jobs = ended.len(), "Slots could not be freed; they end by their time.");
+                }
+            }
+        });
+    }
+
+    /// Waits until all slots that were to be freed are.
+    pub async fn wait_for_slot_releases(&self) {
+        let mut idle = self.releases.idle.subscribe();
+        while self.releases.is_busy() {
+            // The sender lives as long as this store.
+            let _ = idle.wait_for(|idle| *idle).await;
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Workers that run jobs with slots, in real time.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tokio::sync::Notify;
+use workers::{NewJob, Outcome, Registry, Runtime, SlotNeed, Store, run_with_slots, store::SlotLimits};
+
+use crate::{
+    registry::delivery,
+    runtime::Worker,
+    slots::need,
+    support::{OTHER, QUEUE, Tick, eventually, id, millis, rebuild, secs},
+};
+
+async fn start_store(redis: &servers::RedisServer, all: u32) -> Store {
+    let store = Store::connect(&redis.url()).await.unwrap();
+    rebuild(&store).await;
+    let limits = SlotLimits::shard(all).with_group("a", 2).unwrap().with_group("b", 2).unwrap();
+    store.set_slot_limits(&limits).await.unwrap();
+    store
+}
+
+#[derive(Default)]
+struct Seen {
+    open: AtomicUsize,
+    most: AtomicUsize,
+    done: AtomicUsize,
+}
+
+/// Half of the ticks in each of two groups, each with an own name.
+fn slotted(store: &Store, seen: &Arc<Seen>) -> Registry {
+    let (store, seen) = (store.clone(), seen.clone());
+    Registry::new().register::<Tick, _, _>(move |Tick(number), delivery| {
+        let (store, seen) = (store.clone(), seen.clone());
+        async move {
+            let need = need(if number % 2 == 0 { "a" } else { "b" }, &format!("own{number}"));
+            let work = async |_| {
+                seen.most.fetch_max(seen.open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::time::sleep(millis(2)).await;
+                seen.open.fetch_sub(1, Ordering::SeqCst);
+                seen.done.fetch_add(1, Ordering::SeqCst);
+                Outcome::done()
+            };
+            run_with_slots(&store, &delivery, &need, work).await.unwrap_or_else(|outcome| outcome)
+        }
+    })
+}
+
+#[tokio::test]
+async fn two_processes_share_slots_and_serve_every_job() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let seen = Arc::new(Seen::default());
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        let store = start_store(&redis, 3).await;
+        let runtime = Runtime::new(store.clone(), slotted(&store, &seen)).queues([(QUEUE, 16)]);
+        processes.push((Worker::start(runtime), store));
+    }
+    let store = processes[0].1.clone();
+    let jobs: Vec<_> = (0..300).map(|number| NewJob::now(&Tick(number))).collect();
+    store.enqueue(&jobs).await.unwrap();
+    eventually("all are done", async || seen.done.load(Ordering::SeqCst) == 300).await;
+    for (worker, _) in processes {
+        assert_eq!(worker.drain().await.refused, 0);
+    }
+    assert_eq!(seen.most.load(Ordering::SeqCst), 3);
+    let stats = store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.in_use, stats.parked), (0, 0), "the drain waits for the last slots to be freed");
+}
+
+#[tokio::test]
+async fn an_idle_worker_starts_a_job_that_is_handed_its_slots() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let store = start_store(&redis, 1).await;
+    let seen = Arc::new(Seen::default());
+    let workers::store::SlotVerdict::Granted(grant) =
+        store.acquire_slots(OTHER, &id("letter:1"), &need("a", "held")).await.unwrap()
+    else {
+        panic!("busy");
+    };
+    let worker = Worker::start(Runtime::new(store.clone(), slotted(&store, &seen)).queues([(QUEUE, 4)]));
+    store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap();
+    eventually("parked", async || store.queue_stats(&[QUEUE]).await.unwrap()[0].parked == 1).await;
+    store.release_slots_soon(workers::store::EndedSlots { job: id("letter:1"), grant });
+    eventually("done", async || seen.done.load(Ordering::SeqCst) == 1).await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn slots_that_a_run_does_not_need_are_freed_with_its_result() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let store = start_store(&redis, 1).await;
+    let wait =
+        workers::store::WaitingJob { job: NewJob::now(&Tick(1)), need: SlotNeed::new("a", "own1", secs(600)).unwrap() };
+    let registry = Registry::new().register::<Tick, _, _>(|_, delivery| async move {
+        assert!(delivery.slots.is_some());
+        Outcome::done()
+    });
+    let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 4)]));
+    store.park_jobs(&[wait]).await.unwrap();
+    eventually("performed and freed", async || {
+        let stats = store.slot_stats(&["a"]).await.unwrap();
+        store.find_job(&id("tick:1"), &[QUEUE]).await.unwrap().is_none() && stats.in_use == 0
+    })
+    .await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn aborted_work_frees_its_slots() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let store = start_store(&redis, 1).await;
+    let begun = Arc::new(Notify::new());
+    let (inside, notify) = (store.clone(), begun.clone());
+    let registry = Registry::new().register::<Tick, _, _>(move |_, delivery| {
+        let (store, begun) = (inside.clone(), notify.clone());
+        async move {
+            let work = async |_| {
+                begun.notify_one();
+                std::future::pending::<Outcome>().await
+            };
+            run_with_slots(&store, &delivery, &need("a", "own"), work).await.unwrap_or_else(|outcome| outcome)
+        }
+    });
+    // Its timeout of 200 ms ends the run.
+    let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 1)]));
+    store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap();
+    begun.notified().await;
+    eventually("freed", async || store.slot_stats(&["a"]).await.unwrap().in_use == 0).await;
+    worker.drain().await;
+}
+
+#[tokio::test]
+async fn without_redis_a_job_with_slots_is_snoozed_and_not_run() {
+    let store = Store::connect_lazy("redis://127.0.0.1:1/").unwrap();
+    let work = async |_| panic!("must not run");
+    let outcome = run_with_slots(&store, &delivery("tick:1", None), &need("a", "own"), work).await;
+    assert!(matches!(outcome, Err(Outcome::Snooze { .. })), "{outcome:?}");
+}
