@@ -81,7 +81,11 @@ local function open_slots()
     return is_open
   end
 
-  local function limit(name) return tonumber(redis.call('HGET', LIMITS, name) or 0) end
+  local limits = {}
+  local function limit(name)
+    limits[name] = limits[name] or tonumber(redis.call('HGET', LIMITS, name) or 0)
+    return limits[name]
+  end
   local function used(group) return tonumber(redis.call('HGET', USED, group) or 0) end
   local function shard_is_free() return redis.call('ZCARD', SLOT_ENDS) < limit('all') end
   local function group_is_free(group) return used(group) < limit('group:' .. group) end
@@ -197,13 +201,13 @@ local function open_slots()
       if id then
         local need = slots.find_parked(id)
         redis.call('ZREM', line_key(group), id)
-        if need and blocking_own(id, need) then
-          -- Another job of its own name was before it.
-          line_up(id, need)
-        elseif need then
+        if need and not blocking_own(id, need) then
           reserve(id, need)
+        else
+          -- Another job of its own name was before it.
+          if need then line_up(id, need) end
+          slots.refresh_ring(group)
         end
-        slots.refresh_ring(group)
       else
         set_aside[#set_aside + 1] = group
       end
@@ -272,6 +276,7 @@ local function open_slots()
   function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
 
   function slots.set_limit(name, most)
+    limits[name] = nil
     if most == '' then redis.call('HDEL', LIMITS, name) else redis.call('HSET', LIMITS, name, most) end
   end
 

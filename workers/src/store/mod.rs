@@ -53,7 +53,7 @@ pub use limit::{AcquireVerdict, Limit, Permit};
 pub use operate::{CancelVerdict, RescheduleVerdict};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
 pub use slots::{
-    EndedSlots, GroupSlots, OpenWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, SlotVerdict,
+    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, SlotVerdict,
     WaitingJob,
 };
 pub(crate) use take::SUSPECT_AT;

@@ -24,7 +24,7 @@ struct WaitingReleases {
 
 impl SlotReleases {
     /// Adds slots. Returns whether a task must be started to write them.
-    fn add(&self, ended: EndedSlots) -> bool {
+    fn add_ended(&self, ended: EndedSlots) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.ended.push(ended);
         !std::mem::replace(&mut waiting.busy, true)
@@ -47,7 +47,7 @@ impl Store {
     /// Frees slots as soon as may be, together with others that end now; once per grant. Does not wait: what cannot be written
     /// ends by its time. Call it inside a tokio runtime.
     pub fn release_slots_soon(&self, ended: EndedSlots) {
-        if !ended.grant.give_back() || !self.releases.add(ended) {
+        if !ended.grant.give_back() || !self.releases.add_ended(ended) {
             return;
         }
         self.releases.idle.send_replace(false);

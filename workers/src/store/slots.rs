@@ -57,7 +57,7 @@ pub struct SlotLimits {
 
 impl SlotLimits {
     /// So many in all.
-    pub fn shard(all: u32) -> Self {
+    pub fn for_shard(all: u32) -> Self {
         Self { all: Some(all), groups: Vec::new() }
     }
 
@@ -70,7 +70,7 @@ impl SlotLimits {
 
 /// Work that goes on and holds slots that Redis may have lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenWork {
+pub struct OngoingWork {
     pub queue: &'static str,
     pub id: JobId,
     pub need: SlotNeed,
@@ -196,7 +196,7 @@ impl Store {
 
     /// Counts the slots of work that goes on, whatever the limits: for a rebuild, before its epoch is written. They end when
     /// their time is over; no holder frees them earlier.
-    pub async fn restore_slots(&self, works: &[OpenWork]) -> Result<(), StoreError> {
+    pub async fn restore_slots(&self, works: &[OngoingWork]) -> Result<(), StoreError> {
         for batch in works.chunks(BATCH) {
             let mut queues = QueueNumbers::default();
             let numbers: Vec<usize> = batch.iter().map(|work| queues.number_of(work.queue)).collect();

@@ -178,7 +178,9 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) ->
         match envelope.as_deref().map(open_envelope).transpose() {
             Ok(payload) => {
                 let lateness_ms = now_ms.saturating_sub(due_ms);
-                let slots = handed.get(id.as_str()).map(|ms| SlotGrant::new(token.0.clone(), begun + Duration::from_millis(*ms)));
+                let slots = handed
+                    .get(id.as_str())
+                    .map(|ms| SlotGrant::new(token.0.clone(), begun + Duration::from_millis(*ms)));
                 jobs.push(LeasedJob {
                     delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
                     token,

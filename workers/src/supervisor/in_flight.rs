@@ -233,3 +233,40 @@ impl InFlightTable {
         Some(job)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        job::{Delivery, JobId},
+        slots::SlotGrant,
+        store::LeaseToken,
+    };
+
+    #[test]
+    fn a_drain_hands_slots_back_only_of_jobs_that_have_not_begun() {
+        let in_flight = InFlight::new(&[("q", 2)]);
+        let token = LeaseToken::new("boot", 1);
+        let ends_by = Instant::now() + Duration::from_secs(1);
+        let leased = ["k:begun", "k:waits"].map(|id| LeasedJob {
+            delivery: Delivery {
+                queue: "q",
+                id: JobId::parse(id).unwrap(),
+                payload: None,
+                due_ms: 0,
+                lateness_ms: 0,
+                failed: 0,
+                lost: 0,
+                slots: Some(SlotGrant::new(id, ends_by)),
+            },
+            token: token.clone(),
+        });
+        let works = in_flight.add_leased(leased.to_vec(), Instant::now());
+        assert!(in_flight.mark_running(works[0].1.ticket));
+        let (held, slots) = in_flight.take_waiting();
+        assert_eq!(held.iter().map(|held| held.id.as_str()).collect::<Vec<_>>(), ["k:waits"]);
+        assert_eq!(slots.iter().map(|slots| slots.grant.holder()).collect::<Vec<_>>(), ["k:waits"]);
+    }
+}

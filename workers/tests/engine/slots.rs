@@ -3,7 +3,7 @@
 use workers::{
     LeasedJob, SlotGrant, SlotNeed,
     store::{
-        EndedSlots, EnqueueVerdict, JobState, LeaseEnd, OpenWork, ParkVerdict, ParkedPlace, ReleaseVerdict,
+        EndedSlots, EnqueueVerdict, JobState, LeaseEnd, OngoingWork, ParkVerdict, ParkedPlace, ReleaseVerdict,
         RepairVerdict, RescheduleVerdict, SlotLimits, SlotVerdict, Store, TakeMode, WaitingJob,
     },
 };
@@ -15,8 +15,9 @@ pub(crate) fn need(group: &str, own: &str) -> SlotNeed {
 }
 
 async fn set_limits(store: &Store, all: u32, groups: &[(&str, u32)]) {
-    let limits =
-        groups.iter().fold(SlotLimits::shard(all), |limits, (group, most)| limits.with_group(*group, *most).unwrap());
+    let limits = groups
+        .iter()
+        .fold(SlotLimits::for_shard(all), |limits, (group, most)| limits.with_group(*group, *most).unwrap());
     store.set_slot_limits(&limits).await.unwrap();
 }
 
@@ -255,7 +256,7 @@ async fn a_rebuild_puts_back_open_work_and_the_lines_before_it_hands_out() {
     bench.redis::<()>(&["FLUSHALL"]).await;
     let (run_id, marker) = (bench.store.run_id().await.unwrap(), bench.store.begin_rebuild().await.unwrap());
     set_limits(&bench.store, 1, &[("a", 1), ("b", 1)]).await;
-    let work = |job: &str, left| OpenWork { queue: QUEUE, id: id(job), need: need("a", job), left };
+    let work = |job: &str, left| OngoingWork { queue: QUEUE, id: id(job), need: need("a", job), left };
     bench.store.restore_slots(&[work("t:open", secs(3)), work("t:more", secs(1))]).await.unwrap();
     let waiting = |job: &str, group| WaitingJob { job: due_now(job), need: need(group, job) };
     let line = [waiting("t:1", "a"), waiting("t:2", "a"), waiting("t:3", "b")];

@@ -18,7 +18,7 @@ use crate::{
 async fn start_store(redis: &servers::RedisServer, all: u32) -> Store {
     let store = Store::connect(&redis.url()).await.unwrap();
     rebuild(&store).await;
-    let limits = SlotLimits::shard(all).with_group("a", 2).unwrap().with_group("b", 2).unwrap();
+    let limits = SlotLimits::for_shard(all).with_group("a", 2).unwrap().with_group("b", 2).unwrap();
     store.set_slot_limits(&limits).await.unwrap();
     store
 }

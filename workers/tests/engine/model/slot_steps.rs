@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use workers::{
     JobId, LeasedJob, NewJob, SlotGrant, SlotNeed,
-    store::{EndedSlots, OpenWork, ReleaseVerdict, SlotLimits, SlotVerdict, TakeMode, WaitingJob},
+    store::{EndedSlots, OngoingWork, ReleaseVerdict, SlotLimits, SlotVerdict, TakeMode, WaitingJob},
 };
 
 use super::{
@@ -163,7 +163,7 @@ impl Sides<'_> {
             .iter()
             .map(|(job, need)| {
                 let (queue, job) = name(*job);
-                OpenWork { queue, id: id(&job), need: need.clone(), left: need.hold() }
+                OngoingWork { queue, id: id(&job), need: need.clone(), left: need.hold() }
             })
             .collect();
         store.restore_slots(&works).await.unwrap();
