@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
+use model::{fleet::policy::DispatchPolicy, order::Order};
 use redis::{Cmd, FromRedisValue};
 use workers::Store;
 
-use crate::db::Pool;
-use crate::request_limits::RequestLimits;
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
     admission::{
@@ -15,12 +14,13 @@ use crate::{
         rules::RulesHandle,
     },
     config::Config,
-    db,
-    fleet::{offer_board::OfferBoard, policy::DispatchPolicy},
+    db::{self, Pool},
+    fleet::offer_board::OfferBoard,
     loops::LoopRegistry,
     notifications::MessageChannels,
-    orders::{Order, unsent::UnsentTimers},
+    orders::unsent::UnsentTimers,
     partner::PartnerRegistry,
+    request_limits::RequestLimits,
     worker::gate::PostgresReadiness,
 };
 

@@ -1,12 +1,12 @@
 //! Bearer keys: random, shown once, stored as SHA-256.
 
 use chrono::{DateTime, Utc};
+use model::actor::{Actor, ActorRole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::key_admin::{self, KeyError, NewKey};
-use crate::actor::{Actor, ActorRole};
 use crate::db::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]

@@ -14,6 +14,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use model::area::{Area, Geofence};
 use serde_json::Value;
 use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
@@ -23,12 +24,7 @@ use super::{
     limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
     table::LimitsRow,
 };
-use crate::db::Pool;
-use crate::{
-    app::App,
-    areas::{Area, Geofence, import},
-    config::AdmissionConfig,
-};
+use crate::{app::App, areas::import, config::AdmissionConfig, db::Pool};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 

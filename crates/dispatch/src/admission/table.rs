@@ -2,13 +2,16 @@
 //! from what to what, and why.
 
 use chrono::{DateTime, Utc};
+use model::actor::Actor;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
 use super::limits::{AdmissionFlag, ForcedStatus, LoyaltyLevel};
-use crate::db::{Connection, Pool};
-use crate::{actor::Actor, areas::import::ImportedArea};
+use crate::{
+    areas::import::ImportedArea,
+    db::{Connection, Pool},
+};
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]

@@ -12,14 +12,14 @@ use std::{
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use metrics::gauge;
+use model::order::Order;
 use redis::cmd;
 
 use super::{
     decide::{AdmissionGate, AreaLoad},
     limits::AreaLimits,
 };
-use crate::db::Pool;
-use crate::{app::App, loops::report_progress, orders::Order, redis_keys};
+use crate::{app::App, db::Pool, loops::report_progress, redis_keys};
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use anyhow::{Context, bail, ensure};
 use geo::{Area as _, MultiPolygon, Validation};
 use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
+use model::plain_text;
 use serde_json::Value;
 
 use super::Area;
-use crate::plain_text;
 
 /// More areas of one file are a mistake.
 const MOST_FEATURES: usize = 2_000;

@@ -4,13 +4,14 @@
 //! [`alarm`](crate::notifications::alarm).
 
 use jobs::{CompensateOrder, OrderId};
+use model::{messages, order::timers};
 use workers::{Job, Outcome};
 
 use super::decide;
 use crate::{
     app::App,
-    notifications::{alarm, messages, outbox},
-    orders::{store, timers},
+    notifications::{alarm, outbox},
+    orders::store,
     worker::step,
 };
 

@@ -8,6 +8,10 @@
 use std::time::Duration;
 
 use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
+use model::{
+    actor::Actor,
+    order::{Decision, Snapshot, timers},
+};
 use workers::{Job, JobId, store::DeadEntry};
 
 use super::{
@@ -15,14 +19,9 @@ use super::{
     table::{self, Resolution, ResolutionKind},
 };
 use crate::{
-    actor::Actor,
     app::App,
     notifications::{alerts, outbox},
-    orders::{
-        Decision, Snapshot,
-        store::{self, ChangeError, ChangeOutcome},
-        timers,
-    },
+    orders::store::{self, ChangeError, ChangeOutcome},
 };
 
 /// Who decides, and why.

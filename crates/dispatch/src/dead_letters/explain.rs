@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
+use model::order::{Order, OrderStatus, timers::time_until};
 use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 
@@ -13,7 +14,7 @@ use super::{
 use crate::{
     app::App,
     notifications::outbox::{self, DeliveryTry},
-    orders::{Order, OrderStatus, store, timers::time_until},
+    orders::store,
 };
 
 /// One dead letter and what it is about.

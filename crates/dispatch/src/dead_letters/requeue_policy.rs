@@ -5,14 +5,15 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::{ExpireOrder, OrderId};
+use model::{
+    actor::Actor,
+    messages::OFFER,
+    order::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
+};
 use serde::Serialize;
 use workers::{Job, JobId};
 
-use crate::{
-    actor::Actor,
-    notifications::{alerts::RaisedAlert, messages::OFFER, outbox::OutboxRow},
-    orders::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
-};
+use crate::notifications::{alerts::RaisedAlert, outbox::OutboxRow};
 
 /// What may be done with a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,7 +171,7 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::{actor::ActorRole, orders::order::fixture};
+    use model::{actor::ActorRole, order::order::fixture};
 
     fn job(text: &str) -> JobId {
         JobId::parse(text).unwrap()

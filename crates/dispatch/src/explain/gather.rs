@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::order::{timers, view::OrderView};
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
 use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};
-use crate::orders::view::OrderView;
 use crate::{
     app::App,
-    orders::{query, store, timers},
+    orders::{query, store},
 };
 
 /// `None`: there is no such order.

@@ -4,6 +4,7 @@
 //! read and the offer is noticed by the unique index on live offers, and the next one is asked.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use model::order::{Order, Snapshot};
 use workers::Outcome;
 
 use super::{
@@ -11,12 +12,7 @@ use super::{
     policy::DispatchPolicy,
     ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
 };
-use crate::db::Pool;
-use crate::{
-    app::App,
-    orders::{Order, Snapshot},
-    worker::step,
-};
+use crate::{app::App, db::Pool, worker::step};
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
 pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {

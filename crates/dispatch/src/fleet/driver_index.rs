@@ -10,8 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use redis::{Cmd, cmd};
 
 use super::ranking::SearchCircle;
-use crate::db::Pool;
-use crate::{app::App, loops::report_progress, recovery::lock, redis_keys};
+use crate::{app::App, db::Pool, loops::report_progress, recovery::lock, redis_keys};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;

@@ -4,9 +4,12 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
-use crate::accounts::key_admin::{self, KeySelection};
-use crate::db::Pool;
-use crate::{fleet::driver_index::DriverPlace, notifications::channel::voice::is_phone};
+use crate::{
+    accounts::key_admin::{self, KeySelection},
+    db::Pool,
+    fleet::driver_index::DriverPlace,
+    notifications::channel::voice::is_phone,
+};
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]

@@ -20,8 +20,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::drivers::{self, LiveOffer};
-use crate::db::Pool;
-use crate::{app::App, loops::LoopRegistry};
+use crate::{app::App, db::Pool, loops::LoopRegistry};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 

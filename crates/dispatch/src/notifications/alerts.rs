@@ -6,6 +6,10 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    order::{AlertSettlement, PendingAlert, PendingMessage, timers},
+};
 use serde::Serialize;
 use serde_json::Value;
 use workers::NewJob;
@@ -16,10 +20,6 @@ use super::{
     outbox,
 };
 use crate::db::{Connection, Pool};
-use crate::{
-    actor::Actor,
-    orders::{AlertSettlement, PendingAlert, PendingMessage, timers},
-};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
+use model::order::{actions, timers};
 use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
@@ -18,12 +19,7 @@ use super::{
     messages,
     outbox::{self, DeliveryResult, OutboxRow},
 };
-use crate::{
-    app::App,
-    crash,
-    orders::{actions, timers},
-    worker::step,
-};
+use crate::{app::App, crash, worker::step};
 
 /// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {

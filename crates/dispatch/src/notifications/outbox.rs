@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    order::{PendingAlert, PendingMessage},
+};
 use uuid::Uuid;
 use workers::{RetryPolicy, retry::add_jitter};
 
 use super::{ChannelRoutes, Message, MessageAudience, alerts, messages};
 use crate::db::{Connection, Pool};
-use crate::{
-    actor::Actor,
-    orders::{PendingAlert, PendingMessage},
-};
 
 /// The rows that were new.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -8,9 +8,9 @@ use serde::Serialize;
 use uuid::Uuid;
 use workers::Job;
 
-use crate::db::Pool;
 use crate::{
     app::App,
+    db::Pool,
     dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
 };
 

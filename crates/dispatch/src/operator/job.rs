@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
+use model::order::OrderStatus;
 use workers::{
     JobId, StoreError,
     store::{CancelVerdict, JobState, RescheduleVerdict},
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{
-    app::App,
-    orders::{OrderStatus, store},
-    periodic::schedule::ScheduleError,
-};
+use crate::{app::App, orders::store, periodic::schedule::ScheduleError};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);

@@ -2,15 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
+use model::order::{OrderStatus, timers};
 use workers::{Job, JobId};
 
 use super::job::OperateError;
-use crate::{
-    app::App,
-    notifications::outbox,
-    orders::{OrderStatus, store, timers},
-    periodic::schedule::ScheduledTask,
-};
+use crate::{app::App, notifications::outbox, orders::store, periodic::schedule::ScheduledTask};
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]

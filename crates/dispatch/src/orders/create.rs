@@ -4,21 +4,23 @@
 //! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
 
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    admission::{
+        answer::{AdmissionAnswer, ReplyLanguage},
+        decide::AdmissionCaller,
+    },
+    plain_text,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Order, PaymentStatus, Snapshot, store, update::enqueue_jobs};
 use crate::{
-    actor::Actor,
-    admission::{
-        answer::{AdmissionAnswer, ReplyLanguage},
-        decide::AdmissionCaller,
-        place::{self, PlaceSeeker},
-    },
+    admission::place::{self, PlaceSeeker},
     app::App,
     crash,
     db::{DatabaseFailure, classify_error},
-    plain_text,
 };
 
 /// A place on earth, as the requirement documents write it.

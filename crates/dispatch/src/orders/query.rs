@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
+use model::actor::{Actor, ActorRole};
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
-use crate::actor::{Actor, ActorRole};
 use crate::db::{Connection, Pool};
 
 /// Which orders to list; newest first.

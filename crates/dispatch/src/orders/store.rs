@@ -7,6 +7,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::messages::{self, ChannelRoutes};
 use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
@@ -14,13 +15,12 @@ use super::{
     Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
     PendingCallback, PendingMessage, Snapshot, change::OrderEvent, metrics, state, trip,
 };
-use crate::db::Connection;
 use crate::{
     admission::waiting,
     app::App,
     crash,
-    db::{DatabaseFailure, classify_error},
-    notifications::{ChannelRoutes, alerts, messages, outbox},
+    db::{Connection, DatabaseFailure, classify_error},
+    notifications::{alerts, outbox},
 };
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and

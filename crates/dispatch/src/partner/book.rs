@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use jobs::DispatchOrder;
+use model::order::{Booking, BookingState, Snapshot};
 use workers::{Job, JobId, Outcome, retry::add_jitter};
 
 use super::{
@@ -20,10 +21,7 @@ use super::{
 use crate::{
     app::App,
     crash,
-    orders::{
-        Booking, BookingState, Snapshot,
-        store::{self, ApplyError},
-    },
+    orders::store::{self, ApplyError},
     worker::step,
 };
 

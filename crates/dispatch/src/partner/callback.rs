@@ -4,6 +4,7 @@
 //! process died, the order kept changing, the callback came before its booking was known.
 
 use jobs::{ApplyCallback, OrderId};
+use model::order::{Decision, Snapshot, timers};
 use workers::Outcome;
 
 use super::{
@@ -14,11 +15,7 @@ use super::{
 use crate::{
     app::App,
     crash,
-    orders::{
-        Decision, Snapshot,
-        store::{self, ChangeError, ChangeOutcome},
-        timers,
-    },
+    orders::store::{self, ChangeError, ChangeOutcome},
     worker::step,
 };
 

@@ -5,6 +5,7 @@
 
 use chrono::TimeDelta;
 use jobs::CancelBooking;
+use model::order::{Booking, BookingState, Snapshot};
 use workers::{Job, Outcome};
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     app::App,
-    orders::{Booking, BookingState, Snapshot},
     worker::step::{self, Step},
 };
 

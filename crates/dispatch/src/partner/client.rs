@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use model::order::{Booking, Order};
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER},
@@ -12,11 +13,7 @@ use serde_json::json;
 
 pub use model::partner::answer::{CallError, JobStatus, PartnerStatus};
 
-use crate::{
-    crash,
-    orders::{Booking, Order},
-    outbound,
-};
+use crate::{crash, outbound};
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -192,7 +189,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// An id that fits where we keep it.
 fn checked_id(text: String) -> Result<String, CallError> {
-    let fits = (1..=128).contains(&text.len()) && crate::plain_text::is_plain(&text);
+    let fits = (1..=128).contains(&text.len()) && model::plain_text::is_plain(&text);
     if fits { Ok(text) } else { Err(CallError::Transient("the partner's id has no 1 to 128 characters".to_owned())) }
 }
 

@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use jobs::OrderId;
+use model::{messages, order::timers};
 use workers::Outcome;
 
 use super::{ConfiguredPartner, backoff, client::CallError, settings};
-use crate::{
-    app::App,
-    notifications::{messages, outbox},
-    orders::{store, timers},
-};
+use crate::{app::App, notifications::outbox, orders::store};
 
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);

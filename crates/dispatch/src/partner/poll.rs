@@ -5,6 +5,7 @@
 
 use chrono::TimeDelta;
 use jobs::PollPartner;
+use model::order::{Booking, Decision, Snapshot};
 use workers::{Job, Outcome, retry::add_jitter};
 
 use super::{
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     app::App,
-    orders::{Booking, Decision, Snapshot},
     worker::step::{self, Step},
 };
 

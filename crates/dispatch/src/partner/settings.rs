@@ -3,20 +3,16 @@
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
+use model::{actor::Actor, duration, fleet::policy::DispatchPolicy};
 use serde::{Deserialize, Serialize};
 use standardwebhooks::Webhook;
 use workers::store::BreakerPolicy;
 
 use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrottle};
-use crate::db::{Connection, Pool};
 use crate::{
-    actor::Actor,
     app::App,
-    config::{
-        duration,
-        secret::{Secret, signing_key},
-    },
-    fleet::policy::DispatchPolicy,
+    config::secret::{Secret, signing_key},
+    db::{Connection, Pool},
 };
 
 pub use model::partner::PollConfig;

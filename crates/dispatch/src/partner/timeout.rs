@@ -5,6 +5,7 @@
 //! with anyway, and the lifetime bounds the wait.
 
 use jobs::ExpireAttempt;
+use model::order::Snapshot;
 use workers::{Job, Outcome};
 
 use super::{
@@ -16,7 +17,6 @@ use super::{
 };
 use crate::{
     app::App,
-    orders::Snapshot,
     worker::step::{self, Step},
 };
 

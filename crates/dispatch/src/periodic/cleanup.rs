@@ -10,8 +10,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use workers::store::DeadFilter;
 
-use crate::db::Pool;
-use crate::{app::App, config::RetentionConfig, db, orders::store};
+use crate::{
+    app::App,
+    config::RetentionConfig,
+    db::{self, Pool},
+    orders::store,
+};
 
 /// Rows of one statement: few, so that it takes milliseconds.
 const BATCH: i64 = 250;

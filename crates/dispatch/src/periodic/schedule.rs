@@ -5,10 +5,9 @@ use std::{str::FromStr, time::Duration};
 use chrono::{DateTime, TimeDelta, Utc};
 use croner::Cron;
 use jobs::PeriodicTick;
+use model::order::timers::time_until;
 use serde::{Deserialize, Serialize};
 use workers::NewJob;
-
-use crate::orders::timers::time_until;
 
 /// What a schedule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,7 +46,7 @@ pub enum ScheduleError {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskSchedule {
     /// At whole multiples of this since the epoch, at least a second.
-    #[serde(with = "crate::config::duration")]
+    #[serde(with = "model::duration")]
     Every(Duration),
     /// Five fields, in UTC.
     Cron(String),

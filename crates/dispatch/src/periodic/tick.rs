@@ -9,8 +9,7 @@ use serde_json::Value;
 use workers::{NewJob, Outcome};
 
 use super::{cleanup, schedule::ScheduledTask, statistics};
-use crate::db::Pool;
-use crate::{app::App, orders::store, worker::step};
+use crate::{app::App, db::Pool, orders::store, worker::step};
 
 pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {

@@ -3,10 +3,13 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
+use model::actor::Actor;
 use workers::StoreError;
 
-use crate::db::{Connection, Pool, Transaction};
-use crate::{actor::Actor, app::App};
+use crate::{
+    app::App,
+    db::{Connection, Pool, Transaction},
+};
 
 /// Any number, the same in every process.
 const LOCK: i64 = 0x6470_7061_7573_6573;

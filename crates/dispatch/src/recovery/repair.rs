@@ -5,21 +5,17 @@ use std::{collections::HashSet, fmt, time::Duration};
 use chrono::{DateTime, Utc};
 use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendNotification};
 use metrics::counter;
+use model::{
+    actor::Actor,
+    messages,
+    order::{BookingState, Change, Decision, Order, OrderStatus, PendingAlert, Snapshot, timers},
+};
 use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
 use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pauses;
-use crate::{
-    actor::Actor,
-    app::App,
-    compensation, db,
-    dead_letters::requeue_policy,
-    fleet,
-    loops::report_progress,
-    notifications::messages,
-    orders::{BookingState, Change, Decision, Order, OrderStatus, PendingAlert, Snapshot, store, timers},
-};
+use crate::{app::App, compensation, db, dead_letters::requeue_policy, fleet, loops::report_progress, orders::store};
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;

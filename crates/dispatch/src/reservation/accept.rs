@@ -8,16 +8,18 @@
 //! so.
 
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    order::{OrderRefusal, actions},
+};
 use tracing::Instrument;
 use uuid::Uuid;
 
 use super::gate::{self, GateEntry};
 use crate::{
-    actor::Actor,
     app::App,
     crash,
     orders::{
-        OrderRefusal, actions,
         store::{self, ChangeError, ChangeOutcome},
         update,
     },

@@ -10,8 +10,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use workers::Gate;
 
-use crate::db::Pool;
-use crate::loops::LoopRegistry;
+use crate::{db::Pool, loops::LoopRegistry};
 
 const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

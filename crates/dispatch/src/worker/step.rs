@@ -9,17 +9,16 @@ use std::time::Duration;
 
 use jobs::OrderId;
 use metrics::histogram;
+use model::{
+    fleet::decide::end_lifetime,
+    order::{Change, Decision, Snapshot, timers},
+};
 use workers::{JobId, Outcome, retry::add_jitter};
 
 use crate::{
     app::App,
     crash, db,
-    fleet::decide::end_lifetime,
-    orders::{
-        Change, Decision, Snapshot,
-        store::{self, ApplyError, ChangeError},
-        timers,
-    },
+    orders::store::{self, ApplyError, ChangeError},
 };
 
 /// Times a step starts over because another change was quicker.
