@@ -10,13 +10,13 @@ use super::{
     output::{self, format_time, or_dash},
 };
 use dispatch::{
-    admission::{
-        limits::ForcedStatus,
-        report,
+    admission::limits::ForcedStatus,
+    app::App,
+    areas::{
+        import,
         table::{self, ChangeAuthor, LimitsChange},
     },
-    app::App,
-    areas::import,
+    reports::area_status,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -211,7 +211,8 @@ async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Resul
     let wanted = |id: &str| only.is_none_or(|only| only == id);
     let areas: Vec<_> = table::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
     let limits = table::list_limits(&app.db, only).await?;
-    let status: Vec<_> = report::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
+    let status: Vec<_> =
+        area_status::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
     if json {
         return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
@@ -233,7 +234,7 @@ async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Resul
         if own.is_empty() {
             vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), "AUTO", None)]
         } else {
-            let line = |row: &&report::AreaStatus| {
+            let line = |row: &&area_status::AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
                 line(row.service_type.clone(), waiting, threshold, row.mode, row.oldest_waiting_since)
             };
@@ -331,7 +332,7 @@ async fn import_file(
 }
 
 async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
-    let stretches = report::list_area_hours(app, area, hours).await?;
+    let stretches = area_status::list_area_hours(app, area, hours).await?;
     if json {
         return output::print_json(&stretches);
     }

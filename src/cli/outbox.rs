@@ -13,8 +13,10 @@ use super::{
 };
 use dispatch::{
     app::App,
-    dead_letters::decide::DecisionAuthor,
-    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
+    dead_letters::{
+        decide::DecisionAuthor,
+        redeliver::{self, OutboxFilter, OutboxMessage},
+    },
 };
 
 /// Rows read at a time.

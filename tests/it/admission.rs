@@ -7,15 +7,17 @@ use dispatch::{
     actor::{Actor, ActorRole},
     admission::{
         limits::{AdmissionFlag, ForcedStatus},
-        report,
-        table::{self, ChangeAuthor, LimitsChange},
         waiting::{self, SuspectMembers},
     },
-    areas::import,
+    areas::{
+        import,
+        table::{self, ChangeAuthor, LimitsChange},
+    },
     orders::{
         OrderStatus, actions,
         create::{self, CreateError, NewOrder},
     },
+    reports::area_status,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -243,7 +245,7 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     create(&t, "ORD-1", None).await;
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
-    report::save_snapshot(&t.app).await.unwrap();
+    area_status::save_snapshot(&t.app).await.unwrap();
     assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
     flag(&t, |flag| flag.enabled = false).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
@@ -489,7 +491,12 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     full_at(&t, 1).await;
     let other = t.reconfigured(|_| {});
     let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(dispatch::admission::rules::keep_rules_fresh(other.clone(), stop.clone()));
+    tokio::spawn(other.rules.clone().keep_fresh(
+        other.db.clone(),
+        other.config.clone(),
+        other.loops.clone(),
+        stop.clone(),
+    ));
     let threshold = || other.rules.get().limits_for("JKT", "RIDE").max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.

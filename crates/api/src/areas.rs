@@ -28,13 +28,13 @@ use super::{
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
-    admission::{
-        limits::{AdmissionFlag, ForcedStatus},
-        report,
+    admission::limits::{AdmissionFlag, ForcedStatus},
+    app::App,
+    areas::{
+        import,
         table::{self, ChangeAuthor, LimitsChange},
     },
-    app::App,
-    areas::import,
+    reports::area_status,
 };
 
 const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
@@ -67,7 +67,8 @@ async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): Ar
     caller.require_role(&READERS)?;
     let found = table::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
     let limits = table::list_limits(&app.db, Some(&area)).await?;
-    let status: Vec<_> = report::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
+    let status: Vec<_> =
+        area_status::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
     let overridden = table::override_version(&app.db, &area).await?;
     let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
     Ok((etag_header(found.version), Json(body)).into_response())
@@ -76,7 +77,7 @@ async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): Ar
 /// How every area stands, now.
 async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
-    Ok(Json(json!({ "areas": report::area_statuses(&app).await?, "flag": table::load_flag(&app.db).await? })))
+    Ok(Json(json!({ "areas": area_status::area_statuses(&app).await?, "flag": table::load_flag(&app.db).await? })))
 }
 
 #[derive(Debug, Deserialize)]

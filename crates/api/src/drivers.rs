@@ -22,8 +22,8 @@ use dispatch::{
     fleet::{
         driver_index::{self, DriverPlace},
         drivers::{self, DriverRecord},
-        offer_board::{self, WaitOutcome},
     },
+    offers::board::WaitOutcome,
 };
 
 /// A connection that says nothing for longer is cut by proxies.
@@ -134,7 +134,7 @@ async fn wait_for_offers(
         return Err(ApiError::NoSuchDriver);
     }
     let WaitOutcome::Offers(offers) =
-        offer_board::wait_for_offers(&app, &id, &known, Duration::from_secs(wait_sec)).await?
+        app.offers.wait_for_offers((&app.db, &app.loops), &id, &known, Duration::from_secs(wait_sec)).await?
     else {
         return Err(ApiError::SentAway);
     };

@@ -14,10 +14,8 @@ use serde_json::json;
 use super::{dispatcher, observe::LoggedRefusal};
 use dispatch::{
     accounts::known_keys::LookupError,
-    admission::{
-        answer::{AdmissionAnswer, ReplyLanguage},
-        table::TableError,
-    },
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
+    areas::table::TableError,
     orders::{OrderRefusal, create::CreateError, store::ChangeError},
 };
 

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State, http::StatusCode};
 use serde_json::{Value, json};
 
-use dispatch::{app::App, worker::gate::PostgresState};
+use dispatch::{app::App, db::readiness::PostgresState};
 
 pub(super) async fn healthz() -> &'static str {
     "ok\n"

@@ -23,12 +23,12 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     orders::{
-        Decision, Order, OrderRefusal, PaymentStatus, Snapshot, actions,
+        Decision, Order, OrderRefusal, PaymentStatus, Snapshot, accept, actions,
         create::{self, CreateError, NewOrder},
         query, store, update,
         view::OrderView,
     },
-    plain_text, reservation,
+    plain_text,
 };
 
 /// Who may look at any order.
@@ -227,7 +227,7 @@ async fn accept_offer(
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    let accepted = reservation::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
+    let accepted = accept::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
 }
 

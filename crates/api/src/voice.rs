@@ -26,8 +26,7 @@ use dispatch::{
         channel::voice::{CallEvent, VoiceChannel},
         outbox,
     },
-    orders::{OrderRefusal, Snapshot, actions, store::ChangeError, update},
-    reservation,
+    orders::{OrderRefusal, Snapshot, accept, actions, store::ChangeError, update},
 };
 
 /// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
@@ -144,7 +143,7 @@ async fn answer_call(
         (None, _) => "This call is about no offer.",
         (Some(call), "1") => {
             let by = Actor::for_driver(&call.driver);
-            match reservation::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
+            match accept::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
                 Ok(_) => "The job is yours.",
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),

@@ -9,19 +9,15 @@ use workers::Store;
 
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
-    admission::{
-        check::{self, StandingsCache},
-        rules::RulesHandle,
-    },
+    areas::{rules::RulesHandle, standings::StandingsCache},
     config::Config,
-    db::{self, Pool},
-    fleet::offer_board::OfferBoard,
+    db::{self, Pool, readiness::PostgresReadiness},
     loops::LoopRegistry,
     notifications::MessageChannels,
-    orders::unsent::UnsentTimers,
+    offers::board::OfferBoard,
     partner::PartnerRegistry,
     request_limits::RequestLimits,
-    worker::gate::PostgresReadiness,
+    unsent_timers::UnsentTimers,
 };
 
 /// See [`App::patience`].
@@ -81,17 +77,6 @@ impl App {
             retry: own.retry.map_or(policy.retry, |retry| vec![retry]),
             ..policy
         }
-    }
-
-    /// As [`policy_for_order`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
-    pub async fn policy_for_retry(&self, order: &Order) -> DispatchPolicy {
-        let policy = self.policy_for_order(order);
-        let Some(area) = &order.area_id else { return policy };
-        if !check::is_full(self, area, &order.service_type).await {
-            return policy;
-        }
-        let retry = self.rules.get().limits_for(area, &order.service_type).busy_retry;
-        DispatchPolicy { retry: vec![retry], ..policy }
     }
 
     pub fn new(config: Config, db: Pool, store: Store) -> anyhow::Result<Self> {

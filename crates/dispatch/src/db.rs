@@ -3,20 +3,26 @@
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
 //! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up.
 //! * [`refusals`]: connections that take no writes are replaced.
+//! * [`readiness`]: whether Postgres takes writes, and the gate that stays closed while it does not.
+//! * [`lock`]: one replica at a time. `outcome`: what becomes of a job whose statement failed.
 //! * [`history_days`]: the partitions of the history, a day each.
 
 mod connection;
 mod failure;
+mod outcome;
 mod pool;
 mod refusals;
 
 pub mod history_days;
+pub mod lock;
+pub mod readiness;
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use chrono::{DateTime, Utc};
 use sqlx::{
-    Connection as _,
+    Connection as _, PgExecutor,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -24,6 +30,7 @@ use sqlx::{
 pub use self::{
     connection::{Connection, Transaction},
     failure::{DatabaseFailure, classify_error, is_transient},
+    outcome::{database_failed, database_pause},
     pool::Pool,
 };
 use crate::config::{Config, DatabaseConfig, without_password};
@@ -39,6 +46,16 @@ const IDLE_UNASKED: Duration = Duration::from_millis(50);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
+
+/// The time all deadlines are compared with.
+pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- now
+                        SELECT dispatchq_now()",
+    )
+    .fetch_one(db)
+    .await
+}
 
 /// Connects, or says what to do.
 pub async fn connect_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {

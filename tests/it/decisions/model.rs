@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
+    /// As `orders::step` does it: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize) {
         let s = &self.s;
         let derived = timers::derive_timers(s);

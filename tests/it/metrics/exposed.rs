@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
-    admission::{
-        limits::AdmissionFlag,
+    admission::limits::AdmissionFlag,
+    areas::{
+        import,
         table::{self, ChangeAuthor, LimitsChange},
     },
-    areas::import,
     partner::settings,
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};

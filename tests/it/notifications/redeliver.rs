@@ -2,8 +2,10 @@
 
 use axum::http::StatusCode;
 use dispatch::{
-    dead_letters::decide::DecisionAuthor,
-    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
+    dead_letters::{
+        decide::DecisionAuthor,
+        redeliver::{self, OutboxFilter, OutboxMessage},
+    },
     recovery::reconciler,
 };
 use workers::store::JobState;

@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use dispatch::{
+    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::{
         decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
         requeue_policy::{self, RequeueRefusal},
-        table::{self, Resolution, ResolutionKind},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{OrderStatus, actions, store},
@@ -277,7 +277,7 @@ async fn order_and_copy(t: &TestApp) {
     only_the_order(t).await;
     let entry = super::dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Requeued, by: "operator:anna".to_owned(), why: None };
-    table::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
+    dead_letter_rows::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
 }
 
 #[tokio::test]

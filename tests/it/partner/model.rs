@@ -204,7 +204,7 @@ impl Model {
         }
     }
 
-    /// As `worker::step` does it: superseded, past the lifetime, not due, or decided.
+    /// As `orders::step` does it: superseded, past the lifetime, not due, or decided.
     fn fire(&mut self, n: usize, luck: Luck) {
         let derived = timers::derive_timers(&self.s);
         let Some(timer) = pick(n, derived.len()).map(|n| &derived[n]) else { return };

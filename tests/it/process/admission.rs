@@ -8,11 +8,11 @@ use std::sync::{
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
-    admission::{
-        limits::AdmissionFlag,
+    admission::limits::AdmissionFlag,
+    areas::{
+        import,
         table::{self, ChangeAuthor, LimitsChange},
     },
-    areas::import,
     audit, outbound,
 };
 use serde_json::{Value, json};

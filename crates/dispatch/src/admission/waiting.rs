@@ -12,14 +12,16 @@ use std::{
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use metrics::gauge;
-use model::order::Order;
+use model::{
+    admission::{
+        decide::{AdmissionGate, AreaLoad},
+        limits::AreaLimits,
+    },
+    order::Order,
+};
 use redis::cmd;
 
-use super::{
-    decide::{AdmissionGate, AreaLoad},
-    limits::AreaLimits,
-};
-use crate::{app::App, db::Pool, loops::report_progress, redis_keys};
+use crate::{app::App, areas::standings::AreaStanding, db::Pool, loops::report_progress, redis_keys};
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -29,26 +31,6 @@ const AT_ONCE: usize = 1_000;
 const COPIES_KEPT_S: u64 = 3600;
 /// Of the average wait that the latest assignment makes up.
 const WEIGHT: f64 = 0.1;
-
-/// How an area stands, and what else an answer tells.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct AreaStanding {
-    pub standing: AreaLoad,
-    /// The threshold it was full by.
-    pub busy_threshold: Option<i64>,
-    /// Milliseconds since the epoch: when the lifetime of the order that waits longest ends.
-    pub oldest_expiry_ms: Option<i64>,
-    /// Seconds that lately assigned orders waited, on average.
-    pub average_wait_s: Option<f64>,
-}
-
-impl AreaStanding {
-    /// How it stands by these limits: that it was full by others says nothing.
-    pub fn standing_under(&self, limits: &AreaLimits) -> AreaLoad {
-        let same = self.busy_threshold == Some(limits.max_waiting);
-        AreaLoad { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
-    }
-}
 
 /// What the gatekeeper says to an order.
 #[derive(Debug, Clone, Copy, PartialEq)]

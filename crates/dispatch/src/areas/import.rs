@@ -6,10 +6,8 @@ use std::collections::HashSet;
 use anyhow::{Context, bail, ensure};
 use geo::{Area as _, MultiPolygon, Validation};
 use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
-use model::plain_text;
+use model::{area::Area, plain_text};
 use serde_json::Value;
-
-use super::Area;
 
 /// More areas of one file are a mistake.
 const MOST_FEATURES: usize = 2_000;

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use workers::JobId;
 
-use super::{decide::DecisionOutcome, requeue_policy::RequeueRefusal};
+use crate::dead_letters::{decide::DecisionOutcome, requeue_policy::RequeueRefusal};
 
 /// Decisions at the same time; well below the connections to Postgres one process has.
 const IN_FLIGHT: usize = 8;

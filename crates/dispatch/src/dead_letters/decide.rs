@@ -14,12 +14,11 @@ use model::{
 };
 use workers::{Job, JobId, store::DeadEntry};
 
-use super::{
-    requeue_policy::{self, RequeuePermission, RequeueRefusal},
-    table::{self, Resolution, ResolutionKind},
-};
 use crate::{
     app::App,
+    db,
+    dead_letter_rows::{self, Resolution, ResolutionKind},
+    dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
     notifications::{alerts, outbox},
     orders::store::{self, ChangeError, ChangeOutcome},
 };
@@ -200,7 +199,7 @@ async fn requeue_message(
     }
     outbox::revive_message(&app.db, outbox_id, &by.who).await?;
     run_again(app, order, job, dead, by).await?;
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
     Ok(DecisionOutcome::Done)
 }
@@ -262,5 +261,5 @@ async fn record_resolution(
     how: ResolutionKind,
     by: &DecisionAuthor,
 ) -> Result<(), sqlx::Error> {
-    table::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
+    dead_letter_rows::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
 }

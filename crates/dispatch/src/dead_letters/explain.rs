@@ -6,13 +6,14 @@ use model::order::{Order, OrderStatus, timers::time_until};
 use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 
-use super::{
-    decide::{self, DeadJobSubject, DecisionOutcome},
-    requeue_policy,
-    table::{self, DeadLetterRow},
-};
 use crate::{
     app::App,
+    db,
+    dead_letter_rows::{self, DeadLetterRow},
+    dead_letters::{
+        decide::{self, DeadJobSubject, DecisionOutcome},
+        requeue_policy,
+    },
     notifications::outbox::{self, DeliveryTry},
     orders::store,
 };
@@ -48,7 +49,7 @@ pub struct OrderLine {
 /// Explains a job that is dead. `None`: it is not.
 pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<ExplainedJob>> {
     let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
-    let deaths = table::list_deaths(&app.db, job.as_str()).await?;
+    let deaths = dead_letter_rows::list_deaths(&app.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
@@ -56,7 +57,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<Explai
     if let DeadJobSubject::Timer(order) | DeadJobSubject::Message { order, .. } | DeadJobSubject::Alert { order, .. } =
         decide::subject_of(job)
     {
-        let now = store::database_now(&app.db).await?;
+        let now = db::database_now(&app.db).await?;
         let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));

@@ -14,8 +14,12 @@ use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
 use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict};
 
-use super::table::{self, Resolution};
-use crate::{app::App, loops::report_progress, orders::store, recovery::lock};
+use crate::{
+    app::App,
+    db::{self, lock},
+    dead_letter_rows::{self, Resolution},
+    loops::report_progress,
+};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Pages of 500 that one turn copies at most.
@@ -71,7 +75,7 @@ async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
     let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
     let mut pages = PAGES;
     for queue in jobs::queues::ALL {
-        let now = store::database_now(&app.db).await?;
+        let now = db::database_now(&app.db).await?;
         let mut place = match load_place(app, queue).await? {
             Some(place) if place.epoch == epoch.id => place,
             _ => {
@@ -95,7 +99,7 @@ async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
 
 /// Puts every open dead letter of a queue back where it is missing.
 async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::Result<()> {
-    let mut page = table::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
+    let mut page = dead_letter_rows::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
         let verdicts = app.store.restore_dead(queue, &entries).await?;
@@ -108,8 +112,8 @@ async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::
             }
         }
         turn.revived += living.len() as u64;
-        table::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
-        page = table::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
+        dead_letter_rows::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
+        page = dead_letter_rows::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
         report_progress();
     }
     Ok(())
@@ -130,7 +134,7 @@ async fn copy_pages(
         let page = app.store.list_dead(queue, &settled, cursor.as_ref()).await?;
         report_progress();
         if let Some(last) = page.entries.last() {
-            table::copy_dead_jobs(&app.db, queue, &page.entries).await?;
+            dead_letter_rows::copy_dead_jobs(&app.db, queue, &page.entries).await?;
             turn.read += page.entries.len() as u64;
             cursor = Some(last.cursor());
             place.cursor = cursor.as_ref().map(ToString::to_string);

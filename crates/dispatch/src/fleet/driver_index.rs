@@ -7,10 +7,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use model::fleet::ranking::SearchCircle;
 use redis::{Cmd, cmd};
 
-use super::ranking::SearchCircle;
-use crate::{app::App, db::Pool, loops::report_progress, recovery::lock, redis_keys};
+use crate::{
+    app::App,
+    db::{Pool, lock},
+    loops::report_progress,
+    redis_keys,
+};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;

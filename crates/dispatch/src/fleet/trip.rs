@@ -4,7 +4,7 @@ use jobs::ReportStaleTrip;
 use model::order::trip;
 use workers::{Job, Outcome};
 
-use crate::{app::App, worker::step};
+use crate::{app::App, orders::step};
 
 pub async fn perform_trip(app: App, job: ReportStaleTrip) -> Outcome {
     step::decide_sync(&app, &job.order, &job.id(), trip::report_stale_trip).await

@@ -8,18 +8,17 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    messages::{self, ChannelRoutes, Message, RepeatedAlert},
     order::{AlertSettlement, PendingAlert, PendingMessage, timers},
 };
 use serde::Serialize;
 use serde_json::Value;
 use workers::NewJob;
 
-use super::{
-    ChannelRoutes, Message,
-    messages::{self, RepeatedAlert},
-    outbox,
+use crate::{
+    db::{Connection, Pool},
+    notifications::outbox,
 };
-use crate::db::{Connection, Pool};
 
 /// A row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -162,7 +161,7 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
 
 /// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
 /// or was just told about by another run.
-pub(super) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
+pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };

@@ -6,13 +6,16 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    messages::{self, ChannelRoutes, Message, MessageAudience},
     order::{PendingAlert, PendingMessage},
 };
 use uuid::Uuid;
 use workers::{RetryPolicy, retry::add_jitter};
 
-use super::{ChannelRoutes, Message, MessageAudience, alerts, messages};
-use crate::db::{Connection, Pool};
+use crate::{
+    db::{Connection, Pool},
+    notifications::alerts,
+};
 
 /// The rows that were new.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -103,7 +106,7 @@ pub async fn insert_delivered(
     message_id: Uuid,
 ) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let now = crate::orders::store::database_now(&mut *tx).await?;
+    let now = crate::db::database_now(&mut *tx).await?;
     alerts::raise_alert(&mut tx, routes, order, message, now).await?;
     sqlx::query(
         "-- insert delivered outbox

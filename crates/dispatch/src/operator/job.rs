@@ -11,7 +11,7 @@ use workers::{
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{app::App, orders::store, periodic::schedule::ScheduleError};
+use crate::{app::App, db, periodic::schedule::ScheduleError};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
@@ -132,7 +132,7 @@ async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
 /// Lets a waiting job run at another time, if it would stay there.
 pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
     must_wait(app, job).await?;
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     let id = || job.clone();
     let due = match when {
         RescheduleTime::In(delay) => {

@@ -6,7 +6,7 @@ use model::order::{OrderStatus, timers};
 use workers::{Job, JobId};
 
 use super::job::OperateError;
-use crate::{app::App, notifications::outbox, orders::store, periodic::schedule::ScheduledTask};
+use crate::{app::App, db, notifications::outbox, orders::store, periodic::schedule::ScheduledTask};
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ async fn next_run(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateEr
     let Some((task, schedule)) = scheduled.and_then(|task| Some((task, app.config.schedules.get(&task)?))) else {
         return Ok(None);
     };
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     if schedule.next_job(task, now)?.id != *job {
         return Ok(None);
     }

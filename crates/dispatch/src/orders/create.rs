@@ -10,17 +10,18 @@ use model::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
     },
+    order::{Order, PaymentStatus, Snapshot},
     plain_text,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Order, PaymentStatus, Snapshot, store, update::enqueue_jobs};
 use crate::{
     admission::place::{self, PlaceSeeker},
     app::App,
     crash,
     db::{DatabaseFailure, classify_error},
+    orders::{store, update::enqueue_jobs},
 };
 
 /// A place on earth, as the requirement documents write it.

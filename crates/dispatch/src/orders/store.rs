@@ -7,20 +7,23 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::messages::{self, ChannelRoutes};
+use model::{
+    messages::{self, ChannelRoutes},
+    order::{
+        Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
+        PendingCallback, PendingMessage, Snapshot, change::OrderEvent, state, trip,
+    },
+};
 use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
-use super::{
-    Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
-    PendingCallback, PendingMessage, Snapshot, change::OrderEvent, metrics, state, trip,
-};
 use crate::{
     admission::waiting,
     app::App,
     crash,
     db::{Connection, DatabaseFailure, classify_error},
     notifications::{alerts, outbox},
+    orders::metrics,
 };
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
@@ -70,16 +73,6 @@ pub enum ChangeError {
     Busy,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-}
-
-/// The time all deadlines are compared with.
-pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar(
-        "-- now
-                        SELECT dispatchq_now()",
-    )
-    .fetch_one(db)
-    .await
 }
 
 /// The order with all that decisions look at and the time, read in one statement.

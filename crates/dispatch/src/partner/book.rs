@@ -20,9 +20,11 @@ use super::{
 };
 use crate::{
     app::App,
-    crash,
-    orders::store::{self, ApplyError},
-    worker::step,
+    crash, db,
+    orders::{
+        step,
+        store::{self, ApplyError},
+    },
 };
 
 /// How often to look whether the booking before is gone.
@@ -115,6 +117,6 @@ async fn write_intent(
         // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(e)) => Err(step::database_failed(&e)),
+        Err(ApplyError::Database(e)) => Err(db::database_failed(&e)),
     }
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::App,
-    worker::step::{self, Step},
+    orders::step::{self, Step},
 };
 
 pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {

@@ -7,7 +7,7 @@ use model::{messages, order::timers};
 use workers::Outcome;
 
 use super::{ConfiguredPartner, backoff, client::CallError, settings};
-use crate::{app::App, notifications::outbox, orders::store};
+use crate::{app::App, db, notifications::outbox};
 
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ async fn alert_once_an_hour(
 ) -> Result<(), sqlx::Error> {
     let mut tx = app.db.begin().await?;
     if settings::claim_alert(&mut tx, &partner.name).await? {
-        let now = store::database_now(&mut *tx).await?;
+        let now = db::database_now(&mut *tx).await?;
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;

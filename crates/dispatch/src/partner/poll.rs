@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     app::App,
-    worker::step::{self, Step},
+    orders::step::{self, Step},
 };
 
 pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     app::App,
-    worker::step::{self, Step},
+    orders::step::{self, Step},
 };
 
 pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {

@@ -14,7 +14,6 @@ use crate::{
     app::App,
     config::RetentionConfig,
     db::{self, Pool},
-    orders::store,
 };
 
 /// Rows of one statement: few, so that it takes milliseconds.
@@ -62,7 +61,7 @@ pub async fn run(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> 
 /// As [`run`], with the failures in the report.
 pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
     let keep = &app.config.retention;
-    let mut sweeper = TableSweeper { db: &app.db, now: store::database_now(&app.db).await?, mode, failed: Vec::new() };
+    let mut sweeper = TableSweeper { db: &app.db, now: db::database_now(&app.db).await?, mode, failed: Vec::new() };
     let mut report = CleanupReport {
         orders: sweeper.sweep_orders(keep.orders).await?,
         messages: sweeper.sweep_table(&OFFERS, keep.messages).await?

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{admission::report, app::App};
+use crate::{app::App, reports::area_status};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StatisticsReport {
@@ -29,6 +29,6 @@ pub async fn run(app: &App) -> anyhow::Result<StatisticsReport> {
     .bind(column(|s| s.dead))
     .execute(&app.db)
     .await?;
-    let areas = report::save_snapshot(app).await?;
+    let areas = area_status::save_snapshot(app).await?;
     Ok(StatisticsReport { queues: stats.len(), areas })
 }

@@ -9,7 +9,10 @@ use serde_json::Value;
 use workers::{NewJob, Outcome};
 
 use super::{cleanup, schedule::ScheduledTask, statistics};
-use crate::{app::App, db::Pool, orders::store, worker::step};
+use crate::{
+    app::App,
+    db::{self, Pool},
+};
 
 pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {
@@ -19,7 +22,7 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.downcast_ref::<sqlx::Error>() {
-            Some(database) => step::database_failed(database),
+            Some(database) => db::database_failed(database),
             None => Outcome::Retry(format!("{error:#}")),
         },
     }
@@ -33,7 +36,7 @@ async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> anyhow:
         };
         record_result(&app.db, job, result).await?;
     }
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose()?;
     Ok(next.into_iter().collect())
 }

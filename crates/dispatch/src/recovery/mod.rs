@@ -4,9 +4,7 @@
 //! * [`reconciler`]: when to look, and one at a time.
 //! * [`repair`]: what a look does.
 //! * [`pauses`]: queues an operator stopped stay stopped.
-//! * [`lock`]: one replica at a time.
 
-pub mod lock;
 pub mod pauses;
 pub mod reconciler;
 pub mod repair;

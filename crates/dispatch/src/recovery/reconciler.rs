@@ -9,15 +9,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    lock,
-    repair::{self, RepairReport},
-};
 use crate::{
     admission::waiting::{self, SuspectMembers, WaitingDrift},
     app::App,
+    db::lock,
     fleet::driver_index,
     loops::report_progress,
+    recovery::repair::{self, RepairReport},
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);

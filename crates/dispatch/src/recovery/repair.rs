@@ -14,8 +14,10 @@ use serde::Serialize;
 use sqlx::{FromRow, Row, postgres::PgRow};
 use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
-use super::pauses;
-use crate::{app::App, compensation, db, dead_letters::requeue_policy, fleet, loops::report_progress, orders::store};
+use crate::{
+    app::App, compensation, db, dead_letters::requeue_policy, fleet, loops::report_progress, orders::store,
+    recovery::pauses,
+};
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
@@ -199,7 +201,7 @@ async fn match_late_callbacks(app: &App, scope: RepairScope) -> Result<(), sqlx:
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
 async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     let next: Vec<NewJob> =
         app.config.schedules.iter().map(|(task, schedule)| schedule.next_job(*task, now)).collect::<Result<_, _>>()?;
     app.store.enqueue(&next).await?;

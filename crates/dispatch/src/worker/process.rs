@@ -7,8 +7,13 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
-use super::{gate, registry};
-use crate::{admission::rules, app::App, db::history_days, dead_letters::mirror, recovery::reconciler};
+use crate::{
+    app::App,
+    db::{history_days, readiness},
+    dead_letters::mirror,
+    handlers::registry,
+    recovery::reconciler,
+};
 
 /// Which queues to serve, each with the jobs performed at the same time.
 pub type Queues = Vec<(&'static str, usize)>;
@@ -39,10 +44,16 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch = tokio::spawn(gate::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
+    let watch =
+        tokio::spawn(readiness::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
-    let rules = tokio::spawn(rules::keep_rules_fresh(app.clone(), helpers.clone()));
+    let rules = tokio::spawn(app.rules.clone().keep_fresh(
+        app.db.clone(),
+        app.config.clone(),
+        app.loops.clone(),
+        helpers.clone(),
+    ));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 

@@ -5,8 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
-    admission::table::{self, ChangeAuthor, LimitsChange},
-    areas::import,
+    areas::{
+        import,
+        table::{self, ChangeAuthor, LimitsChange},
+    },
 };
 use reqwest::Method;
 use serde_json::{Value, json};

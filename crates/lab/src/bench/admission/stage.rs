@@ -16,11 +16,13 @@ use dispatch::{
     admission::{
         answer::THRESHOLD_REACHED,
         limits::AdmissionFlag,
-        table::{self, ChangeAuthor, LimitsChange},
         waiting::{self, SuspectMembers},
     },
     app::App,
-    areas::import,
+    areas::{
+        import,
+        table::{self, ChangeAuthor, LimitsChange},
+    },
     config::Config,
     db, outbound,
 };

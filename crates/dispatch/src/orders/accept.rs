@@ -15,11 +15,11 @@ use model::{
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::gate::{self, GateEntry};
 use crate::{
     app::App,
     crash,
     orders::{
+        accept_gate::{self, GateEntry},
         store::{self, ChangeError, ChangeOutcome},
         update,
     },
@@ -37,7 +37,7 @@ pub async fn accept_offer(
     if !is_live(app, id, driver, offer).await? {
         return take().await;
     }
-    if gate::enter_gate(app, id, driver).await == GateEntry::Taken {
+    if accept_gate::enter_gate(app, id, driver).await == GateEntry::Taken {
         return Err(OrderRefusal::ReservationInProgress.into());
     }
     crash::reach_point("accept", "entered");
@@ -50,7 +50,7 @@ pub async fn accept_offer(
             let _ = tokio::time::timeout(app.patience, withdrawn).await;
         }
         Err(error) => {
-            gate::leave_gate(app, id, driver).await;
+            accept_gate::leave_gate(app, id, driver).await;
             if matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(app, id, offer).await;
             }

@@ -5,26 +5,30 @@ use std::time::Duration;
 use tracing::Instrument;
 use workers::{Delivery, Job, Outcome, Registry};
 
-use super::{gate, step};
-use crate::{app::App, compensation, crash, fleet, notifications, partner, periodic};
+use crate::{
+    app::App,
+    compensation, crash,
+    db::{self, readiness},
+    fleet, partner, periodic,
+};
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
 const HEAD_START: Duration = Duration::from_secs(5);
 
 pub fn build_registry(app: &App) -> Registry {
     let registry = Registry::new();
-    let registry = register_handler(registry, app, fleet::dispatch::perform_dispatch);
-    let registry = register_handler(registry, app, fleet::timeout::perform_timeout);
+    let registry = register_handler(registry, app, super::dispatch::perform_dispatch);
+    let registry = register_handler(registry, app, super::timeout::perform_timeout);
     let registry = register_handler(registry, app, partner::poll::perform_poll);
     let registry = register_handler(registry, app, partner::callback::perform_callback);
     let registry = register_handler(registry, app, fleet::lifetime::perform_lifetime);
     let registry = register_handler(registry, app, fleet::trip::perform_trip);
     let registry = register_handler(registry, app, compensation::compensate::perform_compensate);
     let registry = register_handler(registry, app, partner::cancel_booking::perform_cancel_booking);
-    let registry = register_handler(registry, app, notifications::notify::perform_notify);
-    let registry = register_handler(registry, app, notifications::escalate::perform_escalate);
-    let registry = register_handler(registry, app, notifications::escalate::perform_remind);
-    let registry = register_handler(registry, app, notifications::alarm::perform_alarm);
+    let registry = register_handler(registry, app, super::notify::perform_notify);
+    let registry = register_handler(registry, app, super::escalate::perform_escalate);
+    let registry = register_handler(registry, app, super::escalate::perform_remind);
+    let registry = register_handler(registry, app, compensation::alarm::perform_alarm);
     register_handler(registry, app, periodic::tick::perform_tick)
 }
 
@@ -53,9 +57,9 @@ where
 async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
     match tokio::time::timeout(limit, run).await {
         Ok(outcome) => outcome,
-        Err(_) if gate::ask_postgres(&app.db).await == gate::PostgresState::Writable => {
+        Err(_) if readiness::ask_postgres(&app.db).await == readiness::PostgresState::Writable => {
             Outcome::Retry(format!("timed out after {limit:?}"))
         }
-        Err(_) => step::database_pause(),
+        Err(_) => db::database_pause(),
     }
 }

@@ -9,17 +9,21 @@
 use std::time::Duration;
 
 use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
+use model::messages::{self, Message, STATUS_UPDATE_FAILED};
 use serde_json::Value;
 use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
-use super::{
-    alerts,
-    channel::{DeliveryError, OutgoingMessage},
-    messages::{self, Message, STATUS_UPDATE_FAILED},
-    outbox,
+use crate::{
+    app::App,
+    compensation::compensate,
+    db,
+    notifications::{
+        alerts,
+        channel::{DeliveryError, OutgoingMessage},
+        outbox,
+    },
 };
-use crate::{app::App, compensation::compensate, db};
 
 /// An outage shorter than this raises no alert.
 const OUTAGE_GRACE: Duration = Duration::from_secs(60);

@@ -4,13 +4,14 @@
 //! another order meanwhile is not asked.
 
 use jobs::ExpireAttempt;
+use model::fleet::decide;
 use workers::{Job, Outcome};
 
-use super::{candidates, decide};
 use crate::{
     app::App,
+    fleet::candidates,
+    orders::step::{self, Step},
     partner,
-    worker::step::{self, Step},
 };
 
 pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {

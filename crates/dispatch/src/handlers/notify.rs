@@ -10,16 +10,22 @@ use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
-use model::order::{actions, timers};
+use model::{
+    messages,
+    order::{actions, timers},
+};
 use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
-use super::{
-    channel::{DeliveryError, LanePlace, OutgoingMessage},
-    messages,
-    outbox::{self, DeliveryResult, OutboxRow},
+use crate::{
+    app::App,
+    crash, db,
+    notifications::{
+        channel::{DeliveryError, LanePlace, OutgoingMessage},
+        outbox::{self, DeliveryResult, OutboxRow},
+    },
+    orders::step,
 };
-use crate::{app::App, crash, worker::step};
 
 /// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
 const BACKOFF: RetryPolicy = RetryPolicy {
@@ -42,7 +48,7 @@ const REFUSED_TRIES: u32 = 5;
 const MAX_LOOKS: usize = 3;
 
 pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
-    try_notify(&app, &job).await.unwrap_or_else(|error| step::database_failed(&error))
+    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&error))
 }
 
 async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {

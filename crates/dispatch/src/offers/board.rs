@@ -19,8 +19,11 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::drivers::{self, LiveOffer};
-use crate::{app::App, db::Pool, loops::LoopRegistry};
+use crate::{
+    db::Pool,
+    loops::LoopRegistry,
+    offers::live::{self, LiveOffer},
+};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -87,34 +90,37 @@ impl Drop for BoardPlace<'_> {
 /// An app that asks again and again without saying what it knows already gets an answer as often as this.
 const SPIN_PAUSE: Duration = LOOK_EVERY;
 
-/// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
-/// `at_most`.
-pub async fn wait_for_offers(
-    app: &App,
-    driver: &str,
-    known: &BTreeSet<Uuid>,
-    at_most: Duration,
-) -> Result<WaitOutcome, sqlx::Error> {
-    if at_most.is_zero() {
-        return Ok(WaitOutcome::Offers(drivers::live_offers(&app.db, driver).await?));
-    }
-    let end = Instant::now() + at_most;
-    // First the place, then the look: what comes in between rings.
-    let mut place = app.offers.enter_board(app, driver);
-    loop {
-        let offers = drivers::live_offers(&app.db, driver).await?;
-        if app.offers.is_closed() {
-            return Ok(WaitOutcome::Offers(offers));
+impl OfferBoard {
+    /// Returns what the driver is being asked: as soon as it is something else than the offers already `known`, or after
+    /// `at_most`.
+    pub async fn wait_for_offers(
+        &self,
+        (db, loops): (&Pool, &LoopRegistry),
+        driver: &str,
+        known: &BTreeSet<Uuid>,
+        at_most: Duration,
+    ) -> Result<WaitOutcome, sqlx::Error> {
+        if at_most.is_zero() {
+            return Ok(WaitOutcome::Offers(live::live_offers(db, driver).await?));
         }
-        if known.is_empty() && !offers.is_empty() {
-            tokio::time::sleep(SPIN_PAUSE).await;
-        }
-        let is_new = offers.len() != known.len() || offers.iter().any(|o| !known.contains(&o.offer_id));
-        if is_new || timeout_at(end, place.rung.changed()).await.is_err() {
-            return Ok(WaitOutcome::Offers(offers));
-        }
-        if place.is_lost() {
-            return Ok(WaitOutcome::SentAway);
+        let end = Instant::now() + at_most;
+        // First the place, then the look: what comes in between rings.
+        let mut place = self.enter_board(db, loops, driver);
+        loop {
+            let offers = live::live_offers(db, driver).await?;
+            if self.is_closed() {
+                return Ok(WaitOutcome::Offers(offers));
+            }
+            if known.is_empty() && !offers.is_empty() {
+                tokio::time::sleep(SPIN_PAUSE).await;
+            }
+            let is_new = offers.len() != known.len() || offers.iter().any(|o| !known.contains(&o.offer_id));
+            if is_new || timeout_at(end, place.rung.changed()).await.is_err() {
+                return Ok(WaitOutcome::Offers(offers));
+            }
+            if place.is_lost() {
+                return Ok(WaitOutcome::SentAway);
+            }
         }
     }
 }
@@ -141,7 +147,7 @@ impl OfferBoard {
         waiting.by_driver.values().for_each(DriverRequests::wake_requests);
     }
 
-    fn enter_board<'a>(&'a self, app: &App, driver: &'a str) -> BoardPlace<'a> {
+    fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, driver: &'a str) -> BoardPlace<'a> {
         let mut waiting = self.lock_board();
         waiting.count += 1;
         let number = waiting.count;
@@ -158,7 +164,7 @@ impl OfferBoard {
         }
         if !waiting.looked_for {
             waiting.looked_for = true;
-            tokio::spawn(self.clone().poll_offers(app.db.clone(), app.loops.clone()));
+            tokio::spawn(self.clone().poll_offers(db.clone(), loops.clone()));
         }
         BoardPlace { board: self, driver, number, rung }
     }

@@ -6,8 +6,7 @@
 use jobs::{EscalateAlert, OrderId, RemindDispatchers};
 use workers::Outcome;
 
-use super::alerts;
-use crate::{app::App, worker::step};
+use crate::{app::App, db, notifications::alerts};
 
 pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
     tell_again(&app, &job.order, job.alert_id).await
@@ -22,5 +21,5 @@ async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
         alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
         alerts::derived_jobs(&app.db, order).await
     };
-    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then_enqueue)
+    told.await.map_or_else(|e| db::database_failed(&e), Outcome::then_enqueue)
 }

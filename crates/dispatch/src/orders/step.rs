@@ -17,14 +17,14 @@ use workers::{JobId, Outcome, retry::add_jitter};
 
 use crate::{
     app::App,
-    crash, db,
+    crash,
+    db::database_failed,
     orders::store::{self, ApplyError, ChangeError},
 };
 
 /// Times a step starts over because another change was quicker.
 const MAX_CONFLICTS: usize = 5;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
-const DATABASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a step comes to.
 #[derive(Debug)]
@@ -148,14 +148,4 @@ pub async fn record_result(
 fn retry_when_busy(order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
     Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, rand::random()) }
-}
-
-/// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
-pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if db::is_transient(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
-}
-
-/// Until Postgres may be back.
-pub fn database_pause() -> Outcome {
-    Outcome::Snooze { delay: add_jitter(DATABASE_PAUSE, 0.5, rand::random()) }
 }

@@ -14,17 +14,23 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use model::area::{Area, Geofence};
+use model::{
+    admission::{
+        decide::AdmissionCaller,
+        limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
+    },
+    area::{Area, Geofence},
+};
 use serde_json::Value;
 use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    decide::AdmissionCaller,
-    limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
-    table::LimitsRow,
+use crate::{
+    areas::{import, table::LimitsRow},
+    config::{AdmissionConfig, Config},
+    db::Pool,
+    loops::LoopRegistry,
 };
-use crate::{app::App, areas::import, config::AdmissionConfig, db::Pool};
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
@@ -116,27 +122,29 @@ impl RulesHandle {
     }
 }
 
-/// Keeps the rules of this process up to date until told to stop.
-pub async fn keep_rules_fresh(app: App, stop: CancellationToken) {
-    let turns = app.loops.register_loop("rules");
-    let mut failing = false;
-    while !stop.is_cancelled() {
-        let refreshed = turns.run_turn(app.rules.reload_if_changed(&app.db, &app.config.admission)).await;
-        let refreshed = refreshed.unwrap_or_else(|| Err(anyhow::anyhow!("Postgres did not answer")));
-        let fails = refreshed.is_err();
-        match refreshed {
-            Ok(true) => tracing::info!(areas = app.rules.get().geofence.areas().len(), "The rules of areas were read."),
-            Ok(false) => {}
-            // Said once, and not twice a second for as long as it lasts.
-            Err(_) if failing => {}
-            Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
+impl RulesHandle {
+    /// Keeps the rules of this process up to date until told to stop.
+    pub async fn keep_fresh(self, db: Pool, config: Arc<Config>, loops: LoopRegistry, stop: CancellationToken) {
+        let turns = loops.register_loop("rules");
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let refreshed = turns.run_turn(self.reload_if_changed(&db, &config.admission)).await;
+            let refreshed = refreshed.unwrap_or_else(|| Err(anyhow::anyhow!("Postgres did not answer")));
+            let fails = refreshed.is_err();
+            match refreshed {
+                Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
+                Ok(false) => {}
+                // Said once, and not twice a second for as long as it lasts.
+                Err(_) if failing => {}
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
+                }
             }
-        }
-        failing = fails;
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            failing = fails;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
         }
     }
 }

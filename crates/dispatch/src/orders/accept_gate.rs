@@ -2,6 +2,9 @@
 //!
 //! A lock that is not removed ends by itself after ten seconds, so a process that dies in between blocks an order for so long at
 //! most. After an order was taken its lock stays for the rest of them, and keeps latecomers away from the database.
+//!
+//! The gate decides nothing: the versioned update of the order's row alone does, as for every other change. So Redis may be slow,
+//! away or empty, and the answers stay the same.
 
 use std::fmt;
 
@@ -14,7 +17,7 @@ use crate::{app::App, redis_keys::trip_lock};
 const SECONDS: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GateEntry {
+pub(crate) enum GateEntry {
     /// This driver may try: no other is at it, or Redis cannot say.
     Open,
     /// Another driver is taking the order, or has just taken it.
@@ -22,7 +25,7 @@ pub(super) enum GateEntry {
 }
 
 /// Takes the lock of this order for this driver. The same driver may enter again.
-pub(super) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> GateEntry {
+pub(crate) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> GateEntry {
     let mut take = cmd("SET");
     take.arg(trip_lock(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
     let (entry, result) = match app.query_optional::<Option<String>>("take trip lock", &take).await {
@@ -39,7 +42,7 @@ pub(super) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> Gate
 }
 
 /// Gives the lock back, if it is this driver's.
-pub(super) async fn leave_gate(app: &App, order: &OrderId, driver: &str) {
+pub(crate) async fn leave_gate(app: &App, order: &OrderId, driver: &str) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
     give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver);

@@ -5,13 +5,14 @@
 //! superseded and puts the missing timeout back.
 
 use jobs::DispatchOrder;
+use model::fleet::decide;
 use workers::{Job, Outcome};
 
-use super::{candidates, decide};
 use crate::{
     app::App,
+    fleet::candidates,
+    orders::step::{self, Step},
     partner::book,
-    worker::step::{self, Step},
 };
 
 pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {

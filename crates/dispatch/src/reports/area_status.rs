@@ -6,11 +6,8 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    orders::{
-        census::{self, OrderCensus},
-        store,
-    },
-    redis_keys,
+    db, redis_keys,
+    reports::census::{self, OrderCensus},
 };
 
 /// One area and service type, now.
@@ -132,7 +129,7 @@ pub struct AreaHour {
 /// The last `hours`, hour by hour, newest first.
 pub async fn list_area_hours(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<AreaHour>, sqlx::Error> {
     // Bound, so that the planner knows how little of the table it is.
-    let since = store::database_now(&app.db).await? - TimeDelta::hours(i64::from(hours));
+    let since = db::database_now(&app.db).await? - TimeDelta::hours(i64::from(hours));
     sqlx::query_as(
         "-- report of areas
          SELECT date_trunc('hour', at) AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,

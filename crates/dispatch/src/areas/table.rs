@@ -2,12 +2,14 @@
 //! from what to what, and why.
 
 use chrono::{DateTime, Utc};
-use model::actor::Actor;
+use model::{
+    actor::Actor,
+    admission::limits::{AdmissionFlag, ForcedStatus, LoyaltyLevel},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
-use super::limits::{AdmissionFlag, ForcedStatus, LoyaltyLevel};
 use crate::{
     areas::import::ImportedArea,
     db::{Connection, Pool},
