@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use model::{fleet::policy::DispatchPolicy, order::Order};
 use redis::{Cmd, FromRedisValue};
 use workers::Store;
@@ -12,6 +11,7 @@ use crate::{
     areas::{rules::RulesHandle, standings::StandingsCache},
     config::Config,
     db::{self, Pool, readiness::PostgresReadiness},
+    error::{DuringContext, ServiceError},
     loops::LoopRegistry,
     notifications::MessageChannels,
     offers::board::OfferBoard,
@@ -48,11 +48,12 @@ pub struct App {
 
 impl App {
     /// Connects to both servers and refuses a database whose schema this binary does not know.
-    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+    pub async fn connect(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let store = Store::with_config(config.redis.to_store_config()?)?;
-        store.ping().await.context("Redis is needed for the timers of orders")?;
+        let store =
+            Store::with_config(config.redis.to_store_config().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?)?;
+        store.ping().await.during(|| "Redis is needed for the timers of orders".to_owned())?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
         Ok(app)
@@ -79,9 +80,9 @@ impl App {
         }
     }
 
-    pub fn new(config: Config, db: Pool, store: Store) -> anyhow::Result<Self> {
-        let channels = config.build_channels()?;
-        let partners = PartnerRegistry::new(&config.partners)?;
+    pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
+        let channels = config.build_channels().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
+        let partners = PartnerRegistry::new(&config.partners).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {

@@ -6,7 +6,7 @@
 //!
 //! * [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
 //!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`]: see orders.
-//! * [`config`]: settings. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
+//! * [`error`]: why a service could not do its work. [`config`]: settings. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
 //!   drivers are being asked.
@@ -38,6 +38,7 @@ pub mod crash;
 pub mod db;
 pub mod dead_letter_rows;
 pub mod dead_letters;
+pub mod error;
 pub mod explain;
 pub mod fleet;
 pub mod handlers;

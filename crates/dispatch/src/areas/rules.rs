@@ -26,9 +26,13 @@ use sqlx::types::Json;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    areas::{import, table::LimitsRow},
+    areas::{
+        import::{self, ImportError},
+        table::LimitsRow,
+    },
     config::{AdmissionConfig, Config},
     db::Pool,
+    error::ServiceError,
     loops::LoopRegistry,
 };
 
@@ -105,7 +109,7 @@ impl RulesHandle {
     }
 
     /// Reads everything again if it has changed. Returns whether it had.
-    pub async fn reload_if_changed(&self, db: &Pool, config: &AdmissionConfig) -> anyhow::Result<bool> {
+    pub async fn reload_if_changed(&self, db: &Pool, config: &AdmissionConfig) -> Result<bool, ServiceError> {
         let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
             "-- admission revision
              SELECT number, dispatchq_now() FROM admission_revision",
@@ -129,7 +133,7 @@ impl RulesHandle {
         let mut failing = false;
         while !stop.is_cancelled() {
             let refreshed = turns.run_turn(self.reload_if_changed(&db, &config.admission)).await;
-            let refreshed = refreshed.unwrap_or_else(|| Err(anyhow::anyhow!("Postgres did not answer")));
+            let refreshed = refreshed.unwrap_or_else(|| Err(ServiceError::Database(sqlx::Error::PoolTimedOut)));
             let fails = refreshed.is_err();
             match refreshed {
                 Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
@@ -137,7 +141,7 @@ impl RulesHandle {
                 // Said once, and not twice a second for as long as it lasts.
                 Err(_) if failing => {}
                 Err(error) => {
-                    tracing::warn!(error = format!("{error:#}"), "The rules of areas stay as they were.");
+                    tracing::warn!(%error, "The rules of areas stay as they were.");
                 }
             }
             failing = fails;
@@ -159,7 +163,11 @@ struct GeofenceRow {
 }
 
 /// All of it, as of one moment; areas that have not changed since `known` are not read again.
-async fn load_rules(db: &Pool, config: &AdmissionConfig, known: &AdmissionRules) -> anyhow::Result<AdmissionRules> {
+async fn load_rules(
+    db: &Pool,
+    config: &AdmissionConfig,
+    known: &AdmissionRules,
+) -> Result<AdmissionRules, ServiceError> {
     let mut tx = db.begin().await?;
     sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
     let (revision, areas_revision): (i64, i64) = sqlx::query_as(
@@ -197,7 +205,9 @@ async fn load_rules(db: &Pool, config: &AdmissionConfig, known: &AdmissionRules)
     .await?;
     tx.commit().await?;
     let (geofence, unreadable) = match rows {
-        Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows)).await?,
+        Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows))
+            .await
+            .map_err(|error| ServiceError::Incomplete(error.to_string()))?,
         None => (known.geofence.clone(), known.unreadable.clone()),
     };
     let defaults = config.default_limits();
@@ -223,7 +233,7 @@ fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
             Err(error) => {
                 tracing::error!(
                     area.id = id,
-                    error = format!("{error:#}"),
+                    %error,
                     "An area cannot be read and is left out; import it again."
                 );
                 unreadable.push(id);
@@ -233,11 +243,8 @@ fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
     (Arc::new(Geofence::new(areas)), unreadable)
 }
 
-fn read_area(row: GeofenceRow) -> anyhow::Result<Area> {
-    let polygons = row
-        .geometry
-        .map(|Json(json)| import::to_polygons(&serde_json::from_value::<geojson::Geometry>(json)?))
-        .transpose()?;
+fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
+    let polygons = row.geometry.map(|Json(json)| import::read_stored(json)).transpose()?;
     Ok(Area { id: row.id, name: row.name, priority: row.priority, polygons, geohashes: row.geohashes })
 }
 

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use crate::db::{Connection, Pool};
+use crate::{
+    db::{Connection, Pool},
+    error::{DuringContext, ServiceError},
+};
 use tokio::time::Instant;
 
 /// A fifth of what Postgres lets a transaction idle (`idle_in_transaction_session_timeout`, see `db`).
@@ -19,8 +22,8 @@ const LOST_AFTER: Duration = Duration::from_secs(4);
 pub async fn run_under_lock<T>(
     upkeep: &Pool,
     lock: i64,
-    work: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<Option<T>> {
+    work: impl Future<Output = Result<T, ServiceError>>,
+) -> Result<Option<T>, ServiceError> {
     let mut held = upkeep.begin().await?;
     let asked = Instant::now();
     let mine: bool = sqlx::query_scalar(
@@ -37,7 +40,7 @@ pub async fn run_under_lock<T>(
     let done = tokio::select! {
         // A process that stood still learns first that it has lost the lock.
         biased;
-        lost = until_lost(&mut held, asked) => return Err(anyhow::Error::new(lost).context("the lock was lost")),
+        lost = until_lost(&mut held, asked) => return Err(lost).during(|| "the lock was lost".to_owned()),
         done = work => done?,
     };
     held.rollback().await?;

@@ -19,6 +19,7 @@ use crate::{
     db,
     dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
+    error::ServiceError,
     notifications::{alerts, outbox},
     orders::store::{self, ChangeError, ChangeOutcome},
 };
@@ -81,13 +82,13 @@ pub(super) fn subject_of(job: &JobId) -> DeadJobSubject {
 }
 
 /// The job as it lies among the dead.
-pub(super) async fn find_dead(app: &App, job: &JobId) -> anyhow::Result<Option<DeadEntry>> {
+pub(super) async fn find_dead(app: &App, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
     let found = app.store.find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
 /// What [`requeue_job`] would answer now.
-pub async fn preview_requeue(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
+pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     let is_dead = find_dead(app, job).await?.is_some();
     let (verdict, given_up) = match subject_of(job) {
         DeadJobSubject::Other => (RequeuePermission::Wanted, false),
@@ -116,12 +117,12 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> anyhow::Result<DecisionO
 }
 
 /// What [`discard_job`] would answer now.
-pub async fn preview_discard(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
+pub async fn preview_discard(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     Ok(if find_dead(app, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
 }
 
 /// Gives a dead job another life, if its order or message still waits for it.
-pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
+pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let dead = find_dead(app, job).await?;
     match subject_of(job) {
         DeadJobSubject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
@@ -144,7 +145,7 @@ async fn requeue_timer(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let mut answer = DecisionOutcome::NotDead;
     let changed = store::change_order(app, order, |s: &Snapshot| {
         answer = match requeue_policy::check_timer(s, job) {
@@ -189,7 +190,7 @@ async fn requeue_message(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let row = outbox::load_message(&app.db, outbox_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.state != "dead") {
         return Ok(DecisionOutcome::NotDead);
@@ -211,7 +212,7 @@ async fn requeue_alert(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let row = alerts::load_alert(&app.db, alert_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
         return Ok(DecisionOutcome::NotDead);
@@ -232,7 +233,7 @@ async fn run_again(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<()> {
+) -> Result<(), ServiceError> {
     let noted =
         store::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
@@ -248,7 +249,7 @@ async fn run_again(
 }
 
 /// Forgets a dead job.
-pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
+pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let Some(dead) = find_dead(app, job).await? else { return Ok(DecisionOutcome::NotDead) };
     record_resolution(app, &dead, ResolutionKind::Discarded, by).await?;
     app.store.discard(&[job], &jobs::queues::ALL).await?;

@@ -14,6 +14,7 @@ use crate::{
         decide::{self, DeadJobSubject, DecisionOutcome},
         requeue_policy,
     },
+    error::ServiceError,
     notifications::outbox::{self, DeliveryTry},
     orders::store,
 };
@@ -47,7 +48,7 @@ pub struct OrderLine {
 }
 
 /// Explains a job that is dead. `None`: it is not.
-pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<ExplainedJob>> {
+pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>, ServiceError> {
     let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
     let deaths = dead_letter_rows::list_deaths(&app.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();

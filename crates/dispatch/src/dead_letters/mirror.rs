@@ -18,6 +18,7 @@ use crate::{
     app::App,
     db::{self, lock},
     dead_letter_rows::{self, Resolution},
+    error::ServiceError,
     loops::report_progress,
 };
 
@@ -53,7 +54,7 @@ pub async fn run(app: App, stop: CancellationToken) {
             Some(Ok(Some(MirrorTurn { more: true, .. }))) => Duration::ZERO,
             Some(Ok(_)) | None => INTERVAL,
             Some(Err(error)) => {
-                tracing::warn!(error = format!("{error:#}"), "The dead letters could not be copied; tried again soon.");
+                tracing::warn!(%error, "The dead letters could not be copied; tried again soon.");
                 INTERVAL
             }
         };
@@ -65,11 +66,11 @@ pub async fn run(app: App, stop: CancellationToken) {
 }
 
 /// One turn, if no other replica is at it. `None`: another is.
-pub async fn mirror_once(app: &App) -> anyhow::Result<Option<MirrorTurn>> {
+pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> {
     lock::run_under_lock(&app.upkeep, LOCK, mirror_queues(app)).await
 }
 
-async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
+async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
     let mut turn = MirrorTurn::default();
     // Redis has lost everything: timers come first, and an epoch with them.
     let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
@@ -98,7 +99,7 @@ async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
 }
 
 /// Puts every open dead letter of a queue back where it is missing.
-async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::Result<()> {
+async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
     let mut page = dead_letter_rows::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
@@ -126,9 +127,10 @@ async fn copy_pages(
     place: &mut MirrorPlace,
     pages: &mut usize,
     turn: &mut MirrorTurn,
-) -> anyhow::Result<bool> {
+) -> Result<bool, ServiceError> {
     let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
-    let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
+    let cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose();
+    let mut cursor = cursor.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
     while *pages > 0 {
         *pages -= 1;
         let page = app.store.list_dead(queue, &settled, cursor.as_ref()).await?;

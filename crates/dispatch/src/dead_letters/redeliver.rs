@@ -12,6 +12,7 @@ use crate::{
     app::App,
     db::Pool,
     dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
+    error::ServiceError,
 };
 
 /// An outbox row, as people see it.
@@ -112,12 +113,12 @@ pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntr
 }
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
-pub async fn replay_message(app: &App, row: &OutboxMessage, by: &DecisionAuthor) -> anyhow::Result<bool> {
+pub async fn replay_message(app: &App, row: &OutboxMessage, by: &DecisionAuthor) -> Result<bool, ServiceError> {
     let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
     let job = SendNotification { order, outbox_id: row.id };
     match decide::requeue_job(app, &job.id(), by).await? {
         DecisionOutcome::Done => Ok(true),
         DecisionOutcome::NotDead => Ok(false),
-        DecisionOutcome::Refused(refused) => anyhow::bail!("message {}: {refused}", row.id),
+        DecisionOutcome::Refused(refused) => Err(ServiceError::Unusable(format!("message {}: {refused}", row.id))),
     }
 }

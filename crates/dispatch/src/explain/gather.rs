@@ -8,11 +8,12 @@ use workers::store::{JobDetail, JobState, WorkerEntry};
 use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};
 use crate::{
     app::App,
+    error::ServiceError,
     orders::{query, store},
 };
 
 /// `None`: there is no such order.
-pub async fn explain_order(app: &App, id: &OrderId) -> anyhow::Result<Option<OrderExplanation>> {
+pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline(&app.db, id).await?;
     let ranking = latest_ranking(app, id).await?;

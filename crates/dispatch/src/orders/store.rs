@@ -22,6 +22,7 @@ use crate::{
     app::App,
     crash,
     db::{Connection, DatabaseFailure, classify_error},
+    error::ServiceError,
     notifications::{alerts, outbox},
     orders::metrics,
 };
@@ -73,6 +74,15 @@ pub enum ChangeError {
     Busy,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
+}
+
+impl From<ChangeError> for ServiceError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Database(error) => Self::Database(error),
+            other => Self::Incomplete(other.to_string()),
+        }
+    }
 }
 
 /// The order with all that decisions look at and the time, read in one statement.

@@ -9,6 +9,7 @@ use crate::{
     app::App,
     crash,
     dead_letter_rows::{self, Resolution},
+    error::ServiceError,
     orders::{
         accept_gate,
         store::{self, ChangeError, ChangeOutcome},
@@ -67,7 +68,7 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     let done = async {
         dead_letter_rows::resolve_jobs(&app.db, &ids, &revived).await?;
         app.store.discard(&ids, &jobs::queues::ALL).await?;
-        anyhow::Ok(())
+        Ok::<_, ServiceError>(())
     };
     if let Err(error) = done.await {
         tracing::warn!(order.id = %snapshot.order.id, %error, "The dead timers of an order could not be removed.");

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use workers::store::DeadFilter;
@@ -14,6 +13,7 @@ use crate::{
     app::App,
     config::RetentionConfig,
     db::{self, Pool},
+    error::ServiceError,
 };
 
 /// Rows of one statement: few, so that it takes milliseconds.
@@ -50,16 +50,16 @@ pub struct CleanupReport {
 
 /// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
 /// is away.
-pub async fn run(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
+pub async fn run(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let report = run_all(app, mode).await?;
     if !report.failed.is_empty() {
-        bail!("cleanup failed in part: {}", report.failed.join("; "));
+        return Err(ServiceError::Incomplete(format!("cleanup failed in part: {}", report.failed.join("; "))));
     }
     Ok(report)
 }
 
 /// As [`run`], with the failures in the report.
-pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
+pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let keep = &app.config.retention;
     let mut sweeper = TableSweeper { db: &app.db, now: db::database_now(&app.db).await?, mode, failed: Vec::new() };
     let mut report = CleanupReport {
@@ -88,7 +88,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupRepo
     Ok(report)
 }
 
-async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> anyhow::Result<u64> {
+async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> Result<u64, ServiceError> {
     let mut total = 0;
     if mode == CleanupMode::DryRun {
         let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };

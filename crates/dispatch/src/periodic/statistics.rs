@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{app::App, reports::area_status};
+use crate::{app::App, error::ServiceError, reports::area_status};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StatisticsReport {
@@ -10,7 +10,7 @@ pub struct StatisticsReport {
     pub areas: usize,
 }
 
-pub async fn run(app: &App) -> anyhow::Result<StatisticsReport> {
+pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
     let stats = app.store.queue_stats(&jobs::queues::ALL).await?;
     let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
         stats.iter().map(|s| value(s).cast_signed()).collect()

@@ -12,6 +12,7 @@ use super::{cleanup, schedule::ScheduledTask, statistics};
 use crate::{
     app::App,
     db::{self, Pool},
+    error::ServiceError,
 };
 
 pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
@@ -21,23 +22,25 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     };
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
-        Err(error) => match error.downcast_ref::<sqlx::Error>() {
+        Err(error) => match error.database_error() {
             Some(database) => db::database_failed(database),
-            None => Outcome::Retry(format!("{error:#}")),
+            None => Outcome::Retry(error.to_string()),
         },
     }
 }
 
-async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> anyhow::Result<Vec<NewJob>> {
+async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> Result<Vec<NewJob>, ServiceError> {
     if claim_run(&app.db, job).await? {
         let result = match task {
-            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?)?,
-            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?)?,
+            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?),
+            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?),
         };
+        let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
         record_result(&app.db, job, result).await?;
     }
     let now = db::database_now(&app.db).await?;
-    let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose()?;
+    let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose();
+    let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())
 }
 

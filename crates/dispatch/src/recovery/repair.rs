@@ -15,8 +15,8 @@ use sqlx::{FromRow, Row, postgres::PgRow};
 use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use crate::{
-    app::App, compensation, db, dead_letters::requeue_policy, fleet, loops::report_progress, orders::store,
-    recovery::pauses,
+    app::App, compensation, db, dead_letters::requeue_policy, error::ServiceError, fleet, loops::report_progress,
+    orders::store, recovery::pauses,
 };
 
 /// Rows read and timers compared at a time.
@@ -55,13 +55,13 @@ impl RepairReport {
 }
 
 /// Has Redis lost its data, or lost the last second of it by a restart?
-pub async fn needs_rebuild(app: &App) -> anyhow::Result<bool> {
+pub async fn needs_rebuild(app: &App) -> Result<bool, ServiceError> {
     let run_id = app.store.run_id().await?;
     Ok(app.store.epoch().await?.is_none_or(|epoch| epoch.run_id != run_id))
 }
 
 /// Puts every timer back. The epoch is written last, and only if no flush came in between: until then no worker takes.
-pub async fn rebuild_timers(app: &App) -> anyhow::Result<RepairReport> {
+pub async fn rebuild_timers(app: &App) -> Result<RepairReport, ServiceError> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
@@ -77,12 +77,12 @@ pub async fn rebuild_timers(app: &App) -> anyhow::Result<RepairReport> {
 }
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
-pub async fn repair_overdue(app: &App) -> anyhow::Result<RepairReport> {
+pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
     repair_timers(app, RepairScope::Overdue).await
 }
 
 /// What a run would put back, without doing it.
-pub async fn list_missing(app: &App) -> anyhow::Result<Vec<NewJob>> {
+pub async fn list_missing(app: &App) -> Result<Vec<NewJob>, ServiceError> {
     let mut missing = Vec::new();
     let mut pages = TimerPages::new(RepairScope::All);
     while let Some(page) = pages.next_page(app).await? {
@@ -122,7 +122,7 @@ enum RepairScope {
     Overdue,
 }
 
-async fn repair_timers(app: &App, scope: RepairScope) -> anyhow::Result<RepairReport> {
+async fn repair_timers(app: &App, scope: RepairScope) -> Result<RepairReport, ServiceError> {
     let mut report = RepairReport::default();
     pauses::mirror_pauses(app).await?;
     enqueue_schedules(app).await?;
@@ -151,7 +151,7 @@ async fn repair_timers(app: &App, scope: RepairScope) -> anyhow::Result<RepairRe
 
 /// Returns the jobs of this page that Redis lacks and that their rows want even after Redis was asked. A worker may have
 /// done a step between the two reads: its old timer is gone because it is done, and must not be put back.
-async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> anyhow::Result<Vec<NewJob>> {
+async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> Result<Vec<NewJob>, ServiceError> {
     let answers = app.store.preview_repair(&page.jobs).await?;
     let lacking: HashSet<JobId> =
         page.jobs.into_iter().zip(answers).filter(|(_, a)| *a != RepairVerdict::Fine).map(|(job, _)| job.id).collect();
@@ -163,10 +163,10 @@ async fn still_lacking(app: &App, pages: &TimerPages, page: TimerPage) -> anyhow
 }
 
 /// One row that cannot be written holds up no other; a database that is away ends the look.
-fn log_and_continue<T: Default>(done: anyhow::Result<T>, about: &impl fmt::Display) -> anyhow::Result<T> {
+fn log_and_continue<T: Default>(done: Result<T, ServiceError>, about: &impl fmt::Display) -> Result<T, ServiceError> {
     match done {
-        Err(error) if !error.chain().any(|e| e.downcast_ref().is_some_and(ends_the_pass)) => {
-            tracing::error!(%about, error = format!("{error:#}"), "The reconciler could not mend this one; it goes on.");
+        Err(error) if !error.database_error().is_some_and(ends_the_pass) => {
+            tracing::error!(%about, %error, "The reconciler could not mend this one; it goes on.");
             Ok(T::default())
         }
         done => done,
@@ -200,10 +200,15 @@ async fn match_late_callbacks(app: &App, scope: RepairScope) -> Result<(), sqlx:
 }
 
 /// The next run of each schedule exists. This is how a schedule begins, and no repair.
-async fn enqueue_schedules(app: &App) -> anyhow::Result<()> {
+async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
     let now = db::database_now(&app.db).await?;
-    let next: Vec<NewJob> =
-        app.config.schedules.iter().map(|(task, schedule)| schedule.next_job(*task, now)).collect::<Result<_, _>>()?;
+    let next: Vec<NewJob> = app
+        .config
+        .schedules
+        .iter()
+        .map(|(task, schedule)| schedule.next_job(*task, now))
+        .collect::<Result<_, _>>()
+        .map_err(|error| ServiceError::Unusable(error.to_string()))?;
     app.store.enqueue(&next).await?;
     Ok(())
 }
@@ -448,7 +453,7 @@ fn is_far_overdue(order: &Order, now: DateTime<Utc>) -> bool {
 /// Ends every order far past its lifetime, from Postgres alone: its job may be lost with Redis. Returns how many.
 ///
 /// Their follow-ups are enqueued if Redis takes them; if not, the reconciler puts them in later.
-pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
+pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
     let (mut ended, mut after, mut redis_answers) = (0, String::new(), true);
     loop {
         // So many open orders a statement, however few of them are overdue.
@@ -490,7 +495,7 @@ pub async fn end_far_overdue(app: &App) -> anyhow::Result<u64> {
 }
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
-async fn end_order(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>>> {
+async fn end_order(app: &App, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
     let ended = store::change_order(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
@@ -505,7 +510,7 @@ async fn end_order(app: &App, id: &OrderId) -> anyhow::Result<Option<Vec<NewJob>
 }
 
 /// No order waits for a job that will not run: a dead timer puts its order on a person's desk.
-async fn hold_order(app: &App, job: &NewJob) -> anyhow::Result<bool> {
+async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     if job.queue == jobs::queues::NOTIFY {
         give_up(app, &job.id).await?;
         return Ok(false);
@@ -548,7 +553,7 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
 }
 
 /// Returns the jobs that a change of ours leads to; `None` if it changed nothing.
-fn changed_jobs(result: Result<store::ChangeOutcome, store::ChangeError>) -> anyhow::Result<Option<Vec<NewJob>>> {
+fn changed_jobs(result: Result<store::ChangeOutcome, store::ChangeError>) -> Result<Option<Vec<NewJob>>, ServiceError> {
     match result {
         Ok(store::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
         Ok(store::ChangeOutcome::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(None),

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use crate::{
     app::App,
-    db, redis_keys,
+    db,
+    error::ServiceError,
+    redis_keys,
     reports::census::{self, OrderCensus},
 };
 
@@ -73,7 +75,7 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
 }
 
 /// Keeps how every area stands, with what was refused since the last time.
-pub async fn save_snapshot(app: &App) -> anyhow::Result<usize> {
+pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
     // Put aside, so that what is counted meanwhile is in the next one; and until it is kept, so that none is lost. If the
     // process dies in between, a minute may be kept twice.
     let (counts, aside) = (redis_keys::WAITING_COUNTS, redis_keys::WAITING_COUNTS_TAKEN);

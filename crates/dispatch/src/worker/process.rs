@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
@@ -11,6 +10,7 @@ use crate::{
     app::App,
     db::{history_days, readiness},
     dead_letters::mirror,
+    error::ServiceError,
     handlers::registry,
     recovery::reconciler,
 };
@@ -19,13 +19,12 @@ use crate::{
 pub type Queues = Vec<(&'static str, usize)>;
 
 /// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
-pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow::Result<Queues> {
+pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
     for name in only {
-        anyhow::ensure!(
-            jobs::queues::ALL.contains(&name.as_str()),
-            "no queue '{name}'; queues are {}",
-            jobs::queues::ALL.join(", ")
-        );
+        if !jobs::queues::ALL.contains(&name.as_str()) {
+            let known = jobs::queues::ALL.join(", ");
+            return Err(ServiceError::Unusable(format!("no queue '{name}'; queues are {known}")));
+        }
     }
     let queues: Queues = jobs::queues::ALL
         .into_iter()
@@ -35,12 +34,14 @@ pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> 
             concurrency.or(configured).filter(|n| *n > 0).map(|n| (queue, n))
         })
         .collect();
-    anyhow::ensure!(!queues.is_empty(), "no queue to serve; set worker.concurrency in config.toml");
+    if queues.is_empty() {
+        return Err(ServiceError::Unusable("no queue to serve; set worker.concurrency in config.toml".to_owned()));
+    }
     Ok(queues)
 }
 
 /// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
-pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::Result<RunSummary> {
+pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<RunSummary, ServiceError> {
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
@@ -66,7 +67,10 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     if !app.config.worker.name.is_empty() {
         runtime = runtime.name(&app.config.worker.name);
     }
-    let summary = runtime.run(stop).await.context("the worker stopped by itself");
+    let summary = runtime
+        .run(stop)
+        .await
+        .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
     for helper in [watch, reconcile, mirror, days, rules, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
