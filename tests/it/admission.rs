@@ -11,7 +11,11 @@ use dispatch::{
     },
     areas::{
         import,
-        table::{self, ChangeAuthor, LimitsChange},
+        table::{
+            ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+            overrides,
+        },
     },
     orders::{
         OrderStatus, actions,
@@ -45,21 +49,21 @@ async fn refresh(t: &TestApp) {
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
     let change = LimitsChange { service_type: "RIDE".to_owned(), ..change };
-    table::set_limits(&t.app.db, area, &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&t.app.db, area, &change, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
-    let mut flag = table::load_flag(&t.app.db).await.unwrap();
+    let mut flag = flag::load_flag(&t.app.db).await.unwrap();
     change(&mut flag);
-    table::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
+    flag::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
-    table::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
         let change = LimitsChange {
             max_waiting_orders: Some(max_waiting_orders),
@@ -267,7 +271,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     full_at(&t, 1).await;
     let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
-        table::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
+        overrides::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
     force(ForcedStatus::ForceBusy, until(60)).await;
@@ -278,7 +282,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(ForcedStatus::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    table::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
+    overrides::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
     assert!(create(&t, "ORD-4", None).await.is_some());
 }

@@ -32,7 +32,11 @@ use dispatch::{
     app::App,
     areas::{
         import,
-        table::{self, ChangeAuthor, LimitsChange},
+        table::{
+            self, ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+            overrides,
+        },
     },
     reports::area_status,
 };
@@ -59,17 +63,18 @@ pub fn routes() -> Router<App> {
 async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
-    let version = table::areas_version(&app.db).await?;
-    Ok((etag_header(version), Json(json!({ "areas": table::list_areas(&app.db).await? }))).into_response())
+    let version = geofences::areas_version(&app.db).await?;
+    Ok((etag_header(version), Json(json!({ "areas": geofences::list_areas(&app.db).await? }))).into_response())
 }
 
 async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
-    let found = table::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
-    let limits = table::list_limits(&app.db, Some(&area)).await?;
+    let found =
+        geofences::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
+    let limits = limits::list_limits(&app.db, Some(&area)).await?;
     let status: Vec<_> =
         area_status::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
-    let overridden = table::override_version(&app.db, &area).await?;
+    let overridden = overrides::override_version(&app.db, &area).await?;
     let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
     Ok((etag_header(found.version), Json(body)).into_response())
 }
@@ -77,7 +82,7 @@ async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): Ar
 /// How every area stands, now.
 async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
     caller.require_role(&READERS)?;
-    Ok(Json(json!({ "areas": area_status::area_statuses(&app).await?, "flag": table::load_flag(&app.db).await? })))
+    Ok(Json(json!({ "areas": area_status::area_statuses(&app).await?, "flag": flag::load_flag(&app.db).await? })))
 }
 
 #[derive(Debug, Deserialize)]
@@ -129,7 +134,7 @@ async fn import_areas(
     });
     let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
-    let (imported, _) = table::import_areas(&app.db, &areas, false, expected, author).await?;
+    let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
     Ok(Json(json!({ "imported": imported })))
 }
 
@@ -141,7 +146,7 @@ async fn remove_area(
 ) -> Result<Json<Value>, ApiError> {
     caller.require_role(&WRITERS)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
-    table::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
+    geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
     Ok(Json(json!({ "removed": area })))
 }
 
@@ -158,7 +163,7 @@ async fn set_threshold(
     }
     let reason = bounded_text("reason", change.reason.clone())?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let row = table::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(json!(row))).into_response())
 }
 
@@ -196,7 +201,7 @@ async fn set_override(
         OverrideMode::Auto => None,
     };
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let version = table::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
+    let version = overrides::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
     let status = forced.map_or("AUTO", |(status, _)| status.as_str());
     let body = json!({
         "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at, "version": version
@@ -206,7 +211,7 @@ async fn set_override(
 
 async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
-    let flag = table::load_flag(&app.db).await?;
+    let flag = flag::load_flag(&app.db).await?;
     Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }
 
@@ -247,7 +252,7 @@ async fn set_flag(
     };
     let reason = bounded_text("reason", request.reason)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let flag = table::set_flag(&app.db, &flag, expected, author).await?;
+    let flag = flag::set_flag(&app.db, &flag, expected, author).await?;
     Ok((etag_header(flag.version), Json(json!(flag))).into_response())
 }
 

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     areas::{
         import::{self, ImportError},
-        table::LimitsRow,
+        table::limits::LimitsRow,
     },
     config::{AdmissionConfig, Config},
     db::Pool,

@@ -16,7 +16,10 @@ use crate::{
     error::ServiceError,
     fleet::driver_index,
     loops::report_progress,
-    recovery::repair::{self, RepairReport},
+    recovery::{
+        overdue,
+        repair::{self, RepairReport},
+    },
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -105,7 +108,7 @@ async fn run_exclusively(
     let recorded = async {
         // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
         // that is locked must not keep the timers of all from coming back.
-        let (ended, done) = tokio::join!(Box::pin(repair::end_far_overdue(app)), Box::pin(work));
+        let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(app)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {
             Ok(report) => (RepairReport { compensated, ..report }, not_ended),
