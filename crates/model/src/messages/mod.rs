@@ -8,6 +8,8 @@ mod kinds;
 pub mod money;
 pub mod routes;
 pub mod text;
+#[cfg(test)]
+mod wire;
 
 pub use kinds::*;
 pub use routes::ChannelRoutes;
