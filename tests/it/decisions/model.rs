@@ -185,7 +185,7 @@ impl Model {
                 });
             }
         }
-        self.refund_alerts += change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED).count();
+        self.refund_alerts += change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED).count();
         self.history.extend(change.events);
     }
 

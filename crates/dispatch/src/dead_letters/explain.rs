@@ -67,7 +67,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<Explai
             let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
             format!(
                 "{} over {}: {} after {} tries, expires at {expires}",
-                row.kind, row.channel, row.state, row.attempts
+                row.content.kind, row.channel, row.state, row.attempts
             )
         });
         explained.tries = outbox::list_tries(&app.db, outbox_id).await?;

@@ -10,7 +10,7 @@ use workers::{Job, JobId};
 
 use crate::{
     actor::Actor,
-    notifications::{alerts::RaisedAlert, messages::OFFER, outbox::OutboxRow},
+    notifications::{alerts::RaisedAlert, outbox::OutboxRow},
     orders::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
 };
 
@@ -117,7 +117,7 @@ pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
     if !matches!(row.state.as_str(), "pending" | "dead") {
         RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state.clone() })
-    } else if row.kind == OFFER && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
+    } else if row.is_offer() && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
         RequeuePermission::Refused(RequeueRefusal::OfferGone)
     } else {
         RequeuePermission::Wanted

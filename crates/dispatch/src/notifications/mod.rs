@@ -19,4 +19,6 @@ pub mod outbox;
 pub mod redeliver;
 
 pub use channel::{MessageChannel, MessageChannels};
-pub use model::messages::{self, ChannelRoutes, Message, MessageAudience, money, routes, text};
+pub use model::messages::{
+    self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,
+};
