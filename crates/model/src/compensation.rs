@@ -6,7 +6,7 @@
 use crate::{
     actor::Actor,
     messages,
-    order::{Booking, BookingState, Change, EventReason, OrderStatus, PaymentStatus, Snapshot},
+    order::{Booking, BookingState, Change, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
@@ -40,7 +40,7 @@ pub fn compensate_order(s: &Snapshot) -> Change {
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
-            change.hold_for_review(s, why.clone());
+            change.hold_for_review(s, HoldCause::UnknownPayment, why.clone());
             change.notify(messages::unexpected_state(&change.order, &why, s.now));
         }
     }

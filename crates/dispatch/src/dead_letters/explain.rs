@@ -7,7 +7,6 @@ use workers::{JobId, store::DeadEntry};
 
 use super::{
     decide::{self, DeadJobSubject, DecisionOutcome},
-    requeue_policy,
     table::{self, DeadLetterRow},
 };
 use crate::{
@@ -57,7 +56,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<Explai
     {
         let now = store::database_now(&app.db).await?;
         let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
-        if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
+        if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
         explained.order = Some(order_line(order, order_row, now));

@@ -13,12 +13,10 @@ use super::pauses;
 use crate::{
     actor::Actor,
     app::App,
-    compensation, db,
-    dead_letters::requeue_policy,
-    fleet,
+    compensation, db, fleet,
     loops::report_progress,
     notifications::messages,
-    orders::{BookingState, Change, Decision, Order, OrderStatus, PendingAlert, Snapshot, store, timers},
+    orders::{BookingState, Change, Decision, HoldCause, Order, OrderStatus, PendingAlert, Snapshot, store, timers},
 };
 
 /// Rows read and timers compared at a time.
@@ -279,7 +277,7 @@ impl TimerPages {
                      SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
                             payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no, round,
                             attempt_deadline, next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived,
-                            trip_deadline, held_for_review, held_reason, version, created_at, updated_at, closed_at, owner
+                            trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at, closed_at, owner
                      FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
                  t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
                  SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
@@ -513,13 +511,13 @@ async fn hold_order(app: &App, job: &NewJob) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
-    let why = requeue_policy::hold_reason(&job.id);
+    let why = HoldCause::dead_timer_reason(&job.id);
     let held = store::change_order(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
         let mut change = Change::new(s, Actor::RECONCILER);
-        change.hold_for_review(s, why.clone());
+        change.hold_for_review(s, HoldCause::DeadTimer(job.id.clone()), why.clone());
         change.notify(messages::timer_dead(&change.order, &why, s.now));
         change.into()
     })

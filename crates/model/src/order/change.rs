@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Booking, EventReason, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
+use super::{Booking, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
 use crate::{
     actor::Actor,
     fleet::ranking::{DriverRanking, RankedDriver},
@@ -253,7 +253,7 @@ impl Change {
     }
 
     /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
-    pub fn hold_for_review(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
+    pub fn hold_for_review(&mut self, snapshot: &Snapshot, cause: HoldCause, why: impl Into<String>) {
         let why = why.into();
         // A driver who is under way is not called back for it.
         if self.order.status.is_searching() {
@@ -263,6 +263,7 @@ impl Change {
         self.order.next_poll_at = None;
         self.order.held_for_review = true;
         self.order.held_reason = Some(why.clone());
+        self.order.hold_cause = Some(cause);
         self.record_event(EventReason::HeldForReview, Some(why));
     }
 
@@ -270,6 +271,7 @@ impl Change {
     /// else the desk was told of the order stays open.
     pub fn release_hold(&mut self) {
         let held_reason = self.order.held_reason.take();
+        self.order.hold_cause = None;
         if std::mem::take(&mut self.order.held_for_review) {
             for kind in [MessageKind::UnexpectedState, MessageKind::TimerDead] {
                 let note = "the review ended".to_owned();
