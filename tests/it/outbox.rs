@@ -4,13 +4,14 @@ use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     config::ChannelConfig,
-    notifications::messages::{DISPATCH_FAILED, OFFER},
+    notifications::messages::{DISPATCH_FAILED, ESCALATION, OFFER},
     orders::{actions, update::update_order},
 };
+use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
 use workers::{JobId, NewJob, store::JobState};
 
-use crate::support::{Receiver, TestApp, by, millis, secs};
+use crate::support::{Receiver, TestApp, by, id, millis, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
@@ -182,4 +183,52 @@ async fn a_doubled_job_sends_nothing_twice() {
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent);
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn rows_and_alerts_of_another_version_are_told_as_they_are() {
+    let (receiver, t) = with_receiver().await;
+    let payloads = [
+        // A kind this version does not have, one whose fields are others, and one with a field more.
+        ("ORDER_PARKED", json!({ "order_id": "ORD-1", "until": "tomorrow" })),
+        ("ORDER_CANCELLED", json!({ "order_id": "ORD-1", "status": "PARKED" })),
+        (
+            "order.job_id_retrieved",
+            json!({
+                "order_id": "ORD-1", "job_id": "J-1", "attempts": 1, "duration": "1s", "method": "callback", "by": "newer",
+            }),
+        ),
+    ];
+    for (n, (kind, payload)) in (1_i64..).zip(&payloads) {
+        sqlx::query(
+            "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+             SELECT 'ORD-1', $1, 'hook', '', $2, now, now + interval '1 day', now FROM dispatchq_now() now",
+        )
+        .bind(kind)
+        .bind(payload)
+        .execute(&t.app.db)
+        .await
+        .unwrap();
+        let send = SendNotification { order: id("ORD-1"), outbox_id: n };
+        t.app.store.enqueue(&[NewJob::now(&send)]).await.unwrap();
+        t.run_due().await;
+    }
+    let received: Vec<_> =
+        receiver.received().into_iter().map(|m| (m.body["type"].clone(), m.body["data"].clone())).collect();
+    assert_eq!(received, payloads.map(|(kind, payload)| (json!(kind), payload)));
+
+    t.sql(
+        "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
+         SELECT 'ORD-1', 'ORDER_PARKED', '', '{\"why\": \"newer\"}', now, now FROM dispatchq_now() now",
+    )
+    .await;
+    let escalate = EscalateAlert { order: id("ORD-1"), alert_id: 1 };
+    t.app.store.enqueue(&[NewJob::now(&escalate)]).await.unwrap();
+    t.run_due().await;
+    let told = receiver.received().pop().unwrap().body;
+    assert_eq!(told["type"], ESCALATION);
+    assert_eq!(
+        (&told["data"]["alert_kind"], &told["data"]["alert"]),
+        (&json!("ORDER_PARKED"), &json!({ "why": "newer" }))
+    );
 }

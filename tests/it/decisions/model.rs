@@ -11,8 +11,8 @@ use dispatch::{
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{
-        Change, Decision, EventReason, Offer, OfferState, Order, OrderStatus, Snapshot, actions, change::OrderEvent,
-        state, timers,
+        Change, Decision, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, actions,
+        change::OrderEvent, state, timers,
     },
 };
 use uuid::Uuid;
@@ -100,7 +100,7 @@ impl Model {
                 let has_timers = !timers::order_timers(&s.order, s.now).is_empty();
                 has_timers.then(|| {
                     let mut change = Change::new(s, by("reconciler"));
-                    change.hold_for_review(s, "a timer is dead");
+                    change.hold_for_review(s, HoldCause::Other, "a timer is dead");
                     change.into()
                 })
             }
@@ -185,7 +185,7 @@ impl Model {
                 });
             }
         }
-        self.refund_alerts += change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED).count();
+        self.refund_alerts += change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED).count();
         self.history.extend(change.events);
     }
 

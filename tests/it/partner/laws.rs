@@ -25,7 +25,7 @@ impl Model {
         }
         self.s = self.s.apply(&change);
         // The same again is the same row.
-        let alerts = change.messages.iter().filter(|m| m.kind == MANUAL_REFUND_REQUIRED);
+        let alerts = change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED);
         self.refund_alerts.extend(alerts.map(|m| m.dedupe_key.clone()));
         self.history.extend(change.events);
     }

@@ -12,7 +12,9 @@ use dispatch::{
     config::Config,
     dead_letters::requeue_policy::{self, RequeuePermission},
     fleet::{decide as fleet, policy::DispatchPolicy},
-    orders::{Change, Decision, Order, OrderStatus, PaymentStatus, Snapshot, actions, change::OrderEvent, timers},
+    orders::{
+        Change, Decision, HoldCause, Order, OrderStatus, PaymentStatus, Snapshot, actions, change::OrderEvent, timers,
+    },
     partner::{
         client::{CallError, JobStatus},
         decide::{self, PartnerRules},
@@ -20,8 +22,6 @@ use dispatch::{
         settings::PollConfig,
     },
 };
-
-use workers::JobId;
 
 use crate::support::by;
 
@@ -170,13 +170,12 @@ impl Model {
                 let derived = timers::derive_timers(s);
                 let Some(n) = pick(n, derived.len()).filter(|_| !s.order.held_for_review) else { return };
                 let mut change = Change::new(s, by("reconciler"));
-                change.hold_for_review(s, requeue_policy::hold_reason(derived[n].id()));
+                let dead = derived[n].id();
+                change.hold_for_review(s, HoldCause::DeadTimer(dead.clone()), HoldCause::dead_timer_reason(dead));
                 change.into()
             }
             Step::Requeue => {
-                let Some(dead) = requeue_policy::hold_cause(&s.order).and_then(|id| JobId::parse(id).ok()) else {
-                    return;
-                };
+                let Some(dead) = s.order.dead_timer() else { return };
                 match requeue_policy::check_timer(s, &dead) {
                     RequeuePermission::Held => requeue_policy::requeue_change(s, &dead, &by("operator:x"), None).into(),
                     _ => return,

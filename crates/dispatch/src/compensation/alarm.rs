@@ -9,8 +9,7 @@
 use std::time::Duration;
 
 use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
-use model::messages::{self, Message, STATUS_UPDATE_FAILED};
-use serde_json::Value;
+use model::messages::{self, STATUS_UPDATE_FAILED, StoredMessage};
 use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
@@ -42,7 +41,7 @@ pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
         .channels_for(&message.audience)
         .iter()
         .map(|channel| {
-            let content = AlarmContent { message: message.payload.clone(), told: false };
+            let content = AlarmContent { message: message.body.to_payload(), told: false };
             NewJob::after(&SendAlarm { order: order.clone(), channel: channel.clone(), content }, delay)
         })
         .collect();
@@ -53,6 +52,8 @@ pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
 
 pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
     let id = message_id(&job.order, &job.channel);
+    // As it was when its job was made, whichever version made it.
+    let message = StoredMessage { kind: STATUS_UPDATE_FAILED.to_owned(), payload: job.content.message.clone() };
     if !job.content.told {
         // The log remembers what this job forgot when it was last done.
         match compensate::write_compensation(&app, &job.order).await {
@@ -62,9 +63,7 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
         }
     }
     if !job.content.told {
-        let payload = &job.content.message;
-        let parcel =
-            OutgoingMessage { id, order_id: job.order.as_str(), kind: STATUS_UPDATE_FAILED, payload, phone: None };
+        let parcel = OutgoingMessage { id, order_id: job.order.as_str(), content: &message, phone: None };
         let place = match app.channels.enter_lane(&job.channel) {
             Ok(place) => place,
             Err(delay) => return Outcome::Snooze { delay },
@@ -75,7 +74,6 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
             Err(error) => return Outcome::Retry(error.to_string()),
         }
     }
-    let message = alarm_message(&job.order, job.content.message.clone());
     let logged = async {
         let routes = &app.config.notifications;
         outbox::insert_delivered(&app.db, routes, &job.order, &message, &job.channel, id).await?;
@@ -88,12 +86,6 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
             Outcome::then_enqueue(vec![NewJob::after(&job, LOG_PAUSE)])
         }
     }
-}
-
-/// The message as it was when its job was made.
-fn alarm_message(order: &OrderId, payload: Value) -> Message {
-    let at = payload["timestamp"].as_str().and_then(|at| at.parse().ok()).unwrap_or_default();
-    Message { payload, ..messages::status_update_failed(order, "", at) }
 }
 
 /// The same whichever process computes it.

@@ -95,7 +95,7 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, 
         DeadJobSubject::Timer(order) => match store::load_order(&app.db, &order).await? {
             Some(s) => {
                 let verdict = requeue_policy::check_timer(&s, job);
-                let held = requeue_policy::hold_cause(&s.order) == Some(job.as_str());
+                let held = s.order.dead_timer().as_ref() == Some(job);
                 (verdict, held)
             }
             None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
@@ -149,9 +149,7 @@ async fn requeue_timer(
     let mut answer = DecisionOutcome::NotDead;
     let changed = store::change_order(app, order, |s: &Snapshot| {
         answer = match requeue_policy::check_timer(s, job) {
-            _ if dead.is_none() && requeue_policy::hold_cause(&s.order) != Some(job.as_str()) => {
-                DecisionOutcome::NotDead
-            }
+            _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
             RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
             RequeuePermission::Wanted | RequeuePermission::Held => {
                 return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();

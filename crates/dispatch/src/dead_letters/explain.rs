@@ -10,10 +10,7 @@ use crate::{
     app::App,
     db,
     dead_letter_rows::{self, DeadLetterRow},
-    dead_letters::{
-        decide::{self, DeadJobSubject, DecisionOutcome},
-        requeue_policy,
-    },
+    dead_letters::decide::{self, DeadJobSubject, DecisionOutcome},
     error::ServiceError,
     notifications::outbox::{self, DeliveryTry},
     orders::store,
@@ -60,7 +57,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
     {
         let now = db::database_now(&app.db).await?;
         let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
-        if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
+        if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
         explained.order = Some(order_line(order, order_row, now));
@@ -70,7 +67,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
             let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
             format!(
                 "{} over {}: {} after {} tries, expires at {expires}",
-                row.kind, row.channel, row.state, row.attempts
+                row.content.kind, row.channel, row.state, row.attempts
             )
         });
         explained.tries = outbox::list_tries(&app.db, outbox_id).await?;

@@ -7,7 +7,6 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::{ExpireOrder, OrderId};
 use model::{
     actor::Actor,
-    messages::OFFER,
     order::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
 };
 use serde::Serialize;
@@ -60,25 +59,11 @@ pub enum RequeueRefusal {
     OfferGone,
 }
 
-const HOLD_PREFIX: &str = "its timer ";
-const HOLD_SUFFIX: &str = " is dead";
-
-/// Why an order is under review whose timer is dead, as its row says.
-pub fn hold_reason(job: &JobId) -> String {
-    format!("{HOLD_PREFIX}{job}{HOLD_SUFFIX}; see: dispatchq dead show {job}")
-}
-
-/// The timer whose death put an order under review, if that is why.
-pub fn hold_cause(order: &Order) -> Option<&str> {
-    let reason = order.held_reason.as_deref().filter(|_| order.held_for_review)?;
-    Some(reason.strip_prefix(HOLD_PREFIX)?.split_once(HOLD_SUFFIX)?.0)
-}
-
 /// Does the order's review end with this job's other life? It does if the job caused it; and past the lifetime the
 /// lifetime's own job ends the order, whichever of its timers is dead beside it.
 fn ends_review(s: &Snapshot, job: &JobId) -> bool {
-    hold_cause(&s.order).is_some_and(|cause| {
-        cause == job.as_str() || (job.kind() == ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now))
+    s.order.dead_timer().is_some_and(|dead| {
+        dead == *job || (job.kind() == ExpireOrder::KIND && without_hold(&s.order).is_past_lifetime(s.now))
     })
 }
 
@@ -110,7 +95,7 @@ pub fn check_timer(s: &Snapshot, job: &JobId) -> RequeuePermission {
 }
 
 fn without_hold(order: &Order) -> Order {
-    Order { held_for_review: false, held_reason: None, ..order.clone() }
+    Order { held_for_review: false, held_reason: None, hold_cause: None, ..order.clone() }
 }
 
 /// May this message be sent after all? `None`: there is no such message.
@@ -118,7 +103,7 @@ pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
     if !matches!(row.state.as_str(), "pending" | "dead") {
         RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state.clone() })
-    } else if row.kind == OFFER && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
+    } else if row.is_offer() && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
         RequeuePermission::Refused(RequeueRefusal::OfferGone)
     } else {
         RequeuePermission::Wanted
@@ -171,7 +156,10 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use model::{actor::ActorRole, order::order::fixture};
+    use model::{
+        actor::ActorRole,
+        order::{HoldCause, order::fixture},
+    };
 
     fn job(text: &str) -> JobId {
         JobId::parse(text).unwrap()
@@ -180,7 +168,8 @@ mod tests {
     fn held_by(text: &str) -> Snapshot {
         let mut s = fixture::created_snapshot();
         let mut change = Change::new(&s, Actor::RECONCILER);
-        change.hold_for_review(&s, hold_reason(&job(text)));
+        let dead = job(text);
+        change.hold_for_review(&s, HoldCause::DeadTimer(dead.clone()), HoldCause::dead_timer_reason(&dead));
         s.order = change.order;
         s
     }
@@ -218,6 +207,7 @@ mod tests {
         let mut other = fixture::created_snapshot();
         other.order.held_for_review = true;
         other.order.held_reason = Some("the payment is odd".to_owned());
+        other.order.hold_cause = Some(HoldCause::UnknownPayment);
         assert!(matches!(
             check_timer(&other, &job("dispatch:ORD-1:1")),
             RequeuePermission::Refused(RequeueRefusal::UnderReview { .. })

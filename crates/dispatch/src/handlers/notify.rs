@@ -10,10 +10,7 @@ use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
-use model::{
-    messages,
-    order::{actions, timers},
-};
+use model::order::{actions, timers};
 use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
@@ -88,8 +85,7 @@ async fn deliver_message(
     let parcel = OutgoingMessage {
         id: row.message_id,
         order_id: &row.order_id,
-        kind: &row.kind,
-        payload: &row.payload,
+        content: &row.content,
         phone: row.phone.as_deref(),
     };
     let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
@@ -157,7 +153,7 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
         DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,
         _ => false,
     };
-    if row.kind == messages::OFFER {
+    if row.is_offer() {
         // Short-lived anyway: the attempt's own timeout goes on to the next driver.
         match next {
             _ if is_final => DeliveryResult::Unreachable(error.to_string()),
@@ -176,6 +172,7 @@ mod tests {
     use chrono::{DateTime, Utc};
 
     use super::*;
+    use crate::notifications::{StoredMessage, messages};
 
     /// A message whose try after `tries` others is claimed.
     fn row(kind: &str, tries: u32) -> OutboxRow {
@@ -185,9 +182,8 @@ mod tests {
             id: 1,
             message_id: uuid::Uuid::nil(),
             order_id: "ORD-1".to_owned(),
-            kind: kind.to_owned(),
+            content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
             channel: "hook".to_owned(),
-            payload: serde_json::json!({}),
             state: "pending".to_owned(),
             attempts: i32::try_from(tries).unwrap() + 1,
             backoff_from: 0,

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
-    messages::{self, ChannelRoutes, Message, RepeatedAlert},
+    messages::{self, ChannelRoutes, RepeatedAlert, StoredMessage},
     order::{AlertSettlement, PendingAlert, PendingMessage, timers},
 };
 use serde::Serialize;
@@ -43,28 +43,25 @@ pub(super) async fn raise_alert(
     tx: &mut Connection,
     routes: &ChannelRoutes,
     order: &OrderId,
-    message: &Message,
+    message: &StoredMessage,
+    dedupe_key: &str,
     at: DateTime<Utc>,
 ) -> Result<Option<PendingAlert>, sqlx::Error> {
-    let next = routes.repeat_schedule(message.kind).pause_after(0).map(|pause| at + pause);
+    let next = routes.repeat_schedule(&message.kind).pause_after(0).map(|pause| at + pause);
     let id: Option<i64> = sqlx::query_scalar(
         "-- raise alert
          INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(order.as_str())
-    .bind(message.kind)
-    .bind(&message.dedupe_key)
+    .bind(&message.kind)
+    .bind(dedupe_key)
     .bind(&message.payload)
     .bind(at)
     .bind(next)
     .fetch_optional(tx)
     .await?;
-    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert {
-        id,
-        kind: message.kind.to_owned(),
-        next_escalation_at,
-    }))
+    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert { id, kind: message.kind.clone(), next_escalation_at }))
 }
 
 /// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
@@ -83,7 +80,7 @@ pub async fn settle_alerts(
          RETURNING id",
     )
     .bind(order.as_str())
-    .bind(settlement.kind)
+    .bind(settlement.kind.as_str())
     .bind(actor.to_string())
     .bind(&settlement.note)
     .bind(&settlement.reason)
@@ -178,7 +175,7 @@ pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
     .await?;
     let repeated = RepeatedAlert {
         alert_id: id,
-        order_id: &alert.order_id,
+        order_id: &order,
         kind: &alert.kind,
         raised_at: alert.raised_at,
         number,

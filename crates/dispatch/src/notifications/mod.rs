@@ -11,4 +11,6 @@ pub mod channel;
 pub mod outbox;
 
 pub use channel::{MessageChannel, MessageChannels};
-pub use model::messages::{self, ChannelRoutes, Message, MessageAudience, money, routes, text};
+pub use model::messages::{
+    self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,
+};

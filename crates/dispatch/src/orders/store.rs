@@ -104,7 +104,7 @@ async fn load_order_with(
          SELECT o.id, o.service_type, o.area_id, o.customer_id, o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency,
                 o.payment_status, o.status, o.partner, o.job_id, o.driver_id, o.former_drivers, o.attempt_no, o.round,
                 o.attempt_deadline, o.next_attempt_at, o.poll_no, o.next_poll_at, o.lifetime_deadline, o.lifetime_waived,
-                o.trip_deadline, o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
+                o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
                 o.owner,
                 dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(json_build_object(
@@ -380,7 +380,7 @@ async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
              UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
                     next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
                     updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
-                    former_drivers = $18, trip_deadline = $28, version = version + 1
+                    former_drivers = $18, trip_deadline = $28, hold_cause = $30, version = version + 1
              WHERE id = $1 AND version = $2
                AND ($19::bigint IS NULL OR EXISTS (SELECT 1 FROM inbox WHERE id = $19 AND state = 'pending'))
              RETURNING id),
@@ -433,6 +433,7 @@ async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
     .bind(details)
     .bind(order.trip_deadline)
     .bind(change.actor.key)
+    .bind(order.hold_cause.as_ref().map(Json))
     .fetch_one(tx)
     .await
     .map_err(driver_busy)?;

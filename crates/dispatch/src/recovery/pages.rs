@@ -95,7 +95,7 @@ impl TimerPages {
                      SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
                             payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no, round,
                             attempt_deadline, next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived,
-                            trip_deadline, held_for_review, held_reason, version, created_at, updated_at, closed_at, owner
+                            trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at, closed_at, owner
                      FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
                  t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
                  SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review

@@ -7,16 +7,15 @@ use metrics::counter;
 use model::{
     actor::Actor,
     messages,
-    order::{Change, Decision, Snapshot, timers},
+    order::{Change, Decision, HoldCause, Snapshot, timers},
 };
 use serde::Serialize;
-use sqlx::Row;
 use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pages::{RepairScope, TimerPage, TimerPages};
 use crate::{
-    app::App, db, dead_letters::requeue_policy, error::ServiceError, loops::report_progress,
-    orders::store, recovery::pauses,
+    app::App, db, error::ServiceError, loops::report_progress, orders::store,
+    recovery::pauses,
 };
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
@@ -208,13 +207,13 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
         return Ok(false);
     }
     let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
-    let why = requeue_policy::hold_reason(&job.id);
+    let why = HoldCause::dead_timer_reason(&job.id);
     let held = store::change_order(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
         let mut change = Change::new(s, Actor::RECONCILER);
-        change.hold_for_review(s, why.clone());
+        change.hold_for_review(s, HoldCause::DeadTimer(job.id.clone()), why.clone());
         change.notify(messages::timer_dead(&change.order, &why, s.now));
         change.into()
     })

@@ -6,6 +6,7 @@
 //! * [`order`]: the row, and the snapshot every decision is made on.
 //! * [`booking`]: what was asked of a partner.
 //! * [`timers`]: the jobs an order must have, derived from its row.
+//! * [`hold`]: why an order is under review.
 //! * [`trip`]: trips that do not go on.
 //! * [`change`]: what a decision wants done, as a value.
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
@@ -14,6 +15,7 @@
 pub mod actions;
 pub mod booking;
 pub mod change;
+pub mod hold;
 #[expect(clippy::module_inception, reason = "the row is one of the things an order is made of")]
 pub mod order;
 pub mod payment;
@@ -26,6 +28,7 @@ pub mod view;
 
 pub use booking::{Booking, BookingState};
 pub use change::{AlertSettlement, Change, Decision, OrderRefusal};
+pub use hold::HoldCause;
 pub use order::{KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot};
 pub use payment::PaymentStatus;
 pub use reason::EventReason;

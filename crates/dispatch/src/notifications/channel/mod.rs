@@ -19,11 +19,11 @@ pub mod webhook;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use metrics::counter;
-use serde_json::Value;
 use uuid::Uuid;
 
 use self::lanes::ChannelLanes;
 use super::{
+    StoredMessage,
     routes::LOG,
     text::{self, MessageText},
 };
@@ -51,8 +51,7 @@ pub struct OutgoingMessage<'a> {
     /// The same whenever the message is sent again, so that its receiver can drop what it has seen before.
     pub id: Uuid,
     pub order_id: &'a str,
-    pub kind: &'a str,
-    pub payload: &'a Value,
+    pub content: &'a StoredMessage,
     /// Of the driver it is for.
     pub phone: Option<&'a str>,
 }
@@ -136,7 +135,7 @@ impl MessageChannels {
             MessageChannel::Log => {
                 tracing::info!(
                     message.uuid = %parcel.id,
-                    message.kind = parcel.kind,
+                    message.kind = parcel.content.kind,
                     order.id = parcel.order_id,
                     "Message for people."
                 );
@@ -161,7 +160,7 @@ impl MessageChannels {
     }
 
     fn render_text(&self, parcel: &OutgoingMessage<'_>) -> MessageText {
-        text::render_message(parcel.kind, parcel.payload, self.sla)
+        text::render_message(parcel.content, self.sla)
     }
 }
 

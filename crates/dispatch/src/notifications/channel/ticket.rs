@@ -11,7 +11,7 @@
 
 use std::{fmt, time::Duration};
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{SecondsFormat, TimeDelta};
 use reqwest::Url;
 use serde_json::json;
 
@@ -41,13 +41,13 @@ impl TicketChannel {
         let body = json!({
             "external_id": id,
             "order_id": parcel.order_id,
-            "type": parcel.kind,
+            "type": parcel.content.kind,
             "subject": text.subject,
             "description": text.body,
             "priority": "high",
             "team": "supporting_reservation",
             "due_at": due_at(parcel, sla),
-            "data": parcel.payload,
+            "data": parcel.content.payload,
         });
         let mut request = client.post(self.url.clone()).header("idempotency-key", id).json(&body);
         if let Some(token) = &self.token {
@@ -58,8 +58,7 @@ impl TicketChannel {
 }
 
 fn due_at(parcel: &OutgoingMessage<'_>, sla: Duration) -> Option<String> {
-    let told_at: DateTime<Utc> = parcel.payload["timestamp"].as_str()?.parse().ok()?;
-    let due_at = told_at.checked_add_signed(TimeDelta::from_std(sla).ok()?)?;
+    let due_at = parcel.content.read_body().told_at()?.checked_add_signed(TimeDelta::from_std(sla).ok()?)?;
     Some(due_at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 

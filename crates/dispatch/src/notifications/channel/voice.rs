@@ -12,7 +12,7 @@ use ring::hmac;
 use uuid::Uuid;
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::notifications::messages;
+use crate::notifications::messages::{MessageBody, MessageKind};
 
 /// How long it rings, in seconds.
 const RING_SEC: &str = "25";
@@ -118,18 +118,26 @@ impl VoiceChannel {
     }
 
     fn call_script(&self, parcel: &OutgoingMessage<'_>) -> String {
+        let news = match parcel.content.read_body() {
+            MessageBody::Assigned(body) => format!("A dispatcher has given you a {} job.", body.service_type),
+            MessageBody::Unassigned(body) => format!("Your {} job is no longer yours.", body.service_type),
+            MessageBody::Offer(offer) => {
+                let (service, km) = (offer.service_type, offer.distance_m / 1000.0);
+                return self.offer_script(parcel, &format!("New {service} job, {km:.1} kilometres from you."));
+            }
+            // An offer of another version can still be answered.
+            MessageBody::Unknown(content) if content.known_kind() == Some(MessageKind::Offer) => {
+                return self.offer_script(parcel, "New job.");
+            }
+            _ => "There is news about your job.".to_owned(),
+        };
+        format!("<Response>{}</Response>", self.say_element(&news))
+    }
+
+    /// Says what is offered, and asks for a key.
+    fn offer_script(&self, parcel: &OutgoingMessage<'_>, offered: &str) -> String {
         let said = |text: &str| self.say_element(text);
-        let service = parcel.payload["service_type"].as_str().unwrap_or_default();
-        if parcel.kind != messages::OFFER {
-            let text = match parcel.kind {
-                messages::ASSIGNED => format!("A dispatcher has given you a {service} job."),
-                messages::UNASSIGNED => format!("Your {service} job is no longer yours."),
-                _ => format!("There is news about your {service} job."),
-            };
-            return format!("<Response>{}</Response>", said(&text));
-        }
-        let km = parcel.payload["distance_m"].as_f64().unwrap_or_default() / 1000.0;
-        let offer = format!("New {service} job, {km:.1} kilometres from you. Press 1 to take it, 2 to decline.");
+        let offer = format!("{offered} Press 1 to take it, 2 to decline.");
         let action = escape_xml(self.callback_url(CallEvent::Answer, parcel.id).as_str());
         format!(
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"{action}\" method=\"POST\">{}</Gather>{}</Response>",
@@ -210,6 +218,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::notifications::{StoredMessage, messages::OFFER};
 
     fn voice() -> VoiceChannel {
         let url = |text: &str| text.parse::<Url>().unwrap();
@@ -219,18 +228,28 @@ mod tests {
             .unwrap()
     }
 
+    fn offer(payload: serde_json::Value) -> StoredMessage {
+        StoredMessage { kind: OFFER.to_owned(), payload }
+    }
+
+    fn parcel_of(content: &StoredMessage) -> OutgoingMessage<'_> {
+        OutgoingMessage { id: Uuid::nil(), order_id: "ORD-1", content, phone: None }
+    }
+
+    #[test]
+    fn an_offer_of_another_version_is_said_and_a_key_asked_for() {
+        let script = voice().call_script(&parcel_of(&offer(json!({ "metres": 1234 }))));
+        assert!(script.contains(">New job. Press 1 to take it, 2 to decline.</Say></Gather>"), "{script}");
+    }
+
     #[test]
     fn the_offer_is_said_and_a_key_asked_for() {
-        let payload = json!({ "service_type": "TOW&CO", "distance_m": 1234.0 });
-        let parcel = OutgoingMessage {
-            id: Uuid::nil(),
-            order_id: "ORD-1",
-            kind: messages::OFFER,
-            payload: &payload,
-            phone: None,
-        };
+        let content = offer(json!({
+            "event": "offer.created", "offer_id": Uuid::nil(), "order_id": "ORD-1", "driver_id": "D1",
+            "service_type": "TOW&CO", "attempt_no": 1, "distance_m": 1234.0, "expires_at": "2030-01-01T08:00:00Z",
+        }));
         assert_eq!(
-            voice().call_script(&parcel),
+            voice().call_script(&parcel_of(&content)),
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"https://dispatch.example.com/base/api/v1/voice/calls/\
              answer?message=00000000-0000-0000-0000-000000000000\" method=\"POST\"><Say language=\"en-US\">New TOW&amp;CO job, \
              1.2 kilometres from you. Press 1 to take it, 2 to decline.</Say></Gather><Say language=\"en-US\">No key was \

@@ -32,7 +32,7 @@ impl WebhookChannel {
         parcel: &OutgoingMessage<'_>,
     ) -> Result<(), DeliveryError> {
         let id = parcel.id.to_string();
-        let body = json!({ "id": id, "type": parcel.kind, "data": parcel.payload }).to_string();
+        let body = json!({ "id": id, "type": parcel.content.kind, "data": parcel.content.payload }).to_string();
         // The receiver compares it with its own clock; no deadline of ours hangs on it.
         let timestamp = Utc::now().timestamp();
         let mut request = client
