@@ -13,10 +13,7 @@ use serde::Serialize;
 use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pages::{RepairScope, TimerPage, TimerPages};
-use crate::{
-    app::App, db, error::ServiceError, loops::report_progress, orders::store,
-    recovery::pauses,
-};
+use crate::{app::App, db, error::ServiceError, loops::report_progress, orders::store, recovery::pauses};
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);

@@ -4,7 +4,7 @@
 //! * [`state`]: which state may follow which; drawn in docs/STATES.md.
 //! * [`payment`]: what the producer says of the money.
 //! * [`order`]: the row, and the snapshot every decision is made on.
-//! * [`booking`]: what was asked of a partner.
+//! * [`booking`]: what was asked of a partner. [`requeue`]: may a dead job have another life?
 //! * [`timers`]: the jobs an order must have, derived from its row.
 //! * [`hold`]: why an order is under review.
 //! * [`trip`]: trips that do not go on.
@@ -20,6 +20,7 @@ pub mod hold;
 pub mod order;
 pub mod payment;
 pub mod reason;
+pub mod requeue;
 pub mod state;
 pub mod status;
 pub mod timers;

@@ -1,11 +1,11 @@
 //! What must hold of a partner's order, whatever happened.
 
-use dispatch::{
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{Booking, BookingState, Change, EventReason, OrderStatus, state, timers},
+use model::{
+    messages::MANUAL_REFUND_REQUIRED,
+    order::{Booking, BookingState, Change, EventReason, OrderStatus, state, timers},
 };
 
-use super::model::{Luck, Model, Step};
+use super::orders::{Luck, Model, Step};
 
 impl Model {
     /// With the function that `orders::store` uses, too.

@@ -1,11 +1,11 @@
 //! The model's partner, who keeps its own truth and tells of it in callbacks.
 
-use dispatch::partner::{
-    client::{JobStatus, PartnerStatus},
+use model::partner::{
+    answer::{JobStatus, PartnerStatus},
     observation::{BookingPhase, Observation, ObservationSource},
 };
 
-use super::model::{Luck, Model, observation, pick};
+use super::orders::{Luck, Model, observation, pick};
 
 impl Model {
     /// The bookings for which the partner will send a driver, by attempt; none if it has ever lost its keys.

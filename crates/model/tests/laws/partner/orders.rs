@@ -7,25 +7,30 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta};
-use dispatch::{
+use model::{
     compensation,
-    config::Config,
-    dead_letters::requeue_policy::{self, RequeuePermission},
-    fleet::{decide as fleet, policy::DispatchPolicy},
-    orders::{
-        Change, Decision, HoldCause, Order, OrderStatus, PaymentStatus, Snapshot, actions, change::OrderEvent, timers,
+    fleet::{
+        decide as fleet,
+        policy::{DispatchPolicy, example_policy},
+    },
+    order::{
+        Change, Decision, HoldCause, Order, OrderStatus, PaymentStatus, Snapshot, actions,
+        change::OrderEvent,
+        requeue::{self, RequeuePermission},
+        timers,
     },
     partner::{
-        client::{CallError, JobStatus},
+        PollConfig,
+        answer::{CallError, JobStatus},
         decide::{self, PartnerRules},
         observation::{BookingPhase, Observation, ObservationSource},
-        settings::PollConfig,
     },
 };
 
-use crate::support::by;
+use crate::by;
 
-use super::world::{PARTNER, SERVICE};
+const PARTNER: &str = "bbd";
+const SERVICE: &str = "TAXI";
 
 const PAYMENTS: [&str; 5] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"];
 const PAUSE: Duration = Duration::from_secs(30);
@@ -105,7 +110,7 @@ impl Model {
         let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), SERVICE, (0.0, 0.0), now);
         order.payment_status = payment_status(payment);
         (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNER.to_owned()));
-        let policy = Config::defaults().policy_for_type(SERVICE);
+        let policy = example_policy();
         Self {
             s: Snapshot::from_order(order, now),
             policy,
@@ -176,8 +181,8 @@ impl Model {
             }
             Step::Requeue => {
                 let Some(dead) = s.order.dead_timer() else { return };
-                match requeue_policy::check_timer(s, &dead) {
-                    RequeuePermission::Held => requeue_policy::requeue_change(s, &dead, &by("operator:x"), None).into(),
+                match requeue::check_timer(s, &dead) {
+                    RequeuePermission::Held => requeue::requeue_change(s, &dead, &by("operator:x"), None).into(),
                     _ => return,
                 }
             }
@@ -240,7 +245,7 @@ impl Model {
                 self.said.push(Said::Cancel(number, answer));
             }
             "lifetime" => self.apply(fleet::end_lifetime(&self.s)),
-            "compensate" => self.apply(compensation::decide::compensate_order(&self.s)),
+            "compensate" => self.apply(compensation::compensate_order(&self.s)),
             other => panic!("no handler performs {other}"),
         }
     }

@@ -1,23 +1,22 @@
 //! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
 
 use chrono::{DateTime, TimeDelta};
-use dispatch::{
+use model::{
     compensation,
-    config::Config,
     fleet::{
         decide,
-        policy::{DispatchPolicy, ExhaustionAction},
+        policy::{DispatchPolicy, ExhaustionAction, example_policy},
         ranking::{DriverRanking, RankedDriver},
     },
-    notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{
+    messages::MANUAL_REFUND_REQUIRED,
+    order::{
         Change, Decision, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, actions,
         change::OrderEvent, state, timers,
     },
 };
 use uuid::Uuid;
 
-use crate::support::by;
+use crate::by;
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -63,7 +62,7 @@ impl Model {
             ask_at_once,
             exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::Research },
             pending_keeps_lifetime: keeps_lifetime,
-            ..Config::defaults().policy_for_type("RIDE")
+            ..example_policy()
         };
         let s = Snapshot::from_order(order, now);
         Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
@@ -124,7 +123,7 @@ impl Model {
                 "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
                 "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
                 "lifetime" => decide::end_lifetime(s),
-                _ => compensation::decide::compensate_order(s),
+                _ => compensation::compensate_order(s),
             }
         };
         self.apply(change);

@@ -1,9 +1,12 @@
 //! Random sequences of everything that can happen to a partner's order, in every order of arrival. No servers: the
-//! decisions are pure.
+//! decisions are pure. `orders` applies them, `counterpart` is the partner, `invariants` what must hold.
 
+mod counterpart;
+mod invariants;
+mod orders;
+
+use orders::{Luck, Model, Step};
 use proptest::{prelude::*, test_runner::RngSeed};
-
-use super::model::{Luck, Model, Step};
 
 fn luck() -> impl Strategy<Value = Luck> {
     prop_oneof![

@@ -1,9 +1,9 @@
 //! Random sequences of what people ask for and of timers that fire keep what must hold. No servers: the decisions are
 //! pure, and a model applies them as `orders::store` does.
 
-mod model;
+mod orders;
 
-use model::{Model, Step};
+use orders::{Model, Step};
 use proptest::{prelude::*, test_runner::RngSeed};
 
 fn step() -> impl Strategy<Value = Step> {
