@@ -10,7 +10,7 @@ use workers::{Job, JobId};
 
 use crate::{
     actor::Actor,
-    notifications::{alerts::RaisedAlert, outbox::OutboxRow},
+    notifications::{OutboxState, alerts::RaisedAlert, outbox::OutboxRow},
     orders::{Change, EventReason, Order, OrderStatus, Snapshot, timers},
 };
 
@@ -48,7 +48,7 @@ pub enum RequeueRefusal {
     #[error("its message is gone; discard it")]
     NoMessage,
     #[error("its message is {state}: nothing is left to send; discard it")]
-    MessageDone { state: String },
+    MessageDone { state: OutboxState },
     #[error("its alert is gone; discard it")]
     NoAlert,
     #[error("its alert is acknowledged and is not told again; discard it")]
@@ -101,8 +101,8 @@ fn without_hold(order: &Order) -> Order {
 /// May this message be sent after all? `None`: there is no such message.
 pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
-    if !matches!(row.state.as_str(), "pending" | "dead") {
-        RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state.clone() })
+    if !matches!(row.state, OutboxState::Pending | OutboxState::Dead) {
+        RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state })
     } else if row.is_offer() && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
         RequeuePermission::Refused(RequeueRefusal::OfferGone)
     } else {

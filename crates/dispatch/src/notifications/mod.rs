@@ -8,6 +8,7 @@
 //! * [`notify`]: the job that delivers one row over one channel, again and again until it arrives or is given up.
 //! * [`escalate`]: the jobs that tell again about an alert that was not acknowledged.
 //! * [`alarm`]: the job that alerts support when the database refuses an order's end.
+//! * `state`: the states of a message's row.
 //! * [`redeliver`]: dead messages, listed and sent again by hand.
 
 pub mod alarm;
@@ -17,8 +18,10 @@ pub mod escalate;
 pub mod notify;
 pub mod outbox;
 pub mod redeliver;
+mod state;
 
 pub use channel::{MessageChannel, MessageChannels};
 pub use model::messages::{
     self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,
 };
+pub use state::{DeliveryResult, OutboxState};

@@ -13,9 +13,10 @@ use jobs::SendNotification;
 use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
+    DeliveryResult,
 use super::{
     channel::{DeliveryError, LanePlace, OutgoingMessage},
-    outbox::{self, DeliveryResult, OutboxRow},
+    outbox::{self, OutboxRow},
 };
 use crate::{
     app::App,
@@ -172,7 +173,7 @@ mod tests {
     use chrono::{DateTime, Utc};
 
     use super::*;
-    use crate::notifications::{StoredMessage, messages};
+    use crate::notifications::{OutboxState, StoredMessage, messages};
 
     /// A message whose try after `tries` others is claimed.
     fn row(kind: &str, tries: u32) -> OutboxRow {
@@ -184,7 +185,7 @@ mod tests {
             order_id: "ORD-1".to_owned(),
             content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
             channel: "hook".to_owned(),
-            state: "pending".to_owned(),
+            state: OutboxState::Pending,
             attempts: i32::try_from(tries).unwrap() + 1,
             backoff_from: 0,
             next_attempt_at: now + pause,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 use workers::Job;
 
+use super::OutboxState;
 use crate::db::Pool;
 use crate::{
     app::App,
@@ -22,7 +23,7 @@ pub struct OutboxMessage {
     pub order_id: String,
     pub kind: String,
     pub channel: String,
-    pub state: String,
+    pub state: OutboxState,
     pub attempts: i32,
     pub last_error: Option<String>,
     pub next_attempt_at: DateTime<Utc>,
@@ -47,7 +48,7 @@ pub struct DeliveryLogEntry {
 #[derive(Debug, Clone, Default)]
 pub struct OutboxFilter {
     pub ids: Option<Vec<i64>>,
-    pub state: Option<String>,
+    pub state: Option<OutboxState>,
     pub channel: Option<String>,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
@@ -68,7 +69,7 @@ pub async fn list_messages(db: &Pool, filter: &OutboxFilter) -> Result<Vec<Outbo
          ORDER BY id DESC LIMIT $6",
     )
     .bind(&filter.ids)
-    .bind(&filter.state)
+    .bind(filter.state)
     .bind(&filter.channel)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))
@@ -88,7 +89,7 @@ pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sql
            AND ($5::text IS NULL OR order_id = $5)",
     )
     .bind(&filter.ids)
-    .bind(&filter.state)
+    .bind(filter.state)
     .bind(&filter.channel)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))

@@ -7,7 +7,7 @@ use jobs::{ApplyCallback, OrderId};
 use workers::Outcome;
 
 use super::{
-    decide, inbox,
+    BookingReference, decide, inbox,
     observation::{CallbackBody, Observation},
     settings::partner_rules,
 };
@@ -79,7 +79,7 @@ pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &Call
 fn attempt_of(s: &Snapshot, body: &CallbackBody) -> Option<i32> {
     let by_booking = s.bookings.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
     by_booking.map(|b| b.attempt_no).or_else(|| {
-        let (order, attempt) = body.reference.as_deref()?.rsplit_once(':')?;
-        (order == s.order.id.as_str()).then(|| attempt.parse().ok()).flatten()
+        let reference = body.reference.as_deref()?.parse::<BookingReference>().ok()?;
+        (reference.order == s.order.id).then_some(reference.attempt_no)
     })
 }

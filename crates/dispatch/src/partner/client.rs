@@ -13,6 +13,7 @@ use serde_json::json;
 pub use model::partner::answer::{CallError, JobStatus, PartnerStatus};
 
 use crate::{
+use super::BookingReference;
     crash,
     orders::{Booking, Order},
     outbound,
@@ -78,7 +79,7 @@ impl PartnerClient {
 
     /// Books; answers the booking's id. The same key again answers the same booking.
     pub async fn create_booking(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
-        let reference = booking_reference(order, booking);
+        let reference = BookingReference { order: order.id.clone(), attempt_no: booking.attempt_no }.to_string();
         let body = json!({
             "reference": reference,
             "order_id": order.id,
@@ -145,11 +146,6 @@ impl PartnerClient {
         crash::reach_point(what, "answered");
         if status.is_success() { Ok(body) } else { Err(classify_answer(status, &headers, &body)) }
     }
-}
-
-/// The key under which the partner knows an attempt: repeated calls are one.
-pub fn booking_reference(order: &Order, booking: &Booking) -> String {
-    format!("{}:{}", order.id, booking.attempt_no)
 }
 
 async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
