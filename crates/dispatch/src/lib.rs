@@ -23,6 +23,7 @@
 //! * [`loops`]: background loops whose turns all end, and a watchdog over them.
 //! * [`privacy`]: erasing what is known about a person.
 //! * [`redis_keys`]: every Redis key beside the engine's.
+//! * [`system`]: this machine's clock and generator.
 //! * [`crash`]: where tests have a process die.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
@@ -55,6 +56,7 @@ pub mod recovery;
 pub mod redis_keys;
 pub mod request_limits;
 pub mod reservation;
+pub mod system;
 pub mod telemetry;
 pub mod worker;
 

@@ -20,7 +20,7 @@ pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) => {
             alarm::raise_alarm(&app, &job.order, &error).await;
-            step::database_failed(&error)
+            step::database_failed(&app, &error)
         }
     }
 }
@@ -45,5 +45,5 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
-    alert.await.map_or_else(|e: sqlx::Error| step::database_failed(&e), Outcome::then_enqueue)
+    alert.await.map_or_else(|e: sqlx::Error| step::database_failed(app, &e), Outcome::then_enqueue)
 }

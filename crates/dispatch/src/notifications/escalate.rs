@@ -22,5 +22,5 @@ async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
         alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
         alerts::derived_jobs(&app.db, order).await
     };
-    told.await.map_or_else(|e| step::database_failed(&e), Outcome::then_enqueue)
+    told.await.map_or_else(|e| step::database_failed(app, &e), Outcome::then_enqueue)
 }

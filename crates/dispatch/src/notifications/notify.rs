@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
-use rand::random;
 use workers::{Job, Outcome, RetryPolicy};
 
-    DeliveryResult,
 use super::{
+    DeliveryResult,
     channel::{DeliveryError, LanePlace, OutgoingMessage},
     outbox::{self, OutboxRow},
 };
@@ -46,7 +45,7 @@ const REFUSED_TRIES: u32 = 5;
 const MAX_LOOKS: usize = 3;
 
 pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
-    try_notify(&app, &job).await.unwrap_or_else(|error| step::database_failed(&error))
+    try_notify(&app, &job).await.unwrap_or_else(|error| step::database_failed(&app, &error))
 }
 
 async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
@@ -67,7 +66,9 @@ async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::
                 }
             }
             Ok(place) => {
-                if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, random()).await? {
+                if let Some(row) =
+                    outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, app.rng.next_unit()).await?
+                {
                     return deliver_message(app, job, &row, place).await;
                 }
             }

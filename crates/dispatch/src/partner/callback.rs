@@ -31,7 +31,7 @@ pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outc
     let body = match inbox::load_pending(&app.db, inbox_id, order).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::done(),
-        Err(e) => return step::database_failed(&e),
+        Err(e) => return step::database_failed(app, &e),
     };
     match serde_json::from_value(body) {
         Ok(body) => process_body(app, order, inbox_id, &body).await,
@@ -66,12 +66,12 @@ pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &Call
                 s.callbacks.retain(|c| c.id != inbox_id);
                 Outcome::then_enqueue(timers::derive_jobs(&s))
             }
-            Err(e) => step::database_failed(&e),
+            Err(e) => step::database_failed(app, &e),
         },
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
         Err(ChangeError::Busy) => Outcome::Snooze { delay: std::time::Duration::from_millis(100) },
-        Err(ChangeError::Database(e)) => step::database_failed(&e),
+        Err(ChangeError::Database(e)) => step::database_failed(app, &e),
     }
 }
 

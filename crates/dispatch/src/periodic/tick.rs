@@ -20,7 +20,7 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.downcast_ref::<sqlx::Error>() {
-            Some(database) => step::database_failed(database),
+            Some(database) => step::database_failed(&app, database),
             None => Outcome::Retry(format!("{error:#}")),
         },
     }

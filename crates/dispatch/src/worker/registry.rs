@@ -56,6 +56,6 @@ async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcom
         Err(_) if gate::ask_postgres(&app.db).await == gate::PostgresState::Writable => {
             Outcome::Retry(format!("timed out after {limit:?}"))
         }
-        Err(_) => step::database_pause(),
+        Err(_) => step::database_pause(&app),
     }
 }

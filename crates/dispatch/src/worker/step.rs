@@ -45,7 +45,7 @@ impl Step {
 
 /// A step decided by the order alone.
 pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
-    outcome_of(try_decide_sync(app, order, job, decide).await)
+    outcome_of(app, try_decide_sync(app, order, job, decide).await)
 }
 
 /// As [`decide_sync`], for a step that has more to do when the database fails.
@@ -64,11 +64,11 @@ pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl F
 where
     F: Future<Output = Step>,
 {
-    outcome_of(try_run_step(app, order, job, decide).await)
+    outcome_of(app, try_run_step(app, order, job, decide).await)
 }
 
-fn outcome_of(result: Result<Outcome, sqlx::Error>) -> Outcome {
-    result.unwrap_or_else(|error| database_failed(&error))
+fn outcome_of(app: &App, result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(app, &error))
 }
 
 async fn try_run_step<F>(
@@ -100,7 +100,7 @@ where
             Err(ApplyError::Database(e)) => return Err(e),
         }
     }
-    Ok(retry_when_busy(order, job))
+    Ok(retry_when_busy(app, order, job))
 }
 
 /// The order of a job.
@@ -141,22 +141,22 @@ pub async fn record_result(
         Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => retry_when_busy(order, job),
-        Err(ChangeError::Database(e)) => database_failed(&e),
+        Err(ChangeError::Busy) => retry_when_busy(app, order, job),
+        Err(ChangeError::Database(e)) => database_failed(app, &e),
     }
 }
 
-fn retry_when_busy(order: &OrderId, job: &JobId) -> Outcome {
+fn retry_when_busy(app: &App, order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, rand::random()) }
+    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, app.rng.next_unit()) }
 }
 
 /// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
-pub fn database_failed(error: &sqlx::Error) -> Outcome {
-    if db::is_transient(error) { database_pause() } else { Outcome::Retry(error.to_string()) }
+pub fn database_failed(app: &App, error: &sqlx::Error) -> Outcome {
+    if db::is_transient(error) { database_pause(app) } else { Outcome::Retry(error.to_string()) }
 }
 
 /// Until Postgres may be back.
-pub fn database_pause() -> Outcome {
-    Outcome::Snooze { delay: add_jitter(DATABASE_PAUSE, 0.5, rand::random()) }
+pub fn database_pause(app: &App) -> Outcome {
+    Outcome::Snooze { delay: add_jitter(DATABASE_PAUSE, 0.5, app.rng.next_unit()) }
 }
