@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
@@ -17,11 +18,13 @@ use dispatch::{
             overrides,
         },
     },
+    db::database_now,
     orders::{
         OrderStatus, actions,
         create::{self, CreateError, NewOrder},
     },
     reports::area_status,
+    system::FixedClock,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -572,4 +575,16 @@ async fn many_who_wait_are_put_back_whole_after_a_flush() {
     assert_eq!((drift.missing, drift.left_over), (1_501, 0));
     let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
     assert_eq!(count, 1_501);
+}
+
+#[tokio::test]
+async fn overrides_end_by_the_clock_of_postgres_however_wrong_this_machine_is() {
+    let t = TestApp::start().await;
+    let wrong = Arc::new(FixedClock::new("2001-01-01T00:00:00Z".parse().unwrap()));
+    let app = t.app.clone().with_clock(wrong.clone());
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await.unwrap();
+    let now = database_now(&app.db).await.unwrap();
+    assert_eq!(app.rules.database_now(), now);
+    wrong.move_by(TimeDelta::seconds(90));
+    assert_eq!(app.rules.database_now(), now + TimeDelta::seconds(90));
 }

@@ -1,15 +1,18 @@
 //! Messages reach their receiver, once, or are given up.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     config::ChannelConfig,
     notifications::messages::{DISPATCH_FAILED, ESCALATION, OFFER},
     orders::{actions, update::update_order},
+    system::{Rng, SeededRng},
 };
 use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
-use workers::{JobId, NewJob, store::JobState};
+use workers::{JobId, NewJob, retry::add_jitter, store::JobState};
 
 use crate::support::{Receiver, TestApp, by, id, millis, secs};
 
@@ -72,6 +75,26 @@ async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
     let errors = t.texts("SELECT coalesce(error, 'none') FROM outbox_attempts ORDER BY attempt_no").await;
     assert_eq!((errors.len(), errors[0].as_str(), errors[4].as_str()), (5, "the receiver answered 500", "none"));
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn tries_come_at_the_very_times_that_backoff_and_chance_give() {
+    let (receiver, mut t) = with_receiver().await;
+    receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
+    t.app = t.app.with_rng(Arc::new(SeededRng::new(7)));
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_for(secs(60)).await;
+    let waits: Vec<i64> = sqlx::query_scalar(
+        "SELECT (1000 * extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no)))::bigint FROM outbox_attempts
+         ORDER BY attempt_no OFFSET 1",
+    )
+    .fetch_all(&t.app.db)
+    .await
+    .unwrap();
+    let same = SeededRng::new(7);
+    let expected = [1, 2, 4].map(|pause| add_jitter(secs(pause), 0.3, same.next_unit()).as_millis());
+    assert_eq!(waits, expected.map(|ms| i64::try_from(ms).unwrap()));
 }
 
 #[tokio::test]

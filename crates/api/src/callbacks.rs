@@ -20,7 +20,11 @@ use dispatch::{
     app::App,
     crash,
     orders::{timers::callback_timer, unsent},
-    partner::{callback, inbox, observation::CallbackBody},
+    partner::{
+        callback,
+        inbox::{self, CallbackState},
+        observation::CallbackBody,
+    },
 };
 
 pub fn routes() -> Router<App> {
@@ -46,8 +50,8 @@ async fn receive_callback(
         return Err(ApiError::Invalid(problem.to_owned()));
     }
     let row = inbox::store_callback(&app.db, &name, &body, &raw).await?;
-    let order = match (&row.order_id, row.state.as_str()) {
-        (Some(order), "pending") => order.parse()?,
+    let order = match (&row.order_id, row.state) {
+        (Some(order), CallbackState::Pending) => order.parse()?,
         (_, state) => return Ok(Json(json!({ "status": state }))),
     };
     crash::reach_point("callback", "stored");

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use model::{fleet::policy::DispatchPolicy, order::Order};
+use model::{chance::Rng, clock::Clock, fleet::policy::DispatchPolicy, order::Order};
 use redis::{Cmd, FromRedisValue};
 use workers::Store;
 
@@ -17,6 +17,7 @@ use crate::{
     offers::board::OfferBoard,
     partner::PartnerRegistry,
     request_limits::RequestLimits,
+    system::{SystemClock, SystemRng},
     unsent_timers::UnsentTimers,
 };
 
@@ -42,6 +43,10 @@ pub struct App {
     pub key_use: KeyUse,
     pub limits: RequestLimits,
     pub unsent: UnsentTimers,
+    /// This machine's clock. Deadlines go by Postgres' clock.
+    pub clock: Arc<dyn Clock>,
+    /// What pauses draw their jitter from.
+    pub rng: Arc<dyn Rng>,
     /// Redis has this time to answer where Postgres can answer, too.
     pub patience: Duration,
 }
@@ -101,7 +106,21 @@ impl App {
             key_use: KeyUse::default(),
             limits,
             unsent: UnsentTimers::default(),
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,
         })
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { rules: RulesHandle::with_clock(clock.clone()), clock, ..self }
+    }
+
+    /// Draws the jitter of pauses from here.
+    #[must_use]
+    pub fn with_rng(self, rng: Arc<dyn Rng>) -> Self {
+        Self { rng, ..self }
     }
 }

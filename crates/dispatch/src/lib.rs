@@ -6,6 +6,7 @@
 //!
 //! * [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
 //!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`]: see orders.
+//!   [`system`]: this machine's clock and generator.
 //! * [`error`]: why a service could not do its work. [`config`]: settings. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
@@ -56,6 +57,7 @@ pub mod recovery;
 pub mod redis_keys;
 pub mod reports;
 pub mod request_limits;
+pub mod system;
 pub mod telemetry;
 pub mod unsent_timers;
 pub mod worker;

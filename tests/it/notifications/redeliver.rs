@@ -6,6 +6,7 @@ use dispatch::{
         decide::DecisionAuthor,
         redeliver::{self, OutboxFilter, OutboxMessage},
     },
+    notifications::OutboxState,
     recovery::reconciler,
 };
 use workers::store::JobState;
@@ -28,7 +29,7 @@ async fn with_dead() -> (Receiver, TestApp, OutboxMessage) {
 }
 
 async fn dead(t: &TestApp) -> Vec<OutboxMessage> {
-    let filter = OutboxFilter { state: Some("dead".to_owned()), limit: 10, ..OutboxFilter::default() };
+    let filter = OutboxFilter { state: Some(OutboxState::Dead), limit: 10, ..OutboxFilter::default() };
     redeliver::list_messages(&t.app.db, &filter).await.unwrap()
 }
 

@@ -55,6 +55,7 @@ impl ApiKey {
 
 /// A new key: 256 random bits, with a prefix that secret scanners can look for.
 pub fn generate_key() -> String {
+    // A secret: always of the system's generator, and never of one that can be repeated.
     let random: [u8; 32] = rand::random();
     format!("dq_{}", hex::encode(random))
 }

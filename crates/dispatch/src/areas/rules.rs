@@ -20,6 +20,7 @@ use model::{
         limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
     },
     area::{Area, Geofence},
+    clock::Clock,
 };
 use serde_json::Value;
 use sqlx::types::Json;
@@ -34,6 +35,7 @@ use crate::{
     db::Pool,
     error::ServiceError,
     loops::LoopRegistry,
+    system::SystemClock,
 };
 
 const LOOK_EVERY: Duration = Duration::from_millis(400);
@@ -91,21 +93,33 @@ impl AdmissionRules {
 }
 
 /// The rules of this process. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RulesHandle {
     rules: Arc<RwLock<Arc<AdmissionRules>>>,
     /// How far Postgres' clock is ahead of ours, in milliseconds.
     ahead_ms: Arc<AtomicI64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for RulesHandle {
+    fn default() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
 }
 
 impl RulesHandle {
+    /// No rules yet, by this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { rules: Arc::default(), ahead_ms: Arc::default(), clock }
+    }
+
     pub fn get(&self) -> Arc<AdmissionRules> {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The time by Postgres' clock, as far as is known: this machine's may be wrong.
     pub fn database_now(&self) -> DateTime<Utc> {
-        Utc::now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
+        self.clock.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Reads everything again if it has changed. Returns whether it had.
@@ -116,7 +130,7 @@ impl RulesHandle {
         )
         .fetch_one(db)
         .await?;
-        self.ahead_ms.store((now - Utc::now()).num_milliseconds(), Ordering::Relaxed);
+        self.ahead_ms.store((now - self.clock.now()).num_milliseconds(), Ordering::Relaxed);
         if self.get().revision == revision {
             return Ok(false);
         }

@@ -33,8 +33,8 @@ const LOG_PAUSE: Duration = Duration::from_secs(60);
 /// that failed runs again and comes here again.
 pub async fn raise_alarm(app: &App, order: &OrderId, error: &sqlx::Error) {
     let delay = if db::is_transient(error) { OUTAGE_GRACE } else { Duration::ZERO };
-    // No other clock is at hand.
-    let message = messages::status_update_failed(order, &error.to_string(), chrono::Utc::now());
+    // Postgres, whose clock counts elsewhere, may be what failed.
+    let message = messages::status_update_failed(order, &error.to_string(), app.clock.now());
     let jobs: Vec<NewJob> = app
         .config
         .notifications

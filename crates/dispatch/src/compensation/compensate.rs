@@ -22,7 +22,7 @@ pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) => {
             alarm::raise_alarm(&app, &job.order, &error).await;
-            db::database_failed(&error)
+            db::database_failed(&*app.rng, &error)
         }
     }
 }
@@ -47,5 +47,5 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
-    alert.await.map_or_else(|e: sqlx::Error| db::database_failed(&e), Outcome::then_enqueue)
+    alert.await.map_or_else(|e: sqlx::Error| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
 use model::{
     actor::Actor,
+    messages::OutboxState,
     order::{Decision, Snapshot, timers},
 };
 use workers::{Job, JobId, store::DeadEntry};
@@ -42,7 +43,7 @@ pub enum DecisionOutcome {
 
 /// What a dead job is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum DeadJobSubject {
+pub(crate) enum DeadJobSubject {
     Timer(OrderId),
     Message {
         order: OrderId,
@@ -56,7 +57,7 @@ pub(super) enum DeadJobSubject {
     Other,
 }
 
-pub(super) fn subject_of(job: &JobId) -> DeadJobSubject {
+pub(crate) fn subject_of(job: &JobId) -> DeadJobSubject {
     if job.kind() == SendAlarm::KIND {
         // It asks its order itself.
         return DeadJobSubject::Other;
@@ -102,7 +103,7 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, 
         },
         DeadJobSubject::Message { outbox_id, .. } => {
             let row = outbox::load_message(&app.db, outbox_id).await?;
-            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
+            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == OutboxState::Dead))
         }
         DeadJobSubject::Alert { alert_id, .. } => {
             let row = alerts::load_alert(&app.db, alert_id).await?;
@@ -190,7 +191,7 @@ async fn requeue_message(
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
     let row = outbox::load_message(&app.db, outbox_id).await?;
-    if dead.is_none() && row.as_ref().is_none_or(|row| row.state != "dead") {
+    if dead.is_none() && row.as_ref().is_none_or(|row| row.state != OutboxState::Dead) {
         return Ok(DecisionOutcome::NotDead);
     }
     if let RequeuePermission::Refused(refused) = requeue_policy::check_message(row.as_ref()) {

@@ -14,6 +14,7 @@ use crate::{
     dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
     error::ServiceError,
 };
+use model::messages::OutboxState;
 
 /// An outbox row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
@@ -23,7 +24,7 @@ pub struct OutboxMessage {
     pub order_id: String,
     pub kind: String,
     pub channel: String,
-    pub state: String,
+    pub state: OutboxState,
     pub attempts: i32,
     pub last_error: Option<String>,
     pub next_attempt_at: DateTime<Utc>,
@@ -48,7 +49,7 @@ pub struct DeliveryLogEntry {
 #[derive(Debug, Clone, Default)]
 pub struct OutboxFilter {
     pub ids: Option<Vec<i64>>,
-    pub state: Option<String>,
+    pub state: Option<OutboxState>,
     pub channel: Option<String>,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
@@ -69,7 +70,7 @@ pub async fn list_messages(db: &Pool, filter: &OutboxFilter) -> Result<Vec<Outbo
          ORDER BY id DESC LIMIT $6",
     )
     .bind(&filter.ids)
-    .bind(&filter.state)
+    .bind(filter.state)
     .bind(&filter.channel)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))
@@ -89,7 +90,7 @@ pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sql
            AND ($5::text IS NULL OR order_id = $5)",
     )
     .bind(&filter.ids)
-    .bind(&filter.state)
+    .bind(filter.state)
     .bind(&filter.channel)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))

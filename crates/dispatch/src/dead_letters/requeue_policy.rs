@@ -4,12 +4,13 @@
 pub use model::order::requeue::{RequeuePermission, RequeueRefusal, check_timer, requeue_change};
 
 use crate::notifications::{alerts::RaisedAlert, outbox::OutboxRow};
+use model::messages::OutboxState;
 
 /// May this message be sent after all? `None`: there is no such message.
 pub fn check_message(row: Option<&OutboxRow>) -> RequeuePermission {
     let Some(row) = row else { return RequeuePermission::Refused(RequeueRefusal::NoMessage) };
-    if !matches!(row.state.as_str(), "pending" | "dead") {
-        RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state.clone() })
+    if !matches!(row.state, OutboxState::Pending | OutboxState::Dead) {
+        RequeuePermission::Refused(RequeueRefusal::MessageDone { state: row.state })
     } else if row.is_offer() && (row.offer_is_live != Some(true) || row.now >= row.expires_at) {
         RequeuePermission::Refused(RequeueRefusal::OfferGone)
     } else {

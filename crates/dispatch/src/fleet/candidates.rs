@@ -23,7 +23,7 @@ use crate::{
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
 pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
     let policy = app.policy_for_order(&s.order);
-    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| db::database_failed(&e))?;
+    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
     if ranking.ranked.is_empty() {
         return Ok((ranking, policy_for_retry(app, &s.order).await));
     }

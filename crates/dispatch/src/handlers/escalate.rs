@@ -21,5 +21,5 @@ async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
         alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
         alerts::derived_jobs(&app.db, order).await
     };
-    told.await.map_or_else(|e| db::database_failed(&e), Outcome::then_enqueue)
+    told.await.map_or_else(|e| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
-use model::order::{actions, timers};
-use rand::random;
+use model::{
+    messages::DeliveryResult,
+    order::{actions, timers},
+};
 use workers::{Job, Outcome, RetryPolicy};
 
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
     crash, db,
     notifications::{
         channel::{DeliveryError, LanePlace, OutgoingMessage},
-        outbox::{self, DeliveryResult, OutboxRow},
+        outbox::{self, OutboxRow},
     },
     orders::step,
 };
@@ -45,7 +47,7 @@ const REFUSED_TRIES: u32 = 5;
 const MAX_LOOKS: usize = 3;
 
 pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
-    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&error))
+    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&*app.rng, &error))
 }
 
 async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
@@ -66,7 +68,9 @@ async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::
                 }
             }
             Ok(place) => {
-                if let Some(row) = outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, random()).await? {
+                if let Some(row) =
+                    outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, app.rng.next_unit()).await?
+                {
                     return deliver_message(app, job, &row, place).await;
                 }
             }
@@ -172,7 +176,7 @@ mod tests {
     use chrono::{DateTime, Utc};
 
     use super::*;
-    use crate::notifications::{StoredMessage, messages};
+    use crate::notifications::{OutboxState, StoredMessage, messages};
 
     /// A message whose try after `tries` others is claimed.
     fn row(kind: &str, tries: u32) -> OutboxRow {
@@ -184,7 +188,7 @@ mod tests {
             order_id: "ORD-1".to_owned(),
             content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
             channel: "hook".to_owned(),
-            state: "pending".to_owned(),
+            state: OutboxState::Pending,
             attempts: i32::try_from(tries).unwrap() + 1,
             backoff_from: 0,
             next_attempt_at: now + pause,

@@ -60,6 +60,6 @@ async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcom
         Err(_) if readiness::ask_postgres(&app.db).await == readiness::PostgresState::Writable => {
             Outcome::Retry(format!("timed out after {limit:?}"))
         }
-        Err(_) => db::database_pause(),
+        Err(_) => db::database_pause(&*app.rng),
     }
 }

@@ -14,3 +14,4 @@ pub use channel::{MessageChannel, MessageChannels};
 pub use model::messages::{
     self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,
 };
+pub use model::messages::{DeliveryResult, OutboxState};

@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
-    messages::{self, ChannelRoutes, Message, MessageAudience, MessageKind, StoredMessage},
+    messages::{
+        self, ChannelRoutes, DeliveryResult, Message, MessageAudience, MessageKind, OutboxState, StoredMessage,
+    },
     order::{PendingAlert, PendingMessage},
 };
 use uuid::Uuid;
@@ -154,7 +156,7 @@ pub struct OutboxRow {
     #[sqlx(flatten)]
     pub content: StoredMessage,
     pub channel: String,
-    pub state: String,
+    pub state: OutboxState,
     pub attempts: i32,
     /// Tries before it was last sent again by hand.
     pub backoff_from: i32,
@@ -189,20 +191,6 @@ pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx:
     .bind(id)
     .fetch_optional(db)
     .await
-}
-
-/// Where a row goes after a try.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DeliveryResult {
-    Delivered,
-    /// The try failed; the next is at this time.
-    Again(DateTime<Utc>, String),
-    /// An offer that would lapse before its next try.
-    Expired(String),
-    /// An offer whose receiver does not want it.
-    Unreachable(String),
-    /// Given up.
-    Dead(String),
 }
 
 /// What the delivery log says of a try until its end is recorded.
@@ -299,12 +287,12 @@ pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 /// Records the end of a claimed try, if no other try was claimed since.
 pub async fn record_delivery(db: &Pool, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
     let (state, next, error) = match delivery {
-        DeliveryResult::Delivered => ("delivered", row.next_attempt_at, None),
-        DeliveryResult::Again(at, error) => ("pending", *at, Some(error)),
+        DeliveryResult::Delivered => (OutboxState::Delivered, row.next_attempt_at, None),
+        DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
         DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
-            ("expired", row.next_attempt_at, Some(error))
+            (OutboxState::Expired, row.next_attempt_at, Some(error))
         }
-        DeliveryResult::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
+        DeliveryResult::Dead(error) => (OutboxState::Dead, row.next_attempt_at, Some(error)),
     };
     sqlx::query(
         "-- record delivery

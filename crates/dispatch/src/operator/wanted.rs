@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
-use model::order::{OrderStatus, timers};
+use model::{
+    messages::OutboxState,
+    order::{OrderStatus, timers},
+};
 use workers::{Job, JobId};
 
 use super::job::OperateError;
@@ -36,7 +39,7 @@ pub async fn find_wanted_job(app: &App, job: &JobId) -> Result<Option<WantedJob>
     if let Ok(SendNotification { order, outbox_id }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND
     {
-        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == "pending");
+        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
         return Ok(row.map(|row| WantedJob {
             by: JobAsker::Message { order, expires_at: row.expires_at },
             due: row.next_attempt_at,

@@ -44,7 +44,7 @@ impl Step {
 
 /// A step decided by the order alone.
 pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
-    outcome_of(try_decide_sync(app, order, job, decide).await)
+    outcome_of(app, try_decide_sync(app, order, job, decide).await)
 }
 
 /// As [`decide_sync`], for a step that has more to do when the database fails.
@@ -63,11 +63,11 @@ pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl F
 where
     F: Future<Output = Step>,
 {
-    outcome_of(try_run_step(app, order, job, decide).await)
+    outcome_of(app, try_run_step(app, order, job, decide).await)
 }
 
-fn outcome_of(result: Result<Outcome, sqlx::Error>) -> Outcome {
-    result.unwrap_or_else(|error| database_failed(&error))
+fn outcome_of(app: &App, result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&*app.rng, &error))
 }
 
 async fn try_run_step<F>(
@@ -99,7 +99,7 @@ where
             Err(ApplyError::Database(e)) => return Err(e),
         }
     }
-    Ok(retry_when_busy(order, job))
+    Ok(retry_when_busy(app, order, job))
 }
 
 /// The order of a job.
@@ -140,12 +140,12 @@ pub async fn record_result(
         Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
-        Err(ChangeError::Busy) => retry_when_busy(order, job),
-        Err(ChangeError::Database(e)) => database_failed(&e),
+        Err(ChangeError::Busy) => retry_when_busy(app, order, job),
+        Err(ChangeError::Database(e)) => database_failed(&*app.rng, &e),
     }
 }
 
-fn retry_when_busy(order: &OrderId, job: &JobId) -> Outcome {
+fn retry_when_busy(app: &App, order: &OrderId, job: &JobId) -> Outcome {
     tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
-    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, rand::random()) }
+    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, app.rng.next_unit()) }
 }

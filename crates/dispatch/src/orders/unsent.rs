@@ -28,14 +28,14 @@ pub fn remember_unsent(app: &App, order: OrderId) {
 
 /// Enqueues what was remembered, until nothing is left.
 async fn retry_all(app: App) {
-    sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
+    sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
     while let Some(order) = app.unsent.take_next() {
         // A task of its own: a panic about one order is not to end the others' retries.
         let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(app.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
             app.unsent.put_back(order);
-            sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
+            sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn ask_and_learn(
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
     let called = partner
-        .call_throttled(&app.store, PartnerCall::Book, |client| async move {
+        .call_throttled(&app.store, &*app.rng, PartnerCall::Book, |client| async move {
             client.create_booking(&s.order, booking).await
         })
         .await;
@@ -102,10 +102,10 @@ async fn write_intent(
     }
     let open_for = partner.known_open_for();
     if !open_for.is_zero() {
-        return Err(failure::snooze_while_open(open_for));
+        return Err(failure::snooze_while_open(app, open_for));
     }
     if awaits_cancel(s, partner) {
-        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, rand::random()) });
+        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, app.rng.next_unit()) });
     }
     crash::reach_point("intent", "decided");
     match store::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
@@ -117,6 +117,6 @@ async fn write_intent(
         // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(e)) => Err(db::database_failed(&e)),
+        Err(ApplyError::Database(e)) => Err(db::database_failed(&*app.rng, &e)),
     }
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use model::order::{Booking, Order};
+use model::{
+    clock::Clock,
+    order::{Booking, Order},
+};
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER},
@@ -13,7 +16,8 @@ use serde_json::json;
 
 pub use model::partner::answer::{CallError, JobStatus, PartnerStatus};
 
-use crate::{crash, outbound};
+use super::BookingReference;
+use crate::{crash, outbound, system::SystemClock};
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -75,7 +79,7 @@ impl PartnerClient {
 
     /// Books; answers the booking's id. The same key again answers the same booking.
     pub async fn create_booking(&self, order: &Order, booking: &Booking) -> Result<String, CallError> {
-        let reference = booking_reference(order, booking);
+        let reference = BookingReference { order: order.id.clone(), attempt_no: booking.attempt_no }.to_string();
         let body = json!({
             "reference": reference,
             "order_id": order.id,
@@ -140,13 +144,8 @@ impl PartnerClient {
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = read_body(answer).await?;
         crash::reach_point(what, "answered");
-        if status.is_success() { Ok(body) } else { Err(classify_answer(status, &headers, &body)) }
+        if status.is_success() { Ok(body) } else { Err(classify_answer(status, &headers, &body, SystemClock.now())) }
     }
-}
-
-/// The key under which the partner knows an attempt: repeated calls are one.
-pub fn booking_reference(order: &Order, booking: &Booking) -> String {
-    format!("{}:{}", order.id, booking.attempt_no)
 }
 
 async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
@@ -160,7 +159,7 @@ async fn read_body(mut answer: Response) -> Result<Vec<u8>, CallError> {
     Ok(body)
 }
 
-fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> CallError {
+fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], now: DateTime<Utc>) -> CallError {
     // Nothing else of the body: partners echo what they were sent, and a place is nothing for logs.
     let said = || match serde_json::from_slice::<ErrorBody>(body) {
         Ok(ErrorBody { error_code }) if is_word(&error_code) => format!("{} {error_code}", status.as_u16()),
@@ -170,21 +169,23 @@ fn classify_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Call
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => CallError::Unauthorized(status.as_u16()),
         StatusCode::NOT_FOUND => CallError::NotFound,
         StatusCode::CONFLICT => CallError::UnderWay(said()),
-        StatusCode::TOO_MANY_REQUESTS => CallError::TooMany(retry_after(headers).unwrap_or(Duration::from_secs(1))),
+        StatusCode::TOO_MANY_REQUESTS => {
+            CallError::TooMany(retry_after(headers, now).unwrap_or(Duration::from_secs(1)))
+        }
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => CallError::Transient(said()),
         _ if status.is_client_error() => CallError::Refused(said()),
         _ => CallError::Transient(said()),
     }
 }
 
-/// Seconds, or a date. A date goes by this machine's clock, so it is bounded by the caller like any other.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// Seconds, or a date. A date goes by `now` of this machine's clock, so it is bounded by the caller like any other.
+fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(secs) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(secs).ok();
     }
     let at = DateTime::parse_from_rfc2822(text).ok()?;
-    (at.with_timezone(&Utc) - Utc::now()).to_std().ok()
+    (at.with_timezone(&Utc) - now).to_std().ok()
 }
 
 /// An id that fits where we keep it.
@@ -206,6 +207,7 @@ mod tests {
             StatusCode::from_u16(status).unwrap(),
             &headers,
             br#"{"error_code":"NO","message":"at -6.2,106.8"}"#,
+            "2015-10-21T07:28:00Z".parse().unwrap(),
         )
     }
 
@@ -218,8 +220,10 @@ mod tests {
         assert_eq!(classified(422, None), CallError::Refused("422 NO".to_owned()));
         assert_eq!(classified(429, Some("7")), CallError::TooMany(Duration::from_secs(7)));
         assert_eq!(classified(429, Some("soon")), CallError::TooMany(Duration::from_secs(1)));
+        let date = |text| classified(429, Some(text));
+        assert_eq!(date("Wed, 21 Oct 2015 07:28:30 GMT"), CallError::TooMany(Duration::from_secs(30)));
         // A date that has passed.
-        assert_eq!(classified(429, Some("Wed, 21 Oct 2015 07:28:00 GMT")), CallError::TooMany(Duration::from_secs(1)));
+        assert_eq!(classified(429, Some("Wed, 21 Oct 2015 07:27:59 GMT")), CallError::TooMany(Duration::from_secs(1)));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::{app::App, db, notifications::outbox};
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The partner is left alone for this long. Later and never earlier, and not all at once.
-pub(super) fn snooze_while_open(open_for: Duration) -> Outcome {
-    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * rand::random::<f64>()) }
+pub(super) fn snooze_while_open(app: &App, open_for: Duration) -> Outcome {
+    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * app.rng.next_unit()) }
 }
 
 pub(super) fn snooze_unconfigured(partner: &str) -> Outcome {
@@ -30,7 +30,7 @@ pub(super) async fn retry_pause(
     error: &CallError,
     tries: i32,
 ) -> Duration {
-    let own = backoff::retry_pause(&partner.config.poll, tries, rand::random());
+    let own = backoff::retry_pause(&partner.config.poll, tries, app.rng.next_unit());
     match error {
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {

@@ -25,4 +25,4 @@ pub mod timeout;
 
 pub use settings::{ConfiguredPartner, PartnerConfig, PartnerRegistry};
 
-pub use model::partner::{backoff, decide, observation};
+pub use model::partner::{BookingReference, backoff, decide, observation};

@@ -11,6 +11,7 @@ use std::{
 };
 
 use metrics::counter;
+use model::chance::Rng;
 use workers::{
     run_within_limits,
     store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
@@ -61,6 +62,7 @@ impl BreakerView {
 impl PartnerThrottle {
     pub(super) fn new(name: &str, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
+        // The last names this process among all that call the partner: no seed may repeat it.
         let slots = [
             Limit::slots(&name, config.max_concurrent),
             Limit::slots(format!("{name}:{:016x}", rand::random::<u64>()), config.max_concurrent_per_process),
@@ -107,10 +109,10 @@ impl PartnerThrottle {
         self.breaker.breaker_policy()
     }
 
-    /// How long a job that was turned away should stay away, `least` at least.
-    fn retry_delay(&self, least: Duration) -> Duration {
+    /// How long a job that was turned away should stay away, `least` at least. `random` lies in 0..1.
+    fn retry_delay(&self, least: Duration, random: f64) -> Duration {
         let spread = self.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_turned_away();
-        (least + spread.mul_f64(rand::random())).min(max_delay(&self.breaker))
+        (least + spread.mul_f64(random)).min(max_delay(&self.breaker))
     }
 }
 
@@ -184,6 +186,7 @@ impl ConfiguredPartner {
     pub async fn call_throttled<T, F>(
         &self,
         store: &Store,
+        rng: &dyn Rng,
         call: PartnerCall,
         work: impl FnOnce(PartnerClient) -> F,
     ) -> CallOutcome<T>
@@ -195,12 +198,14 @@ impl ConfiguredPartner {
             return CallOutcome::RateLimited { retry_in: Duration::from_secs(1) };
         };
         if !view.open_for().is_zero() {
-            return CallOutcome::RateLimited { retry_in: guard.retry_delay(view.open_for()) };
+            return CallOutcome::RateLimited { retry_in: guard.retry_delay(view.open_for(), rng.next_unit()) };
         }
         let limits = guard.call_limits(&view.state);
         let answer = match run_within_limits(store, &limits, || work(self.client.clone())).await {
             Ok(answer) => answer,
-            Err(retry_after) => return CallOutcome::RateLimited { retry_in: guard.retry_delay(retry_after) },
+            Err(retry_after) => {
+                return CallOutcome::RateLimited { retry_in: guard.retry_delay(retry_after, rng.next_unit()) };
+            }
         };
         guard.crowd.lock().unwrap_or_else(PoisonError::into_inner).count_admitted();
         let result = answer.as_ref().err().map_or("ok", CallError::as_label);

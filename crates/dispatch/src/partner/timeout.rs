@@ -29,7 +29,9 @@ pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Sn
         return Step::write_change(decide::attempt_timed_out(&s, rules), s);
     };
     let called = partner
-        .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
+        .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
+            client.job_status(booking_id).await
+        })
         .await;
     let delay = match called {
         CallOutcome::Answered(status) => {

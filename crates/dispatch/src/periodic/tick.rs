@@ -23,7 +23,7 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
         Err(error) => match error.database_error() {
-            Some(database) => db::database_failed(database),
+            Some(database) => db::database_failed(&*app.rng, database),
             None => Outcome::Retry(error.to_string()),
         },
     }

@@ -2,7 +2,6 @@
 
 use std::{collections::HashSet, fmt, time::Duration};
 
-use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendNotification};
 use metrics::counter;
 use model::{
     actor::Actor,
@@ -10,10 +9,18 @@ use model::{
     order::{Change, Decision, HoldCause, Snapshot, timers},
 };
 use serde::Serialize;
-use workers::{Job, JobId, NewJob, store::RepairVerdict};
+use workers::{JobId, NewJob, store::RepairVerdict};
 
 use super::pages::{RepairScope, TimerPage, TimerPages};
-use crate::{app::App, db, error::ServiceError, loops::report_progress, orders::store, recovery::pauses};
+use crate::{
+    app::App,
+    db,
+    dead_letters::decide::{self, DeadJobSubject},
+    error::ServiceError,
+    loops::report_progress,
+    orders::store,
+    recovery::pauses,
+};
 
 /// A callback that came while its booking was being written is matched within this time: no transaction lives so long.
 const MATCHED_WITHIN: Duration = Duration::from_secs(600);
@@ -203,7 +210,7 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
         give_up(app, &job.id).await?;
         return Ok(false);
     }
-    let Ok(id) = job.id.key().split(':').next().unwrap_or_default().parse::<OrderId>() else { return Ok(false) };
+    let Some(id) = timers::order_of(&job.id) else { return Ok(false) };
     let why = HoldCause::dead_timer_reason(&job.id);
     let held = store::change_order(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
@@ -222,18 +229,22 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
 
 /// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
 async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
-    let number = job.key().rsplit(':').next().unwrap_or_default();
-    let Ok(id) = number.parse::<i64>() else { return Ok(()) };
-    let row = match job.kind() {
-        SendNotification::KIND => sqlx::query(
-            "-- give up message
-             UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
+    let (row, id) = match decide::subject_of(job) {
+        DeadJobSubject::Message { outbox_id, .. } => (
+            sqlx::query(
+                "-- give up message
+                 UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",
+            ),
+            outbox_id,
         ),
-        EscalateAlert::KIND | RemindDispatchers::KIND => sqlx::query(
-            "-- give up escalation
-             UPDATE alerts SET gave_up_at = dispatchq_now() WHERE id = $1 AND gave_up_at IS NULL",
+        DeadJobSubject::Alert { alert_id, .. } => (
+            sqlx::query(
+                "-- give up escalation
+                 UPDATE alerts SET gave_up_at = dispatchq_now() WHERE id = $1 AND gave_up_at IS NULL",
+            ),
+            alert_id,
         ),
-        _ => return Ok(()),
+        DeadJobSubject::Timer(_) | DeadJobSubject::Other => return Ok(()),
     };
     tracing::error!(job.id = %job, "A message cannot be delivered: its job is dead. See: dispatchq dead show {job}");
     row.bind(id).execute(&app.db).await?;

@@ -9,7 +9,7 @@ use jobs::{ExpireOrder, OrderId};
 use serde::Serialize;
 
 use super::{Change, EventReason, Order, OrderStatus, Snapshot, timers};
-use crate::actor::Actor;
+use crate::{actor::Actor, messages::OutboxState};
 
 /// What may be done with a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub enum RequeueRefusal {
     #[error("its message is gone; discard it")]
     NoMessage,
     #[error("its message is {state}: nothing is left to send; discard it")]
-    MessageDone { state: String },
+    MessageDone { state: OutboxState },
     #[error("its alert is gone; discard it")]
     NoAlert,
     #[error("its alert is acknowledged and is not told again; discard it")]
