@@ -93,7 +93,7 @@ fn an_image_holds_no_laboratory() {
 
 #[test]
 fn decisions_read_no_clock() {
-    let files = ["dead_letters/requeue_policy.rs", "periodic/schedule.rs", "areas/import.rs"];
+    let files = ["dead_letters/requeue_policy.rs", "config/schedule.rs", "periodic/schedule.rs", "areas/import.rs"];
     let mut pure: Vec<PathBuf> = files.map(|file| root().join("crates/dispatch/src").join(file)).into();
     pure.extend(
         ["values", "fate", "faults", "ledger", "counters"]

@@ -9,11 +9,11 @@ use workers::Store;
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
     areas::{rules::RulesHandle, standings::StandingsCache},
+    channels::{self, MessageChannels},
     config::Config,
     db::{self, Pool, readiness::PostgresReadiness},
     error::{DuringContext, ServiceError},
     loops::LoopRegistry,
-    notifications::MessageChannels,
     offers::board::OfferBoard,
     partner::PartnerRegistry,
     request_limits::RequestLimits,
@@ -81,7 +81,7 @@ impl App {
     }
 
     pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
-        let channels = config.build_channels().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
+        let channels = channels::build_channels(&config).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
         let partners = PartnerRegistry::new(&config.partners).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);

@@ -9,7 +9,7 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use dispatch::{
     compensation,
-    config::Config,
+    config::{Config, PollConfig},
     dead_letters::requeue_policy::{self, RequeuePermission},
     fleet::{decide as fleet, policy::DispatchPolicy},
     orders::{
@@ -19,7 +19,6 @@ use dispatch::{
         client::{CallError, JobStatus},
         decide::{self, PartnerRules},
         observation::{BookingPhase, Observation, ObservationSource},
-        settings::PollConfig,
     },
 };
 

@@ -137,7 +137,7 @@ mod tests {
     /// The defaults, with a partner and a channel that have numbers.
     fn complete() -> Value {
         let mut tree = serde_json::to_value(Config::defaults()).unwrap();
-        let partner = crate::partner::PartnerConfig::with_url("https://partner.example.com");
+        let partner = crate::config::PartnerConfig::with_url("https://partner.example.com");
         tree["partners"]["bbd"] = serde_json::to_value(partner).unwrap();
         tree["channels"]["mail"] = serde_json::json!({ "type": "email", "from": "a@b.c", "to": ["a@b.c"], "host": "h",
                                                       "tls": "starttls", "port": 587 });

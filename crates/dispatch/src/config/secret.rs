@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use reqwest::Url;
 
 /// A key for signatures has at least so many bytes, as Standard Webhooks asks. A shorter one could be guessed.
 const MIN_KEY_BYTES: usize = 24;
@@ -73,6 +74,14 @@ pub(super) fn replace_secret(
     Ok(())
 }
 
+/// Returns the URL of a channel. Its text is in no error: it may be a secret.
+pub(crate) fn web_address(url: &Secret<'_>) -> anyhow::Result<Url> {
+    let text = url.read()?.context("url is missing")?;
+    let url: Url = text.parse().context("url is not valid")?;
+    ensure!(matches!(url.scheme(), "http" | "https"), "url must be http or https");
+    Ok(url)
+}
+
 /// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.
 pub(crate) fn signing_key(name: &str, secret: &str) -> anyhow::Result<Vec<u8>> {
     let text = secret.trim();
@@ -83,7 +92,7 @@ pub(crate) fn signing_key(name: &str, secret: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Refuses a token that signs messages and could be guessed. Its bytes are the key, as they are.
-pub(super) fn check_signing_token(name: &str, token: &str) -> anyhow::Result<()> {
+pub(crate) fn check_signing_token(name: &str, token: &str) -> anyhow::Result<()> {
     ensure!(
         token.len() >= MIN_KEY_BYTES,
         "{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it"

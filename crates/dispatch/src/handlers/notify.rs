@@ -16,11 +16,9 @@ use workers::{Job, Outcome, RetryPolicy};
 
 use crate::{
     app::App,
+    channels::{DeliveryError, LanePlace, OutgoingMessage},
     crash, db,
-    notifications::{
-        channel::{DeliveryError, LanePlace, OutgoingMessage},
-        outbox::{self, DeliveryResult, OutboxRow},
-    },
+    notifications::outbox::{self, DeliveryResult, OutboxRow},
     orders::step,
 };
 

@@ -14,7 +14,7 @@ use workers::{Job, JobId, NewJob, store::RepairVerdict};
 
 use super::pages::{RepairScope, TimerPage, TimerPages};
 use crate::{
-    app::App, db, error::ServiceError, loops::report_progress, orders::store,
+    app::App, db, error::ServiceError, loops::report_progress, orders::store, periodic::schedule::next_job,
     recovery::pauses,
 };
 
@@ -193,7 +193,7 @@ async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
         .config
         .schedules
         .iter()
-        .map(|(task, schedule)| schedule.next_job(*task, now))
+        .map(|(task, schedule)| next_job(schedule, *task, now))
         .collect::<Result<_, _>>()
         .map_err(|error| ServiceError::Unusable(error.to_string()))?;
     app.store.enqueue(&next).await?;

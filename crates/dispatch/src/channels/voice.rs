@@ -7,12 +7,12 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use model::messages::{MessageBody, MessageKind};
 use reqwest::{Url, header::CONTENT_TYPE};
 use ring::hmac;
 use uuid::Uuid;
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::notifications::messages::{MessageBody, MessageKind};
 
 /// How long it rings, in seconds.
 const RING_SEC: &str = "25";

@@ -12,38 +12,15 @@ use lettre::{
         extension::ClientId,
     },
 };
-use serde::{Deserialize, Serialize};
+use model::messages::text::MessageText;
 
 use super::{DeliveryError, OutgoingMessage};
-use crate::{notifications::text::MessageText, outbound};
+use crate::{config::TlsMode, outbound};
 
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The whole of it; a job has 30 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// How the connection is protected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TlsMode {
-    /// Not at all: a relay on this machine.
-    None,
-    /// After STARTTLS, or not at all (port 587).
-    #[default]
-    Starttls,
-    /// From the first byte (port 465).
-    Implicit,
-}
-
-impl TlsMode {
-    fn default_port(self) -> u16 {
-        match self {
-            Self::None => 25,
-            Self::Starttls => 587,
-            Self::Implicit => 465,
-        }
-    }
-}
 
 /// Where mail is handed in.
 #[derive(Debug, Clone)]
