@@ -51,8 +51,7 @@ impl App {
     pub async fn connect(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let store =
-            Store::with_config(config.redis.to_store_config().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?)?;
+        let store = Store::with_config(config.redis.to_store_config()?)?;
         store.ping().await.during(|| "Redis is needed for the timers of orders".to_owned())?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
@@ -81,8 +80,8 @@ impl App {
     }
 
     pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
-        let channels = channels::build_channels(&config).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
-        let partners = PartnerRegistry::new(&config.partners).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
+        let channels = channels::build_channels(&config)?;
+        let partners = PartnerRegistry::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {

@@ -2,21 +2,27 @@
 
 use std::path::Path;
 
-use crate::{channels, config::Config, partner::PartnerRegistry};
+use crate::{
+    channels,
+    config::{Config, ConfigError},
+    partner::PartnerRegistry,
+};
 
 /// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
 /// message or booking to be noticed.
 ///
 /// `file` must exist; without it `./config.toml` is read if there is one.
-pub fn load_config(file: Option<&Path>) -> anyhow::Result<Config> {
+pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
     let config = Config::load(file)?;
     check_services(&config)?;
     Ok(config)
 }
 
-fn check_services(config: &Config) -> anyhow::Result<()> {
-    PartnerRegistry::new(&config.partners)?;
-    channels::build_channels(config).map(drop)
+fn check_services(config: &Config) -> Result<(), ConfigError> {
+    let partners = PartnerRegistry::new(&config.partners).map(drop);
+    let channels = channels::build_channels(config).map(drop);
+    let problems = [partners, channels].into_iter().filter_map(Result::err).flat_map(ConfigError::into_problems);
+    ConfigError::refuse_problems(problems.collect())
 }
 
 #[cfg(test)]
@@ -25,7 +31,7 @@ mod tests {
 
     use super::*;
 
-    fn load(text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+    fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
@@ -34,12 +40,12 @@ mod tests {
         Ok(config)
     }
 
-    fn with_file(text: &str) -> anyhow::Result<Config> {
+    fn with_file(text: &str) -> Result<Config, ConfigError> {
         load(text, &[])
     }
 
     fn error(text: &str) -> String {
-        format!("{:#}", with_file(text).unwrap_err())
+        with_file(text).unwrap_err().to_string()
     }
 
     const CHANNELS: &str = "
@@ -134,5 +140,23 @@ mod tests {
         assert!(error("[channels.\"a b\"]\ntype = \"log\"").contains("letters, digits"));
         assert!(error("[notifications]\nproducer = [\"app\"]").contains("notifications.producer"));
         assert!(error("[notifications.escalate]\nafter = \"0s\"").contains("notifications.escalate"));
+    }
+
+    #[test]
+    fn all_channels_and_partners_that_cannot_work_are_told_at_once() {
+        let told = error(
+            "[channels.a]\ntype = \"slack\"\n[channels.b]\ntype = \"ticket\"\nurl = \"ftp://h\"\n\
+             [partners.c]\nurl = \"here\"",
+        );
+        let problems: Vec<_> = told.lines().collect();
+        assert_eq!(
+            problems,
+            [
+                "3 settings cannot be used:",
+                "  partners.c: url is not valid: relative URL without a base",
+                "  channels.a: url is missing",
+                "  channels.b: url must be http or https",
+            ]
+        );
     }
 }

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, ensure};
-use reqwest::Url;
-
 use super::{
     MessageChannel, MessageChannels,
     email::{EmailChannel, SmtpServer},
@@ -14,31 +11,33 @@ use super::{
     webhook::WebhookChannel,
 };
 use crate::config::{
-    ChannelConfig, Config,
-    secret::{check_signing_token, secret, web_address},
+    ChannelConfig, Config, ConfigError,
+    error::ensure_fits,
+    secret::{check_signing_token, parse_web_address, secret, web_address},
 };
 
-/// Returns the channels messages travel by. Their names become part of job ids.
-pub fn build_channels(config: &Config) -> anyhow::Result<MessageChannels> {
-    let mut by_name = BTreeMap::new();
+/// Returns the channels messages travel by, or the problems of all that cannot work.
+pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
+    let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, configured) in &config.channels {
-        let fits =
-            (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        ensure!(fits, "channels.{name}: names are 1 to 64 letters, digits, '_' or '-'");
-        by_name.insert(name.clone(), build_channel(name, configured).with_context(|| format!("channels.{name}"))?);
+        match build_channel(name, configured) {
+            Ok(channel) => drop(by_name.insert(name.clone(), channel)),
+            Err(error) => problems.push(error.within(&format!("channels.{name}"))),
+        }
     }
+    ConfigError::refuse_problems(problems)?;
     let at_once = config.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
     Ok(MessageChannels::new(by_name, at_once, config.notifications.escalate.after)?)
 }
 
 /// Returns the channel, its secrets read.
-fn build_channel(name: &str, config: &ChannelConfig) -> anyhow::Result<MessageChannel> {
+fn build_channel(name: &str, config: &ChannelConfig) -> Result<MessageChannel, ConfigError> {
     Ok(match config {
         ChannelConfig::Log {} => MessageChannel::Log,
         ChannelConfig::Webhook(c) => {
             let secret = secret!(c, secret, secret_env, secret_file).read()?;
             let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
-            ensure!(secret.is_some() || previous.is_none(), "secret_previous goes with a secret");
+            ensure_fits(secret.is_some() || previous.is_none(), "secret_previous goes with a secret")?;
             let secrets = secret.into_iter().chain(previous).collect();
             MessageChannel::Webhook(WebhookChannel::new(web_address(&secret!(c, url, url_env, url_file))?, secrets)?)
         }
@@ -46,9 +45,9 @@ fn build_channel(name: &str, config: &ChannelConfig) -> anyhow::Result<MessageCh
             MessageChannel::Slack(SlackChannel::new(web_address(&secret!(c, url, url_env, url_file))?))
         }
         ChannelConfig::Email(c) => {
-            ensure!(!c.host.is_empty(), "host is missing");
+            ensure_fits(!c.host.is_empty(), "host is missing")?;
             let password = secret!(c, password, password_env, password_file).read()?;
-            ensure!(c.username.is_some() == password.is_some(), "username and password go together");
+            ensure_fits(c.username.is_some() == password.is_some(), "username and password go together")?;
             let server =
                 SmtpServer { host: c.host.clone(), port: c.port, tls: c.tls, login: c.username.clone().zip(password) };
             MessageChannel::Email(EmailChannel::new(server, &c.from, &c.to)?)
@@ -58,15 +57,12 @@ fn build_channel(name: &str, config: &ChannelConfig) -> anyhow::Result<MessageCh
             secret!(c, token, token_env, token_file).read()?,
         )),
         ChannelConfig::Voice(c) => {
-            let url = |name: &str, text: &str| -> anyhow::Result<Url> {
-                let url: Url = text.parse().with_context(|| format!("{name} is not a valid URL"))?;
-                ensure!(matches!(url.scheme(), "http" | "https"), "{name} must be http or https");
-                Ok(url)
-            };
-            let token = secret!(c, token, token_env, token_file).read()?.context("token is missing")?;
+            let token =
+                secret!(c, token, token_env, token_file).read()?.ok_or_else(|| ConfigError::new("token is missing"))?;
             check_signing_token("token", &token)?;
-            ensure!(is_phone(&c.from), "from must be a phone number such as +15550100000");
-            let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
+            ensure_fits(is_phone(&c.from), "from must be a phone number such as +15550100000")?;
+            let (base, callback) =
+                (parse_web_address("url", &c.url)?, parse_web_address("callback_url", &c.callback_url)?);
             let previous = secret!(c, token_previous, token_previous_env, token_previous_file).read()?;
             if let Some(previous) = &previous {
                 check_signing_token("token_previous", previous)?;

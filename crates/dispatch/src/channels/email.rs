@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::Context;
 use lettre::{
     AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
     message::{Mailbox, header::ContentType},
@@ -15,7 +14,10 @@ use lettre::{
 use model::messages::text::MessageText;
 
 use super::{DeliveryError, OutgoingMessage};
-use crate::{config::TlsMode, outbound};
+use crate::{
+    config::{ConfigError, TlsMode, error::ensure_fits},
+    outbound,
+};
 
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,13 +44,19 @@ pub struct EmailChannel {
 }
 
 impl EmailChannel {
-    pub fn new(server: SmtpServer, from: &str, to: &[String]) -> anyhow::Result<Self> {
-        anyhow::ensure!(!to.is_empty(), "to names no one");
-        let mailbox = |text: &str| text.parse::<Mailbox>().with_context(|| format!("'{text}' is no e-mail address"));
+    pub fn new(server: SmtpServer, from: &str, to: &[String]) -> Result<Self, ConfigError> {
+        ensure_fits(!to.is_empty(), "to names no one")?;
+        let mailbox = |text: &str| {
+            let parsed = text.parse::<Mailbox>();
+            parsed.map_err(|error| ConfigError::new(format!("'{text}' is no e-mail address: {error}")))
+        };
         let from = mailbox(from)?;
         let to = to.iter().map(|address| mailbox(address)).collect::<Result<_, _>>()?;
         outbound::install_tls();
-        let parameters = || TlsParameters::new(server.host.clone()).context("host is no name TLS can check");
+        let parameters = || {
+            let parameters = TlsParameters::new(server.host.clone());
+            parameters.map_err(|error| ConfigError::new(format!("host is no name TLS can check: {error}")))
+        };
         let tls = match server.tls {
             TlsMode::None => Tls::None,
             TlsMode::Starttls => Tls::Required(parameters()?),
@@ -60,7 +68,7 @@ impl EmailChannel {
             .hello_name(ClientId::Domain(from.email.domain().to_owned()))
             .timeout(Some(COMMAND_TIMEOUT));
         if let Some((user, password)) = server.login {
-            anyhow::ensure!(server.tls != TlsMode::None, "a password needs tls = \"starttls\" or \"implicit\"");
+            ensure_fits(server.tls != TlsMode::None, "a password needs tls = \"starttls\" or \"implicit\"")?;
             builder = builder.credentials(Credentials::new(user, password));
         }
         Ok(Self { transport: builder.build(), from, to, host: server.host })

@@ -3,10 +3,15 @@
 
 use std::{fmt, path::PathBuf};
 
+use garde::{Path, Report, Validate};
+use model::bounds::number_within;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::secret::{secret, web_address};
+use super::{
+    ConfigError,
+    secret::{parse_web_address, secret, web_address},
+};
 
 const HIDDEN: &str = "***";
 
@@ -63,15 +68,17 @@ pub struct SlackConfig {
 }
 
 /// SMTP.
-#[derive(Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
+#[garde(allow_unvalidated)]
 pub struct EmailConfig {
     pub from: String,
     pub to: Vec<String>,
     pub host: String,
     /// 25, 587 or 465, as `tls` says, if none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=65_535.0)))]
     pub port: Option<u16>,
     pub tls: TlsMode,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,13 +188,13 @@ impl ChannelConfig {
     }
 
     /// Returns where its messages go, if they go by HTTP.
-    pub fn web_address(&self) -> anyhow::Result<Option<Url>> {
+    pub fn web_address(&self) -> Result<Option<Url>, ConfigError> {
         Ok(Some(match self {
             Self::Log {} | Self::Email(_) => return Ok(None),
             Self::Webhook(c) => web_address(&secret!(c, url, url_env, url_file))?,
             Self::Slack(c) => web_address(&secret!(c, url, url_env, url_file))?,
             Self::Ticket(c) => web_address(&secret!(c, url, url_env, url_file))?,
-            Self::Voice(c) => c.url.parse()?,
+            Self::Voice(c) => parse_web_address("url", &c.url)?,
         }))
     }
 
@@ -225,6 +232,17 @@ impl ChannelConfig {
                     *url = super::without_password(url);
                 }
             }
+        }
+    }
+}
+
+impl Validate for ChannelConfig {
+    type Context = ();
+
+    // Derived, a path would name the variant: `channels.mail[0].port`.
+    fn validate_into(&self, (): &(), parent: &mut dyn FnMut() -> Path, report: &mut Report) {
+        if let Self::Email(email) = self {
+            email.validate_into(&(), parent, report);
         }
     }
 }

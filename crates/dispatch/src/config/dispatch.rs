@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use garde::Validate;
 use model::{
+    bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
     fleet::{
         policy::{DispatchPolicy, ExhaustionAction},
@@ -13,69 +15,107 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct DispatchConfig {
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub attempt: Duration,
     #[serde(with = "duration::list")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub retry: Vec<Duration>,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub lifetime: Duration,
+    #[garde(custom(number_within(1.0..=20_100_000.0)))]
     pub radius_m: f64,
+    #[garde(custom(number_within(1.0..=10_000.0)))]
     pub candidates: u16,
+    #[garde(custom(number_within(1.0..=500.0)))]
     pub ask_at_once: u16,
+    #[garde(custom(number_within(1.0..=100.0)))]
     pub offers_per_driver: u16,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub cool_down: Duration,
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
     pub idle_minute_m: f64,
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
     pub live_offer_m: f64,
+    #[garde(skip)]
     pub exhausted: ExhaustionAction,
+    #[garde(skip)]
     pub pending_keeps_lifetime: bool,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub pickup_within: Duration,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Duration,
 }
 
 /// What a service type does otherwise than `[dispatch]`.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct DispatchOverrides {
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub attempt: Option<Duration>,
     #[serde(with = "duration::option_list", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub retry: Option<Vec<Duration>>,
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub lifetime: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=20_100_000.0)))]
     pub radius_m: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=10_000.0)))]
     pub candidates: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=500.0)))]
     pub ask_at_once: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=100.0)))]
     pub offers_per_driver: Option<u16>,
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub cool_down: Option<Duration>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
     pub idle_minute_m: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
     pub live_offer_m: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
     pub exhausted: Option<ExhaustionAction>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
     pub pending_keeps_lifetime: Option<bool>,
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub pickup_within: Option<Duration>,
     #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
     pub completion_within: Option<Duration>,
     /// Who finds the driver; without it the own fleet does.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
     pub partner: Option<String>,
     /// Channels that reach its drivers, instead of `notifications.driver`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(reach_drivers))]
     pub driver_channels: Option<Vec<String>>,
+}
+
+/// The rule of channels to drivers: one at least, if any are named.
+fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
+    match channels {
+        Some(channels) if channels.is_empty() => Err(garde::Error::new("is empty: no driver would be told")),
+        _ => Ok(()),
+    }
 }
 
 impl Config {

@@ -4,11 +4,11 @@
 //! errors: a misspelt setting must not be a silent default.
 
 mod admission;
-mod bounds;
 mod channels;
 mod database;
 mod dispatch;
 mod environment;
+pub(crate) mod error;
 mod http;
 mod log;
 mod partner;
@@ -30,7 +30,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail};
+use garde::Validate;
 use model::messages::ChannelRoutes;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,7 @@ pub use admission::AdmissionConfig;
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
 pub use database::DatabaseConfig;
 pub use dispatch::{DispatchConfig, DispatchOverrides};
+pub use error::ConfigError;
 pub use http::HttpConfig;
 pub use log::{LogConfig, LogFormat};
 pub use model::partner::PollConfig;
@@ -53,35 +54,49 @@ pub use worker::WorkerConfig;
 /// The shipped file: every setting with its default.
 pub const DEFAULTS: &str = include_str!("../../../../config.toml");
 
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    #[garde(skip)]
     pub redis: RedisServerConfig,
+    #[garde(dive)]
     pub database: DatabaseConfig,
+    #[garde(dive)]
     pub http: HttpConfig,
+    #[garde(dive)]
     pub worker: WorkerConfig,
+    #[garde(dive)]
     pub dispatch: DispatchConfig,
+    #[garde(dive)]
     pub service_types: BTreeMap<String, DispatchOverrides>,
+    #[garde(dive)]
     pub admission: AdmissionConfig,
+    #[garde(dive)]
     pub notifications: ChannelRoutes,
     #[serde(default)]
+    #[garde(dive)]
     pub channels: BTreeMap<String, ChannelConfig>,
     #[serde(default)]
+    #[garde(dive)]
     pub partners: BTreeMap<String, PartnerConfig>,
+    #[garde(skip)]
     pub schedules: BTreeMap<ScheduledTask, TaskSchedule>,
+    #[garde(dive)]
     pub retention: RetentionConfig,
+    #[garde(dive)]
     pub log: LogConfig,
     /// Names of variables that begin with `DISPATCHQ_` and are no settings.
     #[serde(skip)]
+    #[garde(skip)]
     pub other_variables: Vec<String>,
 }
 
 impl Config {
-    /// Reads defaults, file and environment, and checks what the types do not. [`load_config`](crate::settings::load_config)
-    /// also checks what must be built to be checked.
+    /// Reads defaults, file and environment, and checks what the types do not. What must be built to be checked is left to
+    /// `settings::load_config`, which every command calls.
     ///
     /// `file` must exist; without it `./config.toml` is read if there is one.
-    pub(crate) fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
         let file = match file {
             Some(path) => Some(path.to_owned()),
             None => Some(PathBuf::from("config.toml")).filter(|path| path.exists()),
@@ -97,15 +112,16 @@ impl Config {
     pub(crate) fn from_sources(
         file: Option<&Path>,
         variables: impl Iterator<Item = (OsString, OsString)>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ConfigError> {
         let EnvironmentVariables { settings, others } = EnvironmentVariables::new(variables)?;
         let mut sources =
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+                .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
             if let Err(error) = text.parse::<toml::Table>() {
-                bail!("{} is not valid TOML: {}", path.display(), slip::describe_syntax_error(&text, &error));
+                let slip = slip::describe_syntax_error(&text, &error);
+                return Err(ConfigError::NotToml { file: path.to_owned(), slip });
             }
             sources = sources.add_source(config::File::from_str(&text, config::FileFormat::Toml));
         }
@@ -115,20 +131,14 @@ impl Config {
             .prefix_separator("_")
             .separator("__")
             .source(Some(settings));
-        let mut config: Self =
-            sources.add_source(environment).build().and_then(config::Config::try_deserialize).map_err(|error| {
-                anyhow::anyhow!(slip::describe_value_error(&error)).context(format!(
-                    "the configuration is not valid; look at {origin} (dispatchq config show lists all settings)"
-                ))
-            })?;
+        let mut config: Self = sources
+            .add_source(environment)
+            .build()
+            .and_then(config::Config::try_deserialize)
+            .map_err(|error| ConfigError::NotSettings { origin, slip: slip::describe_value_error(&error) })?;
         config.other_variables = others;
-        let (redis, database) = (&mut config.redis, &mut config.database);
-        secret::replace_secret("url", &mut redis.url, &mut redis.url_env, &mut redis.url_file).context("redis")?;
-        secret::replace_secret("url", &mut database.url, &mut database.url_env, &mut database.url_file)
-            .context("database")?;
-        let (url_env, url_file) = (&mut database.maintenance_url_env, &mut database.maintenance_url_file);
-        secret::replace_secret("maintenance_url", &mut database.maintenance_url, url_env, url_file)
-            .context("database")?;
+        config.redis.read_secrets().map_err(|error| error.within("redis"))?;
+        config.database.read_secrets().map_err(|error| error.within("database"))?;
         let own_channels =
             |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();

@@ -2,12 +2,18 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use model::{duration, partner::PollConfig};
+use garde::Validate;
+use model::{
+    bounds::{DAY, MS, NONE, number_within, time_within},
+    duration,
+    partner::PollConfig,
+};
 use serde::{Deserialize, Serialize};
 
 /// One `[partners.NAME]` of the configuration.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
 pub struct PartnerConfig {
     /// Where the partner answers, with the path its API begins with.
     pub url: String,
@@ -34,19 +40,26 @@ pub struct PartnerConfig {
     pub callback_secret_previous_file: Option<PathBuf>,
     /// A call that takes longer failed, and whether it had an effect is unknown.
     #[serde(default = "default_timeout", with = "duration")]
+    // A job must have time left to say how its call went.
+    #[garde(custom(time_within(MS..=Duration::from_secs(15))))]
     pub timeout: Duration,
     /// Calls per second of the whole fleet.
     #[serde(default = "default_rate")]
+    #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub rate_per_s: u32,
     /// Calls at the same time of the whole fleet.
     #[serde(default = "default_concurrent")]
+    #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_concurrent: u32,
     /// Calls at the same time of one process.
     #[serde(default = "default_concurrent_per_process")]
+    #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub max_concurrent_per_process: u32,
     #[serde(default)]
+    #[garde(dive)]
     pub poll: PollConfig,
     #[serde(default)]
+    #[garde(dive)]
     pub breaker: BreakerConfig,
 }
 
@@ -92,17 +105,21 @@ fn default_concurrent_per_process() -> u32 {
 }
 
 /// When calls to the partner stop, and how they come back.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 pub struct BreakerConfig {
     /// Failures in a row, of the whole fleet.
+    #[garde(custom(number_within(1.0..=1_000_000.0)))]
     pub failures: u32,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=DAY)))]
     pub open: Duration,
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=DAY)))]
     pub max_open: Duration,
     /// How long calls take to come back to their full rate.
     #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=DAY)))]
     pub ramp_up: Duration,
 }
 

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, secret::replace_secret};
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -18,13 +19,19 @@ pub struct RedisServerConfig {
 }
 
 impl RedisServerConfig {
+    pub(super) fn read_secrets(&mut self) -> Result<(), ConfigError> {
+        replace_secret("url", &mut self.url, &mut self.url_env, &mut self.url_file)
+    }
+
     /// What the queue connects with. Reads the certificate; opens no connection.
-    pub fn to_store_config(&self) -> anyhow::Result<workers::RedisConfig> {
+    pub fn to_store_config(&self) -> Result<workers::RedisConfig, ConfigError> {
         let mut config = workers::RedisConfig::new(&self.url);
         let file = &self.root_certificate;
         if !file.as_os_str().is_empty() {
-            let pem = std::fs::read(file)
-                .with_context(|| format!("redis.root_certificate: cannot read the file {}", file.display()))?;
+            let pem = std::fs::read(file).map_err(|error| {
+                ConfigError::new(format!("cannot read the file {}: {error}", file.display()))
+                    .within("redis.root_certificate")
+            })?;
             config.root_certificate = Some(pem);
         }
         config.check()?;

@@ -1,8 +1,10 @@
+mod bounds;
+
 use std::{io::Write, time::Duration};
 
 use super::*;
 
-fn with_file(text: &str) -> anyhow::Result<Config> {
+fn with_file(text: &str) -> Result<Config, ConfigError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     Config::from_sources(Some(file.path()), std::iter::empty())
@@ -13,7 +15,7 @@ fn variables(of: &[(&str, &str)]) -> std::vec::IntoIter<(OsString, OsString)> {
 }
 
 fn error(text: &str) -> String {
-    format!("{:#}", with_file(text).unwrap_err())
+    with_file(text).unwrap_err().to_string()
 }
 
 #[test]
@@ -101,4 +103,29 @@ fn the_partner_the_shipped_file_shows_has_the_defaults() {
     let least = "[partners.bbd]\nurl = \"https://dispatch.example.com/api\"";
     let least = with_file(least).unwrap().partners.remove("bbd").unwrap();
     assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
+}
+
+#[test]
+fn all_problems_are_told_at_once_each_on_a_line() {
+    let told = error(
+        "[dispatch]\nattempt = \"0s\"\n[http]\ntrusted_proxies = [\"lb\"]\n[worker.concurrency]\nmail-queue = 0\n\
+         [retention]\norders = \"400days\"\nevents = \"30days\"\n[redis]\nurl = \"localhost\"\n\
+         [service_types.tow]\npartner = \"bbd\"\ndriver_channels = [\"calls\"]\n[schedules.cleanup]\nevery = \"1ms\"",
+    );
+    for problem in [
+        "\n  dispatch.attempt must be 1ms to ",
+        "\n  http.trusted_proxies: 'lb' is no address",
+        "\n  worker.concurrency: no queue 'mail-queue'; queues are ",
+        "\n  worker.concurrency.mail-queue must be 1 to 100000, not 0",
+        "\n  retention.events must not be shorter than retention.orders",
+        "\n  redis.url is no Redis address",
+        "\n  service_types.tow: names are capital letters",
+        "\n  service_types.tow: no partner 'bbd'; add [partners.bbd]",
+        "\n  service_types.tow.driver_channels: no channel 'calls'; add [channels.calls]",
+        "\n  schedules.cleanup.every must be 1s to ",
+    ] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+    assert!(told.starts_with("10 settings cannot be used:"), "{told}");
+    assert_eq!(told.lines().count(), 11, "{told}");
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use anyhow::{Context, ensure};
 use model::{actor::Actor, fleet::policy::DispatchPolicy};
 use standardwebhooks::Webhook;
 
@@ -10,8 +9,8 @@ use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrott
 use crate::{
     app::App,
     config::{
-        PartnerConfig,
-        secret::{Secret, signing_key},
+        ConfigError, PartnerConfig,
+        secret::{Secret, parse_web_address, signing_key},
     },
     db::{Connection, Pool},
 };
@@ -127,29 +126,22 @@ impl fmt::Debug for ConfiguredPartner {
 }
 
 impl ConfiguredPartner {
-    fn new(name: &str, config: &PartnerConfig) -> anyhow::Result<Self> {
-        let at = format!("partners.{name}");
-        let fits = (1..=32).contains(&name.len())
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-        ensure!(fits, "{at}: names have 1 to 32 small letters, digits or '_'");
-        let url: reqwest::Url = config.url.parse().with_context(|| format!("{at}: url is not valid"))?;
-        ensure!(matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base(), "{at}: url must be http or https");
-        let secret = |secret: Secret<'_>| secret.read().with_context(|| at.clone());
-        let api_key = secret(secret_of!(config, api_key, api_key_env, api_key_file))?;
+    fn new(name: &str, config: &PartnerConfig) -> Result<Self, ConfigError> {
+        let url = parse_web_address("url", &config.url)?;
+        let api_key = secret_of!(config, api_key, api_key_env, api_key_file).read()?;
         let mut verifiers = Vec::new();
-        for given in [
+        for secret in [
             secret_of!(config, callback_secret, callback_secret_env, callback_secret_file),
             secret_of!(config, callback_secret_previous, callback_secret_previous_env, callback_secret_previous_file),
         ] {
-            let name = given.name;
-            if let Some(text) = secret(given)? {
-                verifiers.push(Webhook::from_bytes(signing_key(name, &text).with_context(|| at.clone())?)?);
+            if let Some(text) = secret.read()? {
+                let verifier = Webhook::from_bytes(signing_key(secret.name, &text)?);
+                verifiers.push(verifier.map_err(|error| ConfigError::new(format!("{}: {error}", secret.name)))?);
             }
         }
         Ok(Self {
             name: name.into(),
-            client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)
-                .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
+            client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)?,
             throttle: Arc::new(PartnerThrottle::new(name, config)),
             config: Arc::new(config.clone()),
             verifiers: verifiers.into(),
@@ -167,10 +159,17 @@ impl ConfiguredPartner {
 pub struct PartnerRegistry(Arc<BTreeMap<String, ConfiguredPartner>>);
 
 impl PartnerRegistry {
-    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> anyhow::Result<Self> {
-        let partners =
-            configured.iter().map(|(name, config)| Ok((name.clone(), ConfiguredPartner::new(name, config)?)));
-        Ok(Self(Arc::new(partners.collect::<anyhow::Result<_>>()?)))
+    /// Returns the partners, or the problems of all that cannot be called.
+    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> Result<Self, ConfigError> {
+        let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, config) in configured {
+            match ConfiguredPartner::new(name, config) {
+                Ok(partner) => drop(by_name.insert(name.clone(), partner)),
+                Err(error) => problems.push(error.within(&format!("partners.{name}"))),
+            }
+        }
+        ConfigError::refuse_problems(problems)?;
+        Ok(Self(Arc::new(by_name)))
     }
 
     pub fn get(&self, name: &str) -> Option<&ConfiguredPartner> {
