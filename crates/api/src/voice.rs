@@ -22,10 +22,8 @@ use super::{body::WholeBody, error::ApiError};
 use dispatch::{
     actor::Actor,
     app::App,
-    notifications::{
-        channel::voice::{CallEvent, VoiceChannel},
-        outbox,
-    },
+    channels::voice::{CallEvent, VoiceChannel},
+    notifications::outbox,
     orders::{OrderRefusal, Snapshot, accept, actions, store::ChangeError, update},
 };
 

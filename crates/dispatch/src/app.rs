@@ -9,11 +9,11 @@ use workers::Store;
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
     areas::{rules::RulesHandle, standings::StandingsCache},
+    channels::{self, MessageChannels},
     config::Config,
     db::{self, Pool, readiness::PostgresReadiness},
     error::{DuringContext, ServiceError},
     loops::LoopRegistry,
-    notifications::MessageChannels,
     offers::board::OfferBoard,
     partner::PartnerRegistry,
     request_limits::RequestLimits,
@@ -56,8 +56,7 @@ impl App {
     pub async fn connect(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let store =
-            Store::with_config(config.redis.to_store_config().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?)?;
+        let store = Store::with_config(config.redis.to_store_config()?)?;
         store.ping().await.during(|| "Redis is needed for the timers of orders".to_owned())?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
@@ -86,8 +85,8 @@ impl App {
     }
 
     pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
-        let channels = config.build_channels().map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
-        let partners = PartnerRegistry::new(&config.partners).map_err(|e| ServiceError::Unusable(format!("{e:#}")))?;
+        let channels = channels::build_channels(&config)?;
+        let partners = PartnerRegistry::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {

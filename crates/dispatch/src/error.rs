@@ -2,6 +2,8 @@
 
 use workers::StoreError;
 
+use crate::config::ConfigError;
+
 /// What failed. `Display` says all of it, causes included, and never a password.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -11,6 +13,9 @@ pub enum ServiceError {
     /// Redis refused a call, or could not be reached.
     #[error(transparent)]
     Queue(#[from] StoreError),
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A person must change something first; the text names the cure.
     #[error("{0}")]
     Unusable(String),
@@ -34,7 +39,7 @@ impl ServiceError {
         match self {
             Self::Database(error) => Some(error),
             Self::During { cause, .. } => cause.database_error(),
-            Self::Queue(_) | Self::Unusable(_) | Self::Incomplete(_) => None,
+            Self::Queue(_) | Self::Config(_) | Self::Unusable(_) | Self::Incomplete(_) => None,
         }
     }
 }

@@ -7,14 +7,16 @@
 //! * [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
 //!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`]: see orders.
 //!   [`system`]: this machine's clock and generator.
-//! * [`error`]: why a service could not do its work. [`config`]: settings. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
+//! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
 //! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
 //!   drivers are being asked.
+//! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
 //! * [`app`]: what every command, handler and request works with.
-//! * [`admission`]: whether an area takes one more order. [`notifications`]: outbox, alerts, channels.
+//! * [`admission`]: whether an area takes one more order. [`notifications`]: outbox, alerts.
 //! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
 //! * [`fleet`]: drivers of one's own: where they are, candidates, lifetime. [`partner`]: orders served by a partner.
+//! * [`settings`]: loads the configuration, and checks what must be built to be checked.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`reports`]: counts for people. [`explain`]: why an order is as it is, and what to do. [`privacy`]: erasing what is known
 //!   about a person. [`metrics_list`]: every metric in words.
@@ -33,6 +35,7 @@ pub mod admission;
 pub mod app;
 pub mod areas;
 pub mod audit;
+pub mod channels;
 pub mod compensation;
 pub mod config;
 pub mod crash;
@@ -57,6 +60,7 @@ pub mod recovery;
 pub mod redis_keys;
 pub mod reports;
 pub mod request_limits;
+pub mod settings;
 pub mod system;
 pub mod telemetry;
 pub mod unsent_timers;

@@ -8,11 +8,12 @@
 //! * [`messages`]: what people and programs are told.
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
-//! * [`plain_text`], [`duration`]: texts of people, and how durations are written.
+//! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be.
 
 pub mod actor;
 pub mod admission;
 pub mod area;
+pub mod bounds;
 pub mod chance;
 pub mod clock;
 pub mod compensation;

@@ -15,13 +15,10 @@ use workers::{NewJob, Outcome};
 
 use crate::{
     app::App,
+    channels::{DeliveryError, OutgoingMessage},
     compensation::compensate,
     db,
-    notifications::{
-        alerts,
-        channel::{DeliveryError, OutgoingMessage},
-        outbox,
-    },
+    notifications::{alerts, outbox},
 };
 
 /// An outage shorter than this raises no alert.

@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     accounts::key_admin::{self, KeySelection},
+    channels::voice::is_phone,
     db::Pool,
     fleet::driver_index::DriverPlace,
-    notifications::channel::voice::is_phone,
 };
 
 /// A driver as imported, one JSON object per line.

@@ -18,11 +18,9 @@ use workers::{Job, Outcome, RetryPolicy};
 
 use crate::{
     app::App,
+    channels::{DeliveryError, LanePlace, OutgoingMessage},
     crash, db,
-    notifications::{
-        channel::{DeliveryError, LanePlace, OutgoingMessage},
-        outbox::{self, OutboxRow},
-    },
+    notifications::outbox::{self, OutboxRow},
     orders::step,
 };
 

@@ -11,7 +11,7 @@ use workers::{
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{app::App, db, periodic::schedule::ScheduleError};
+use crate::{app::App, config::ScheduleError, db};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);

@@ -9,7 +9,7 @@ use model::{
 use workers::{Job, JobId};
 
 use super::job::OperateError;
-use crate::{app::App, db, notifications::outbox, orders::store, periodic::schedule::ScheduledTask};
+use crate::{app::App, config::ScheduledTask, db, notifications::outbox, orders::store, periodic::schedule::next_job};
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ async fn next_run(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateEr
         return Ok(None);
     };
     let now = db::database_now(&app.db).await?;
-    if schedule.next_job(task, now)?.id != *job {
+    if next_job(schedule, task, now)?.id != *job {
         return Ok(None);
     }
     Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? }))

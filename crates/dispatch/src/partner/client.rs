@@ -17,7 +17,7 @@ use serde_json::json;
 pub use model::partner::answer::{CallError, JobStatus, PartnerStatus};
 
 use super::BookingReference;
-use crate::{crash, outbound, system::SystemClock};
+use crate::{config::ConfigError, crash, outbound, system::SystemClock};
 
 /// An answer longer than this is none.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
@@ -67,12 +67,13 @@ pub struct PartnerClient {
 }
 
 impl PartnerClient {
-    pub(super) fn new(mut base: Url, api_key: &str, timeout: Duration) -> anyhow::Result<Self> {
+    pub(super) fn new(mut base: Url, api_key: &str, timeout: Duration) -> Result<Self, ConfigError> {
         // Else joining would replace the last part of the path.
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {api_key}"))
+            .map_err(|_| ConfigError::new("api_key cannot be sent in a header"))?;
         authorization.set_sensitive(true);
         Ok(Self { http: outbound::build_client(timeout)?, base, authorization })
     }

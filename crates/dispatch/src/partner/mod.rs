@@ -2,7 +2,7 @@
 //!
 //! The partner's wire is described in docs/PARTNER.md.
 //!
-//! * [`settings`]: what is configured for a partner, and what operators set at run time.
+//! * [`settings`]: the configured partners, ready to be called, and what operators set at run time.
 //! * [`client`]: the partner's API: book, ask, cancel; its errors by what they mean for us.
 //! * [`throttle`]: breaker, rate and concurrency around every call, shared by the fleet.
 //! * [`observation`]: what a callback or an answer says, in one form.
@@ -23,6 +23,6 @@ pub mod settings;
 pub mod throttle;
 pub mod timeout;
 
-pub use settings::{ConfiguredPartner, PartnerConfig, PartnerRegistry};
+pub use settings::{ConfiguredPartner, PartnerRegistry};
 
 pub use model::partner::{BookingReference, backoff, decide, observation};

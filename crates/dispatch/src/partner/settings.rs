@@ -1,21 +1,19 @@
-//! What is configured for a partner, and what operators set at run time.
+//! The configured partners, ready to be called, and what operators set at run time.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use anyhow::{Context, ensure};
-use model::{actor::Actor, duration, fleet::policy::DispatchPolicy};
-use serde::{Deserialize, Serialize};
+use model::{actor::Actor, fleet::policy::DispatchPolicy};
 use standardwebhooks::Webhook;
-use workers::store::BreakerPolicy;
 
 use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrottle};
 use crate::{
     app::App,
-    config::secret::{Secret, signing_key},
+    config::{
+        ConfigError, PartnerConfig,
+        secret::{Secret, parse_web_address, signing_key},
+    },
     db::{Connection, Pool},
 };
-
-pub use model::partner::PollConfig;
 
 /// A secret of a partner. An empty text is none.
 macro_rules! secret_of {
@@ -27,124 +25,6 @@ macro_rules! secret_of {
             file: $config.$file.as_deref(),
         }
     };
-}
-
-/// One `[partners.NAME]` of the configuration.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct PartnerConfig {
-    /// Where the partner answers, with the path its API begins with.
-    pub url: String,
-    /// Sent as a bearer token.
-    #[serde(default)]
-    pub api_key: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_key_env: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_key_file: Option<PathBuf>,
-    /// What the partner signs its callbacks with: `whsec_` and base64. Empty: no callback is accepted.
-    #[serde(default)]
-    pub callback_secret: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback_secret_env: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback_secret_file: Option<PathBuf>,
-    /// The secret before it, still accepted while the partner changes over.
-    #[serde(default)]
-    pub callback_secret_previous: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback_secret_previous_env: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub callback_secret_previous_file: Option<PathBuf>,
-    /// A call that takes longer failed, and whether it had an effect is unknown.
-    #[serde(default = "default_timeout", with = "duration")]
-    pub timeout: Duration,
-    /// Calls per second of the whole fleet.
-    #[serde(default = "default_rate")]
-    pub rate_per_s: u32,
-    /// Calls at the same time of the whole fleet.
-    #[serde(default = "default_concurrent")]
-    pub max_concurrent: u32,
-    /// Calls at the same time of one process.
-    #[serde(default = "default_concurrent_per_process")]
-    pub max_concurrent_per_process: u32,
-    #[serde(default)]
-    pub poll: PollConfig,
-    #[serde(default)]
-    pub breaker: BreakerConfig,
-}
-
-impl PartnerConfig {
-    /// A partner that answers at `url`; nothing else is said.
-    pub fn with_url(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            api_key: String::new(),
-            api_key_env: None,
-            api_key_file: None,
-            callback_secret: String::new(),
-            callback_secret_env: None,
-            callback_secret_file: None,
-            callback_secret_previous: String::new(),
-            callback_secret_previous_env: None,
-            callback_secret_previous_file: None,
-            timeout: default_timeout(),
-            rate_per_s: default_rate(),
-            max_concurrent: default_concurrent(),
-            max_concurrent_per_process: default_concurrent_per_process(),
-            poll: PollConfig::default(),
-            breaker: BreakerConfig::default(),
-        }
-    }
-}
-
-fn default_timeout() -> Duration {
-    Duration::from_secs(5)
-}
-
-fn default_rate() -> u32 {
-    500
-}
-
-fn default_concurrent() -> u32 {
-    50
-}
-
-/// Fewer than the places of any queue, so that a slow partner never has them all.
-fn default_concurrent_per_process() -> u32 {
-    12
-}
-
-/// When calls to the partner stop, and how they come back.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BreakerConfig {
-    /// Failures in a row, of the whole fleet.
-    pub failures: u32,
-    #[serde(with = "duration")]
-    pub open: Duration,
-    #[serde(with = "duration")]
-    pub max_open: Duration,
-    /// How long calls take to come back to their full rate.
-    #[serde(with = "duration")]
-    pub ramp_up: Duration,
-}
-
-impl Default for BreakerConfig {
-    fn default() -> Self {
-        Self {
-            failures: 10,
-            open: Duration::from_secs(5),
-            max_open: Duration::from_secs(30),
-            ramp_up: Duration::from_secs(30),
-        }
-    }
-}
-
-impl BreakerConfig {
-    pub(super) fn breaker_policy(&self) -> BreakerPolicy {
-        BreakerPolicy { failures: self.failures, open: self.open, max_open: self.max_open }
-    }
 }
 
 /// What decisions about an order of this partner go by.
@@ -246,29 +126,22 @@ impl fmt::Debug for ConfiguredPartner {
 }
 
 impl ConfiguredPartner {
-    fn new(name: &str, config: &PartnerConfig) -> anyhow::Result<Self> {
-        let at = format!("partners.{name}");
-        let fits = (1..=32).contains(&name.len())
-            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-        ensure!(fits, "{at}: names have 1 to 32 small letters, digits or '_'");
-        let url: reqwest::Url = config.url.parse().with_context(|| format!("{at}: url is not valid"))?;
-        ensure!(matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base(), "{at}: url must be http or https");
-        let secret = |secret: Secret<'_>| secret.read().with_context(|| at.clone());
-        let api_key = secret(secret_of!(config, api_key, api_key_env, api_key_file))?;
+    fn new(name: &str, config: &PartnerConfig) -> Result<Self, ConfigError> {
+        let url = parse_web_address("url", &config.url)?;
+        let api_key = secret_of!(config, api_key, api_key_env, api_key_file).read()?;
         let mut verifiers = Vec::new();
-        for given in [
+        for secret in [
             secret_of!(config, callback_secret, callback_secret_env, callback_secret_file),
             secret_of!(config, callback_secret_previous, callback_secret_previous_env, callback_secret_previous_file),
         ] {
-            let name = given.name;
-            if let Some(text) = secret(given)? {
-                verifiers.push(Webhook::from_bytes(signing_key(name, &text).with_context(|| at.clone())?)?);
+            if let Some(text) = secret.read()? {
+                let verifier = Webhook::from_bytes(signing_key(secret.name, &text)?);
+                verifiers.push(verifier.map_err(|error| ConfigError::new(format!("{}: {error}", secret.name)))?);
             }
         }
         Ok(Self {
             name: name.into(),
-            client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)
-                .with_context(|| format!("{at}: api_key cannot be sent in a header"))?,
+            client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)?,
             throttle: Arc::new(PartnerThrottle::new(name, config)),
             config: Arc::new(config.clone()),
             verifiers: verifiers.into(),
@@ -286,10 +159,17 @@ impl ConfiguredPartner {
 pub struct PartnerRegistry(Arc<BTreeMap<String, ConfiguredPartner>>);
 
 impl PartnerRegistry {
-    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> anyhow::Result<Self> {
-        let partners =
-            configured.iter().map(|(name, config)| Ok((name.clone(), ConfiguredPartner::new(name, config)?)));
-        Ok(Self(Arc::new(partners.collect::<anyhow::Result<_>>()?)))
+    /// Returns the partners, or the problems of all that cannot be called.
+    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> Result<Self, ConfigError> {
+        let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
+        for (name, config) in configured {
+            match ConfiguredPartner::new(name, config) {
+                Ok(partner) => drop(by_name.insert(name.clone(), partner)),
+                Err(error) => problems.push(error.within(&format!("partners.{name}"))),
+            }
+        }
+        ConfigError::refuse_problems(problems)?;
+        Ok(Self(Arc::new(by_name)))
     }
 
     pub fn get(&self, name: &str) -> Option<&ConfiguredPartner> {

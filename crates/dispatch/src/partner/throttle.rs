@@ -19,8 +19,9 @@ use workers::{
 
 use super::{
     client::{CallError, PartnerCall, PartnerClient},
-    settings::{BreakerConfig, ConfiguredPartner, PartnerConfig},
+    settings::ConfiguredPartner,
 };
+use crate::config::{BreakerConfig, PartnerConfig};
 
 /// How long a look at the breaker holds.
 const FRESH: Duration = Duration::from_millis(250);
@@ -106,7 +107,8 @@ impl PartnerThrottle {
     }
 
     fn breaker_policy(&self) -> BreakerPolicy {
-        self.breaker.breaker_policy()
+        let BreakerConfig { failures, open, max_open, ramp_up: _ } = self.breaker;
+        BreakerPolicy { failures, open, max_open }
     }
 
     /// How long a job that was turned away should stay away, `least` at least. `random` lies in 0..1.

@@ -8,9 +8,10 @@ use jobs::PeriodicTick;
 use serde_json::Value;
 use workers::{NewJob, Outcome};
 
-use super::{cleanup, schedule::ScheduledTask, statistics};
+use super::{cleanup, schedule::next_job, statistics};
 use crate::{
     app::App,
+    config::ScheduledTask,
     db::{self, Pool},
     error::ServiceError,
 };
@@ -39,7 +40,7 @@ async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> Result<
         record_result(&app.db, job, result).await?;
     }
     let now = db::database_now(&app.db).await?;
-    let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose();
+    let next = app.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
     let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())
 }

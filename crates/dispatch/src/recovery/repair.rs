@@ -19,6 +19,7 @@ use crate::{
     error::ServiceError,
     loops::report_progress,
     orders::store,
+    periodic::schedule::next_job,
     recovery::pauses,
 };
 
@@ -197,7 +198,7 @@ async fn enqueue_schedules(app: &App) -> Result<(), ServiceError> {
         .config
         .schedules
         .iter()
-        .map(|(task, schedule)| schedule.next_job(*task, now))
+        .map(|(task, schedule)| next_job(schedule, *task, now))
         .collect::<Result<_, _>>()
         .map_err(|error| ServiceError::Unusable(error.to_string()))?;
     app.store.enqueue(&next).await?;

@@ -1,7 +1,7 @@
 //! Characters no database keeps, bodies that are too large, names strangers try.
 
 use api::OPENAPI;
-use dispatch::{accounts::api_keys::AccountRole, partner::PartnerConfig};
+use dispatch::{accounts::api_keys::AccountRole, config::PartnerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::config::secret::signing_key;
+use crate::config::{ConfigError, secret::signing_key};
 
 #[derive(Clone)]
 pub struct WebhookChannel {
@@ -21,8 +21,8 @@ pub struct WebhookChannel {
 impl WebhookChannel {
     /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
     /// and its receiver accepts any.
-    pub fn new(url: Url, secrets: Vec<String>) -> anyhow::Result<Self> {
-        let keys = secrets.iter().map(|secret| signing_key("secret", secret)).collect::<anyhow::Result<_>>()?;
+    pub fn new(url: Url, secrets: Vec<String>) -> Result<Self, ConfigError> {
+        let keys = secrets.iter().map(|secret| signing_key("secret", secret)).collect::<Result<_, _>>()?;
         Ok(Self { url, keys })
     }
 

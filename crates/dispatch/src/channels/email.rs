@@ -2,7 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::Context;
 use lettre::{
     AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
     message::{Mailbox, header::ContentType},
@@ -12,38 +11,18 @@ use lettre::{
         extension::ClientId,
     },
 };
-use serde::{Deserialize, Serialize};
+use model::messages::text::MessageText;
 
 use super::{DeliveryError, OutgoingMessage};
-use crate::{notifications::text::MessageText, outbound};
+use crate::{
+    config::{ConfigError, TlsMode, error::ensure_fits},
+    outbound,
+};
 
 /// One command of the dialogue.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The whole of it; a job has 30 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// How the connection is protected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TlsMode {
-    /// Not at all: a relay on this machine.
-    None,
-    /// After STARTTLS, or not at all (port 587).
-    #[default]
-    Starttls,
-    /// From the first byte (port 465).
-    Implicit,
-}
-
-impl TlsMode {
-    fn default_port(self) -> u16 {
-        match self {
-            Self::None => 25,
-            Self::Starttls => 587,
-            Self::Implicit => 465,
-        }
-    }
-}
 
 /// Where mail is handed in.
 #[derive(Debug, Clone)]
@@ -65,13 +44,19 @@ pub struct EmailChannel {
 }
 
 impl EmailChannel {
-    pub fn new(server: SmtpServer, from: &str, to: &[String]) -> anyhow::Result<Self> {
-        anyhow::ensure!(!to.is_empty(), "to names no one");
-        let mailbox = |text: &str| text.parse::<Mailbox>().with_context(|| format!("'{text}' is no e-mail address"));
+    pub fn new(server: SmtpServer, from: &str, to: &[String]) -> Result<Self, ConfigError> {
+        ensure_fits(!to.is_empty(), "to names no one")?;
+        let mailbox = |text: &str| {
+            let parsed = text.parse::<Mailbox>();
+            parsed.map_err(|error| ConfigError::new(format!("'{text}' is no e-mail address: {error}")))
+        };
         let from = mailbox(from)?;
         let to = to.iter().map(|address| mailbox(address)).collect::<Result<_, _>>()?;
         outbound::install_tls();
-        let parameters = || TlsParameters::new(server.host.clone()).context("host is no name TLS can check");
+        let parameters = || {
+            let parameters = TlsParameters::new(server.host.clone());
+            parameters.map_err(|error| ConfigError::new(format!("host is no name TLS can check: {error}")))
+        };
         let tls = match server.tls {
             TlsMode::None => Tls::None,
             TlsMode::Starttls => Tls::Required(parameters()?),
@@ -83,7 +68,7 @@ impl EmailChannel {
             .hello_name(ClientId::Domain(from.email.domain().to_owned()))
             .timeout(Some(COMMAND_TIMEOUT));
         if let Some((user, password)) = server.login {
-            anyhow::ensure!(server.tls != TlsMode::None, "a password needs tls = \"starttls\" or \"implicit\"");
+            ensure_fits(server.tls != TlsMode::None, "a password needs tls = \"starttls\" or \"implicit\"")?;
             builder = builder.credentials(Credentials::new(user, password));
         }
         Ok(Self { transport: builder.build(), from, to, host: server.host })

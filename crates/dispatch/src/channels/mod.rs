@@ -4,10 +4,12 @@
 //! * [`slack`]: its text to a Slack incoming webhook.
 //! * [`email`]: its text by SMTP.
 //! * [`ticket`]: a POST that opens a ticket.
-//! * [`voice_channel`]: a phone call that asks for a key.
+//! * [`voice`]: a phone call that asks for a key.
 //! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
+//! * `build`: what is configured becomes these.
 //! * `lanes`: how many messages of one channel are on their way at the same time, and when the others come back.
 
+mod build;
 pub mod email;
 mod lanes;
 pub mod post;
@@ -19,18 +21,18 @@ pub mod webhook;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use metrics::counter;
-use uuid::Uuid;
-
-use self::lanes::ChannelLanes;
-use super::{
+use model::messages::{
     StoredMessage,
     routes::LOG,
     text::{self, MessageText},
 };
+use uuid::Uuid;
+
+use self::lanes::ChannelLanes;
 use crate::outbound;
 
 use self::lanes::LaneOutcome;
-pub use self::lanes::LanePlace;
+pub use self::{build::build_channels, lanes::LanePlace};
 
 /// How one channel delivers.
 #[derive(Debug, Clone)]

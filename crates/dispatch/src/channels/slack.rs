@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use model::messages::text::MessageText;
 use reqwest::Url;
 use serde_json::json;
 
 use super::{DeliveryError, host_of, post};
-use crate::notifications::text::MessageText;
 
 #[derive(Clone)]
 pub struct SlackChannel {

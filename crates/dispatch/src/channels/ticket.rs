@@ -12,11 +12,11 @@
 use std::{fmt, time::Duration};
 
 use chrono::{SecondsFormat, TimeDelta};
+use model::messages::text::MessageText;
 use reqwest::Url;
 use serde_json::json;
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::notifications::text::MessageText;
 
 #[derive(Clone)]
 pub struct TicketChannel {

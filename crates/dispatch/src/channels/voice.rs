@@ -7,12 +7,13 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use model::messages::{MessageBody, MessageKind};
 use reqwest::{Url, header::CONTENT_TYPE};
 use ring::hmac;
 use uuid::Uuid;
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
-use crate::notifications::messages::{MessageBody, MessageKind};
+use crate::config::{ConfigError, error::ensure_fits};
 
 /// How long it rings, in seconds.
 const RING_SEC: &str = "25";
@@ -58,10 +59,12 @@ impl VoiceChannel {
         from: &str,
         callback: Url,
         language: &str,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, ConfigError> {
         let fits = !account.is_empty() && account.bytes().all(|b| b.is_ascii_alphanumeric());
-        anyhow::ensure!(fits, "account must be the account's id, as in AC0123456789abcdef0123456789abcdef");
-        let calls = base.join(&format!("/2010-04-01/Accounts/{account}/Calls.json"))?;
+        ensure_fits(fits, "account must be the account's id, as in AC0123456789abcdef0123456789abcdef")?;
+        let calls = base
+            .join(&format!("/2010-04-01/Accounts/{account}/Calls.json"))
+            .map_err(|error| ConfigError::new(format!("url is not valid: {error}")))?;
         Ok(Self {
             name: name.to_owned(),
             calls,
