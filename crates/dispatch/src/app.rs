@@ -15,7 +15,7 @@ use crate::{
     error::{DuringContext, ServiceError},
     loops::LoopRegistry,
     offers::board::OfferBoard,
-    partner::PartnerRegistry,
+    partner_client::PartnerRegistry,
     request_limits::RequestLimits,
     system::{SystemClock, SystemRng},
     unsent_timers::UnsentTimers,

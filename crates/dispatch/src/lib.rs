@@ -12,6 +12,7 @@
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
 //!   drivers are being asked.
 //! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
+//! * [`partner_client`]: how partners are called.
 //! * [`app`]: what every command, handler and request works with.
 //! * [`admission`]: whether an area takes one more order. [`notifications`]: outbox, alerts.
 //! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
@@ -54,6 +55,7 @@ pub mod operator;
 pub mod orders;
 pub mod outbound;
 pub mod partner;
+pub mod partner_client;
 pub mod periodic;
 pub mod privacy;
 pub mod recovery;

@@ -6,7 +6,7 @@
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
 use model::{messages::routes::LOG, order::OrderStatus, partner::answer::CallError};
 
-use crate::{config::Config, partner::client::PartnerCall};
+use crate::{config::Config, partner_client::client::PartnerCall};
 
 type Words = &'static [(&'static str, &'static str)];
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{
     channels,
     config::{Config, ConfigError},
-    partner::PartnerRegistry,
+    partner_client::PartnerRegistry,
 };
 
 /// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first

@@ -13,7 +13,7 @@ use dispatch::{
             limits::{self, LimitsChange},
         },
     },
-    partner::settings,
+    partner_client::settings,
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};

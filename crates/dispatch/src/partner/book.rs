@@ -8,22 +8,25 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use jobs::DispatchOrder;
-use model::order::{Booking, BookingState, Snapshot};
+use model::{
+    order::{Booking, BookingState, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, JobId, Outcome, retry::add_jitter};
 
-use super::{
-    ConfiguredPartner, backoff,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    settings::{self, partner_rules},
-    throttle::CallOutcome,
-};
+use super::{backoff, decide, failure};
 use crate::{
     app::App,
     crash, db,
     orders::{
         step,
         store::{self, ApplyError},
+    },
+    partner_client::{
+        ConfiguredPartner,
+        client::PartnerCall,
+        settings::{self, partner_rules},
+        throttle::CallOutcome,
     },
 };
 
@@ -59,7 +62,7 @@ pub(super) async fn ask_and_learn(
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(app, partner).await;
+            let percent = settings::polling_percent(&app.db, partner).await;
             let poll = backoff::is_polled(order, percent);
             step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await

@@ -10,12 +10,12 @@ use workers::Outcome;
 use super::{
     BookingReference, decide, inbox,
     observation::{CallbackBody, Observation},
-    settings::partner_rules,
 };
 use crate::{
     app::App,
     crash, db,
     orders::store::{self, ChangeError, ChangeOutcome},
+    partner_client::settings::partner_rules,
 };
 
 pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {

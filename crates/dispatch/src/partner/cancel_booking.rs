@@ -5,18 +5,17 @@
 
 use chrono::TimeDelta;
 use jobs::CancelBooking;
-use model::order::{Booking, BookingState, Snapshot};
+use model::{
+    order::{Booking, BookingState, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, Outcome};
 
-use super::{
-    ConfiguredPartner, book,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    throttle::CallOutcome,
-};
+use super::{book, decide, failure};
 use crate::{
     app::App,
     orders::step::{self, Step},
+    partner_client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
 };
 
 pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {

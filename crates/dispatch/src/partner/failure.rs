@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use jobs::OrderId;
-use model::{messages, order::timers};
+use model::{messages, order::timers, partner::answer::CallError};
 use workers::Outcome;
 
-use super::{ConfiguredPartner, backoff, client::CallError, settings};
-use crate::{app::App, db, notifications::outbox};
+use super::backoff;
+use crate::{
+    app::App,
+    db,
+    notifications::outbox,
+    partner_client::{ConfiguredPartner, settings},
+};
 
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);

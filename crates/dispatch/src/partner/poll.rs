@@ -5,20 +5,17 @@
 
 use chrono::TimeDelta;
 use jobs::PollPartner;
-use model::order::{Booking, Decision, Snapshot};
+use model::{
+    order::{Booking, Decision, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, Outcome, retry::add_jitter};
 
-use super::{
-    backoff,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    observation::Observation,
-    settings::partner_rules,
-    throttle::CallOutcome,
-};
+use super::{backoff, decide, failure, observation::Observation};
 use crate::{
     app::App,
     orders::step::{self, Step},
+    partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
 pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {

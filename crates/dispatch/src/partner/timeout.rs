@@ -5,19 +5,14 @@
 //! with anyway, and the lifetime bounds the wait.
 
 use jobs::ExpireAttempt;
-use model::order::Snapshot;
+use model::{order::Snapshot, partner::answer::CallError};
 use workers::{Job, Outcome};
 
-use super::{
-    client::{CallError, PartnerCall},
-    decide, failure,
-    observation::Observation,
-    settings::partner_rules,
-    throttle::CallOutcome,
-};
+use super::{decide, failure, observation::Observation};
 use crate::{
     app::App,
     orders::step::{self, Step},
+    partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
 pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {

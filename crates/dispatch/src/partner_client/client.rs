@@ -6,6 +6,10 @@ use chrono::{DateTime, Utc};
 use model::{
     clock::Clock,
     order::{Booking, Order},
+    partner::{
+        BookingReference,
+        answer::{CallError, JobStatus},
+    },
 };
 use reqwest::{
     Method, RequestBuilder, Response, StatusCode, Url,
@@ -14,9 +18,6 @@ use reqwest::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
-pub use model::partner::answer::{CallError, JobStatus, PartnerStatus};
-
-use super::BookingReference;
 use crate::{config::ConfigError, crash, outbound, system::SystemClock};
 
 /// An answer longer than this is none.
@@ -67,7 +68,7 @@ pub struct PartnerClient {
 }
 
 impl PartnerClient {
-    pub(super) fn new(mut base: Url, api_key: &str, timeout: Duration) -> Result<Self, ConfigError> {
+    pub(crate) fn new(mut base: Url, api_key: &str, timeout: Duration) -> Result<Self, ConfigError> {
         // Else joining would replace the last part of the path.
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));

@@ -11,17 +11,19 @@ use std::{
 };
 
 use metrics::counter;
-use model::chance::Rng;
+use model::{chance::Rng, partner::answer::CallError};
 use workers::{
     run_within_limits,
     store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
 };
 
-use super::{
-    client::{CallError, PartnerCall, PartnerClient},
-    settings::ConfiguredPartner,
+use crate::{
+    config::{BreakerConfig, PartnerConfig},
+    partner_client::{
+        client::{PartnerCall, PartnerClient},
+        settings::ConfiguredPartner,
+    },
 };
-use crate::config::{BreakerConfig, PartnerConfig};
 
 /// How long a look at the breaker holds.
 const FRESH: Duration = Duration::from_millis(250);
@@ -34,7 +36,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 const FIRST_SHARE: f64 = 0.05;
 
 #[derive(Debug)]
-pub(super) struct PartnerThrottle {
+pub(crate) struct PartnerThrottle {
     name: String,
     breaker: BreakerConfig,
     rate_per_s: u32,
@@ -61,7 +63,7 @@ impl BreakerView {
 }
 
 impl PartnerThrottle {
-    pub(super) fn new(name: &str, config: &PartnerConfig) -> Self {
+    pub(crate) fn new(name: &str, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
         // The last names this process among all that call the partner: no seed may repeat it.
         let slots = [

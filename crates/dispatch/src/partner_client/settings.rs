@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use model::{actor::Actor, fleet::policy::DispatchPolicy};
+use model::{actor::Actor, fleet::policy::DispatchPolicy, partner::decide::PartnerRules};
 use standardwebhooks::Webhook;
 
-use super::{client::PartnerClient, decide::PartnerRules, throttle::PartnerThrottle};
 use crate::{
-    app::App,
     config::{
         ConfigError, PartnerConfig,
         secret::{Secret, parse_web_address, signing_key},
     },
     db::{Connection, Pool},
+    partner_client::{client::PartnerClient, throttle::PartnerThrottle},
 };
 
 /// A secret of a partner. An empty text is none.
@@ -28,13 +27,13 @@ macro_rules! secret_of {
 }
 
 /// What decisions about an order of this partner go by.
-pub(super) fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a ConfiguredPartner) -> PartnerRules<'a> {
+pub(crate) fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a ConfiguredPartner) -> PartnerRules<'a> {
     PartnerRules { dispatch, poll: &partner.config.poll }
 }
 
 /// The share of orders whose job id is asked for: what an operator set, else what is configured.
-pub(super) async fn polling_percent(app: &App, partner: &ConfiguredPartner) -> u8 {
-    match run_time_percent(&app.db, &partner.name).await {
+pub(crate) async fn polling_percent(db: &Pool, partner: &ConfiguredPartner) -> u8 {
+    match run_time_percent(db, &partner.name).await {
         Ok(set) => set.unwrap_or(partner.config.poll.percent),
         Err(error) => {
             // Asking is the safe side: an order that is not asked for may wait for ever.
@@ -95,7 +94,7 @@ pub async fn count_waiting(db: &Pool, partner: &str) -> Result<PartnerBacklog, s
 }
 
 /// True for one caller an hour: the one who tells support that the partner refuses our key.
-pub(super) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bool, sqlx::Error> {
+pub(crate) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(
         "-- claim partner alert
          INSERT INTO partner_alerts AS a (partner, alerted_at) VALUES ($1, dispatchq_now())
@@ -114,8 +113,8 @@ pub(super) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bo
 pub struct ConfiguredPartner {
     pub name: Arc<str>,
     pub config: Arc<PartnerConfig>,
-    pub(super) client: PartnerClient,
-    pub(super) throttle: Arc<PartnerThrottle>,
+    pub(crate) client: PartnerClient,
+    pub(crate) throttle: Arc<PartnerThrottle>,
     verifiers: Arc<[Webhook]>,
 }
 
