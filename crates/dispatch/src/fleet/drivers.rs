@@ -55,7 +55,9 @@ impl NewDriver {
     }
 }
 
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+/// A driver as staff and the driver see it.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Driver)]
 pub struct DriverRecord {
     pub id: String,
     pub service_types: Vec<String>,
@@ -67,6 +69,7 @@ pub struct DriverRecord {
     pub active_order: Option<String>,
     /// Since when the driver gets no work and the driver's keys are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
@@ -140,7 +143,8 @@ pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Optio
 }
 
 /// A live offer, as its driver sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Offer)]
 pub struct LiveOffer {
     pub offer_id: Uuid,
     pub order_id: String,
