@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::partner_client::client::ClientAddress;
+use super::client::ClientAddress;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 //! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and
 //! the good among them must not pay for a stranger.
 
-use crate::partner_client::client::ClientAddress;
+use super::client::ClientAddress;
 use axum::{
     extract::{Request, State},
     http::StatusCode,

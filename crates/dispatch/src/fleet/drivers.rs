@@ -54,7 +54,9 @@ impl NewDriver {
     }
 }
 
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+/// A driver as staff and the driver see it.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Driver)]
 pub struct DriverRecord {
     pub id: String,
     pub service_types: Vec<String>,
@@ -66,6 +68,7 @@ pub struct DriverRecord {
     pub active_order: Option<String>,
     /// Since when the driver gets no work and the driver's keys are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 

@@ -21,7 +21,8 @@ use crate::{
 };
 
 /// A row, as people see it.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Alert)]
 pub struct RaisedAlert {
     pub id: i64,
     pub order_id: String,

@@ -7,7 +7,8 @@ use uuid::Uuid;
 use crate::db::Pool;
 
 /// A live offer, as its driver sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Offer)]
 pub struct LiveOffer {
     pub offer_id: Uuid,
     pub order_id: String,

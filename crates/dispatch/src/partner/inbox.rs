@@ -24,6 +24,17 @@ pub enum CallbackState {
     Unmatched,
 }
 
+impl CallbackState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Processed => "processed",
+            Self::Ignored => "ignored",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
+
 /// A callback as it lies in the inbox.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct InboxRow {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// One area and service type, now.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct AreaStatus {
     pub area_id: String,
     pub service_type: String,

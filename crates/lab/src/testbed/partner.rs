@@ -1,8 +1,8 @@
 //! The simulated partner of a testbed, and how the configuration names it.
 
-use crate::partner_client::settings::ServedBy;
 use anyhow::Context;
 
+use super::settings::ServedBy;
 use dispatch::config::PartnerConfig;
 use partner_sim::{PartnerSim, PartnerSimOptions};
 

@@ -13,14 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::partner_client::settings;
 use anyhow::Context;
 use tokio::{
     process::{Child, Command},
     time::timeout,
 };
 
-use super::watchdog::ProcessWatchdog;
+use super::{settings, watchdog::ProcessWatchdog};
 
 /// How long a process may take to end after SIGTERM; more than a worker's drain.
 const END_WAIT: Duration = Duration::from_secs(30);

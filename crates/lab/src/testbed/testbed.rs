@@ -3,14 +3,18 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use crate::partner_client::settings::{self, TestbedSettings};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use servers::{PostgresServer, RedisServer, TcpProxy};
 use tokio::time::{Instant, sleep};
 use workers::Store;
 
-use super::{api::ApiClient, processes::ChildProcesses, run_dir::RunDir};
+use super::{
+    api::ApiClient,
+    processes::ChildProcesses,
+    run_dir::RunDir,
+    settings::{self, TestbedSettings},
+};
 use dispatch::{app::App, config::Config, db};
 
 /// What `serve` and `work` may take to be ready.

@@ -16,7 +16,7 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
         assert_eq!(api.get(path, &admin).await.error(), (422, "INVALID"), "{path}");
     }
     // Everywhere a text is taken: in each part of each path, and in each body.
-    let spec: Value = serde_json::from_str(OPENAPI).unwrap();
+    let spec: Value = serde_json::from_str(&OPENAPI).unwrap();
     for (path, methods) in spec["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let method: Method = method.to_uppercase().parse().unwrap();

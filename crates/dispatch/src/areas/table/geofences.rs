@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// An area without its geometry.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Area)]
 pub struct AreaRow {
     pub id: String,
     pub name: String,

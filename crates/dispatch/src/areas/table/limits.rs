@@ -8,10 +8,13 @@ use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, 
 use crate::db::Pool;
 
 /// A row of `area_limits`; what is `None` follows the installation. Source: the requirement on server busy, 3.3 and 4.5.2.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 #[serde(default)]
+#[schema(as = AreaLimits)]
 pub struct LimitsRow {
+    #[schema(required)]
     pub area_id: String,
+    #[schema(required)]
     pub service_type: String,
     pub max_waiting_orders: Option<i64>,
     pub dispatch_timeout_sec: Option<i64>,
@@ -23,31 +26,47 @@ pub struct LimitsRow {
     pub bypass_enabled: Option<bool>,
     pub bypass_loyalty_levels: Option<Vec<String>>,
     pub max_bypass_percentage: Option<i32>,
+    #[schema(required)]
     pub enabled: bool,
+    #[schema(required)]
     pub priority: i32,
+    #[schema(required)]
     pub version: i64,
 }
 
 /// What of an area's limits is to change; what is `None` stays.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsChange {
+    #[schema(required)]
     pub service_type: String,
+    #[schema(minimum = 0, maximum = 1000000)]
     pub max_waiting_orders: Option<i64>,
     /// The same as `order_lifetime_sec`: how long an order may wait.
+    #[schema(minimum = 1, maximum = 604800)]
     pub waiting_timeout_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
     pub dispatch_timeout_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 604800)]
     pub order_lifetime_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
     pub retry_interval_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
     pub busy_retry_interval_sec: Option<i64>,
+    #[schema(minimum = 0, maximum = 86400)]
     pub cooldown_period_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 100)]
     pub low_water_percentage: Option<i32>,
     pub bypass_enabled: Option<bool>,
+    #[schema(value_type = Option<Vec<LoyaltyLevel>>)]
     pub bypass_loyalty_levels: Option<Vec<String>>,
+    #[schema(minimum = 0, maximum = 1000)]
     pub max_bypass_percentage: Option<i32>,
     pub enabled: Option<bool>,
+    #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: Option<i32>,
     /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     pub reason: Option<String>,
 }
 

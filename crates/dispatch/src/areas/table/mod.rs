@@ -37,7 +37,8 @@ pub struct ChangeAuthor<'a> {
 }
 
 /// One line of the audit.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = AreaChange)]
 pub struct AuditEntry {
     pub id: i64,
     pub at: DateTime<Utc>,

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use crate::partner_client::client::{ChaosAnswer, ChaosClient, ChaosRequest};
 use rand::RngExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{claims::ClaimLedger, hang_up};
+use super::{
+    claims::ClaimLedger,
+    client::{ChaosAnswer, ChaosClient, ChaosRequest},
+    hang_up,
+};
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// Divides the durations of orders, drivers and the partner.

@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use crate::partner_client::client::{ChaosAnswer, ChaosRequest};
 use anyhow::Context;
 use rand::{Rng, RngExt};
 use serde::Deserialize;
@@ -10,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
+    client::{ChaosAnswer, ChaosRequest},
     crowd::{ChaosCrowd, SPEED, random_millis},
     producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };

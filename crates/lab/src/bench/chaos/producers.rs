@@ -6,11 +6,11 @@ use rand::{Rng, RngExt};
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::crowd::{ChaosCrowd, random_millis};
-use crate::{
-    partner_client::client::{ChaosAnswer, ChaosRequest},
-    testbed::partner,
+use super::{
+    client::{ChaosAnswer, ChaosRequest},
+    crowd::{ChaosCrowd, random_millis},
 };
+use crate::testbed::partner;
 
 /// Served by own drivers: asked one by one, and three at once.
 pub(super) const ONE_BY_ONE: &str = "RIDE";

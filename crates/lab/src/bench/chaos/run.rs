@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     callers,
     claims::ClaimLedger,
+    client::ChaosClient,
     crowd::{ChaosCrowd, SPEED},
     drivers,
     fault::ChaosFault,
@@ -31,7 +32,6 @@ use super::{
 };
 use crate::{
     bench::machine::{MachineInfo, SoftwareVersions},
-    partner_client::client::ChaosClient,
     testbed::{
         Testbed, TestbedSettings, figures, partner, print, rest::OpenWork, settings::real_policy,
         signals::wait_for_interrupt,
