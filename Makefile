@@ -1,4 +1,4 @@
-.PHONY: help setup build demo bench test lint deps sbom check clean
+.PHONY: help setup build demo bench test lint deps sbom openapi check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
@@ -35,6 +35,9 @@ deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none
 
 sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
 	@scripts/sbom $(target)/dispatchq.cdx.json
+
+openapi: ## Write docs/openapi.json as the handlers say it
+	UPDATE_PAGES=1 cargo nextest run --locked -p dispatchq the_checked_in_document
 
 check: lint deps test ## All that a change must pass
 

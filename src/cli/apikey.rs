@@ -8,14 +8,13 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::output::{self, format_time, or_dash};
-use dispatch::db::Pool;
 use dispatch::{
     accounts::{
         api_keys::{AccountRole, ApiKey},
         key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
     },
     config::Config,
-    db,
+    db::{self, Pool},
 };
 
 /// [`AccountRole`] as it is written.

@@ -10,13 +10,17 @@ use super::{
     output::{self, format_time, or_dash},
 };
 use dispatch::{
-    admission::{
-        limits::ForcedStatus,
-        report,
-        table::{self, ChangeAuthor, LimitsChange},
-    },
+    admission::limits::ForcedStatus,
     app::App,
-    areas::import,
+    areas::{
+        import,
+        table::{
+            self, ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+            overrides,
+        },
+    },
+    reports::area_status,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -172,7 +176,7 @@ impl Command {
         match self {
             Self::List { json } => print_areas(&app, None, json).await?,
             Self::Show { area, json } => {
-                let known = table::list_areas(&app.db).await?.into_iter().any(|row| row.id == area);
+                let known = geofences::list_areas(&app.db).await?.into_iter().any(|row| row.id == area);
                 ensure!(known, "no area {area}; see: dispatchq area list");
                 print_areas(&app, Some(&area), json).await?;
             }
@@ -186,7 +190,7 @@ impl Command {
                     WantedStatus::Auto => None,
                 };
                 let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                table::set_override(&app.db, &area, forced, None, author).await?;
+                overrides::set_override(&app.db, &area, forced, None, author).await?;
                 let status = forced.map_or("AUTO", |(status, _)| status.as_str());
                 let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
                 println!("{area} is {status}{until}.");
@@ -197,7 +201,7 @@ impl Command {
             }
             Self::Remove { area, reason } => {
                 let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
-                table::remove_area(&app.db, &area, None, author).await?;
+                geofences::remove_area(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
             Self::Report { area, hours, json } => print_report(&app, area.as_deref(), hours, json).await?,
@@ -209,9 +213,10 @@ impl Command {
 
 async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
     let wanted = |id: &str| only.is_none_or(|only| only == id);
-    let areas: Vec<_> = table::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
-    let limits = table::list_limits(&app.db, only).await?;
-    let status: Vec<_> = report::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
+    let areas: Vec<_> = geofences::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
+    let limits = limits::list_limits(&app.db, only).await?;
+    let status: Vec<_> =
+        area_status::area_statuses(app).await?.into_iter().filter(|row| wanted(&row.area_id)).collect();
     if json {
         return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
@@ -233,7 +238,7 @@ async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Resul
         if own.is_empty() {
             vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), "AUTO", None)]
         } else {
-            let line = |row: &&report::AreaStatus| {
+            let line = |row: &&area_status::AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
                 line(row.service_type.clone(), waiting, threshold, row.mode, row.oldest_waiting_since)
             };
@@ -266,7 +271,7 @@ impl AreaSetArgs {
             reason: None,
         };
         let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let row = table::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
+        let row = limits::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
         println!(
             "{} {} has version {} now; it holds on all replicas within a second.",
             row.area_id, row.service_type, row.version
@@ -277,7 +282,7 @@ impl AreaSetArgs {
 
 impl AreaFlagArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
-        let before = table::load_flag(&app.db).await?;
+        let before = flag::load_flag(&app.db).await?;
         let mut flag = before.clone();
         let list = |value: Option<Vec<String>>, before: &[String]| match value {
             Some(list) if list == ["all"] => Vec::new(),
@@ -291,7 +296,7 @@ impl AreaFlagArgs {
         flag.percentage = self.percentage.unwrap_or(before.percentage);
         if flag != before {
             let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-            flag = table::set_flag(&app.db, &flag, Some(before.version), author).await?;
+            flag = flag::set_flag(&app.db, &flag, Some(before.version), author).await?;
         }
         if self.json {
             return output::print_json(&flag);
@@ -325,13 +330,13 @@ async fn import_file(
         return Ok(());
     }
     let author = ChangeAuthor { actor: &cli_operator(), reason };
-    let (imported, removed) = table::import_areas(&app.db, &areas, replace, None, author).await?;
+    let (imported, removed) = geofences::import_areas(&app.db, &areas, replace, None, author).await?;
     println!("{imported} areas imported, {removed} removed.");
     Ok(())
 }
 
 async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
-    let stretches = report::list_area_hours(app, area, hours).await?;
+    let stretches = area_status::list_area_hours(app, area, hours).await?;
     if json {
         return output::print_json(&stretches);
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use super::output;
-use dispatch::config::Config;
+use dispatch::settings;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -18,7 +18,7 @@ pub(super) enum Command {
 
 impl Command {
     pub(super) fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
-        let config = Config::load(file)?;
+        let config = settings::load_config(file)?;
         match self {
             Self::Show { json: true } => output::print_json(&config.without_secrets())?,
             Self::Show { json: false } => print!("{}", toml::to_string(&config.without_secrets())?),

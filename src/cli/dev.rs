@@ -19,7 +19,7 @@ use dispatch::{
     },
     app::App,
     config::Config,
-    db, telemetry,
+    db, settings, telemetry,
     worker::process,
 };
 use lab::testbed::partner::{self, NAME, SERVICE_TYPE};
@@ -40,7 +40,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, config_file: Option<&Path>) -> anyhow::Result<ExitCode> {
-        let mut config = Config::load(config_file)?;
+        let mut config = settings::load_config(config_file)?;
         telemetry::init_logs(&config.log)?;
         let stop = signals::stop_token()?;
         std::fs::create_dir_all(&self.data).with_context(|| format!("cannot make {}", self.data.display()))?;

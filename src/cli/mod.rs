@@ -39,7 +39,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use dispatch::{app::App, config::Config, telemetry};
+use dispatch::{app::App, config::Config, settings, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
 
@@ -134,7 +134,7 @@ enum Command {
 
 /// Runs one command to its end.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let config = || Config::load(cli.config.as_deref());
+    let config = || settings::load_config(cli.config.as_deref());
     match cli.command {
         Command::Config(command) => return command.run(cli.config.as_deref()),
         // They bring servers and configuration of their own.

@@ -13,8 +13,11 @@ use super::{
 };
 use dispatch::{
     app::App,
-    dead_letters::decide::DecisionAuthor,
-    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
+    dead_letters::{
+        decide::DecisionAuthor,
+        redeliver::{self, OutboxFilter, OutboxMessage},
+    },
+    notifications::OutboxState,
 };
 
 /// Rows read at a time.
@@ -86,13 +89,13 @@ pub(super) enum MessageStateArg {
     Dead,
 }
 
-impl MessageStateArg {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Expired => "expired",
-            Self::Dead => "dead",
+impl From<MessageStateArg> for OutboxState {
+    fn from(state: MessageStateArg) -> Self {
+        match state {
+            MessageStateArg::Pending => Self::Pending,
+            MessageStateArg::Delivered => Self::Delivered,
+            MessageStateArg::Expired => Self::Expired,
+            MessageStateArg::Dead => Self::Dead,
         }
     }
 }
@@ -121,7 +124,7 @@ fn make_filter(
     ids: Option<Vec<i64>>,
     limit: u32,
 ) -> OutboxFilter {
-    let state = state.map(|s| s.as_str().to_owned());
+    let state = state.map(OutboxState::from);
     OutboxFilter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
 }
 
@@ -166,7 +169,7 @@ fn print_table(rows: Vec<OutboxMessage>) {
             m.order_id,
             m.kind,
             m.channel,
-            m.state,
+            m.state.to_string(),
             m.attempts.to_string(),
             format_time(m.created_at),
             or_dash(m.delivered_at.map(format_time)),

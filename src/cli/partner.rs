@@ -11,7 +11,7 @@ use super::{
 };
 use dispatch::{
     app::App,
-    partner::{ConfiguredPartner, settings},
+    partner_client::{ConfiguredPartner, settings},
 };
 
 #[derive(Debug, clap::Subcommand)]

@@ -17,8 +17,7 @@ use super::{
 };
 use dispatch::{
     app::App,
-    orders::store,
-    plain_text,
+    db, plain_text,
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };
 
@@ -117,8 +116,7 @@ impl EraseArgs {
             return Ok(if known.in_use.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         ask_to_confirm(self.yes, &format!("erase what is known of {what}, {} orders, for good", known.orders.len()))?;
-        let erasure =
-            ErasureRecord::new(subject, id, &self.reason, &cli_operator(), store::database_now(&app.db).await?);
+        let erasure = ErasureRecord::new(subject, id, &self.reason, &cli_operator(), db::database_now(&app.db).await?);
         match privacy::erase_subject(app, &erasure).await? {
             ErasureOutcome::Done { orders } if self.json => output::print_json(&json!({ "erased": orders }))?,
             ErasureOutcome::Done { orders } => {

@@ -2,20 +2,29 @@
 
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
     admission::{
         limits::{AdmissionFlag, ForcedStatus},
-        report,
-        table::{self, ChangeAuthor, LimitsChange},
         waiting::{self, SuspectMembers},
     },
-    areas::import,
+    areas::{
+        import,
+        table::{
+            ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+            overrides,
+        },
+    },
+    db::database_now,
     orders::{
         OrderStatus, actions,
         create::{self, CreateError, NewOrder},
     },
+    reports::area_status,
+    system::FixedClock,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -43,21 +52,21 @@ async fn refresh(t: &TestApp) {
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
     let change = LimitsChange { service_type: "RIDE".to_owned(), ..change };
-    table::set_limits(&t.app.db, area, &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&t.app.db, area, &change, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
-    let mut flag = table::load_flag(&t.app.db).await.unwrap();
+    let mut flag = flag::load_flag(&t.app.db).await.unwrap();
     change(&mut flag);
-    table::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
+    flag::set_flag(&t.app.db, &flag, Some(flag.version), AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
-    table::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
         let change = LimitsChange {
             max_waiting_orders: Some(max_waiting_orders),
@@ -243,7 +252,7 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     create(&t, "ORD-1", None).await;
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
-    report::save_snapshot(&t.app).await.unwrap();
+    area_status::save_snapshot(&t.app).await.unwrap();
     assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
     flag(&t, |flag| flag.enabled = false).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
@@ -265,7 +274,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     full_at(&t, 1).await;
     let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
-        table::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
+        overrides::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
     force(ForcedStatus::ForceBusy, until(60)).await;
@@ -276,7 +285,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(ForcedStatus::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    table::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
+    overrides::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
     assert!(create(&t, "ORD-4", None).await.is_some());
 }
@@ -489,7 +498,12 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
     full_at(&t, 1).await;
     let other = t.reconfigured(|_| {});
     let stop = tokio_util::sync::CancellationToken::new();
-    tokio::spawn(dispatch::admission::rules::keep_rules_fresh(other.clone(), stop.clone()));
+    tokio::spawn(other.rules.clone().keep_fresh(
+        other.db.clone(),
+        other.config.clone(),
+        other.loops.clone(),
+        stop.clone(),
+    ));
     let threshold = || other.rules.get().limits_for("JKT", "RIDE").max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.
@@ -561,4 +575,16 @@ async fn many_who_wait_are_put_back_whole_after_a_flush() {
     assert_eq!((drift.missing, drift.left_over), (1_501, 0));
     let count: i64 = t.redis(&["ZCARD", "waiting:order:JKT:RIDE"]).await;
     assert_eq!(count, 1_501);
+}
+
+#[tokio::test]
+async fn overrides_end_by_the_clock_of_postgres_however_wrong_this_machine_is() {
+    let t = TestApp::start().await;
+    let wrong = Arc::new(FixedClock::new("2001-01-01T00:00:00Z".parse().unwrap()));
+    let app = t.app.clone().with_clock(wrong.clone());
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await.unwrap();
+    let now = database_now(&app.db).await.unwrap();
+    assert_eq!(app.rules.database_now(), now);
+    wrong.move_by(TimeDelta::seconds(90));
+    assert_eq!(app.rules.database_now(), now + TimeDelta::seconds(90));
 }

@@ -92,8 +92,19 @@ fn an_image_holds_no_laboratory() {
 }
 
 #[test]
+fn settings_know_no_room_but_their_own() {
+    let files = rust_files(&root().join("crates/dispatch/src/config"));
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        for after in code(&file).split("crate::").skip(1) {
+            assert!(after.starts_with("config::"), "{} names crate::{after:.30}", file.display());
+        }
+    }
+}
+
+#[test]
 fn decisions_read_no_clock() {
-    let files = ["dead_letters/requeue_policy.rs", "periodic/schedule.rs", "areas/import.rs"];
+    let files = ["dead_letters/requeue_policy.rs", "config/schedule.rs", "periodic/schedule.rs", "areas/import.rs"];
     let mut pure: Vec<PathBuf> = files.map(|file| root().join("crates/dispatch/src").join(file)).into();
     pure.extend(
         ["values", "fate", "faults", "ledger", "counters"]

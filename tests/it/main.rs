@@ -14,7 +14,6 @@
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
-//! * `decisions`: random sequences of the pure decisions keep what must hold.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
@@ -27,7 +26,6 @@ mod admission;
 mod at_least_once;
 mod checker;
 mod cli;
-mod decisions;
 mod documents;
 mod drivers;
 mod http;

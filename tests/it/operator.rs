@@ -31,7 +31,7 @@ fn anna() -> DecisionAuthor {
 /// Everything that is due dies of this. Answers how many.
 async fn bury_due(app: &App, error: &str) -> usize {
     let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
-    let registry = dispatch::worker::registry::build_registry(app);
+    let registry = dispatch::handlers::registry::build_registry(app);
     let mut buried = 0;
     for turn in 0.. {
         let token = LeaseToken::new("undertaker", turn);

@@ -1,16 +1,20 @@
 //! Messages reach their receiver, once, or are given up.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use dispatch::{
     accounts::api_keys::AccountRole,
     config::ChannelConfig,
-    notifications::messages::{DISPATCH_FAILED, OFFER},
+    notifications::messages::{DISPATCH_FAILED, ESCALATION, OFFER},
     orders::{actions, update::update_order},
+    system::{Rng, SeededRng},
 };
+use jobs::{EscalateAlert, SendNotification};
 use serde_json::json;
-use workers::{JobId, NewJob, store::JobState};
+use workers::{JobId, NewJob, retry::add_jitter, store::JobState};
 
-use crate::support::{Receiver, TestApp, by, millis, secs};
+use crate::support::{Receiver, TestApp, by, id, millis, secs};
 
 async fn with_receiver() -> (Receiver, TestApp) {
     let receiver = Receiver::start().await;
@@ -71,6 +75,26 @@ async fn a_failing_receiver_is_tried_again_ever_later_and_told_once() {
     let errors = t.texts("SELECT coalesce(error, 'none') FROM outbox_attempts ORDER BY attempt_no").await;
     assert_eq!((errors.len(), errors[0].as_str(), errors[4].as_str()), (5, "the receiver answered 500", "none"));
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn tries_come_at_the_very_times_that_backoff_and_chance_give() {
+    let (receiver, mut t) = with_receiver().await;
+    receiver.fail(StatusCode::INTERNAL_SERVER_ERROR, 3);
+    t.app = t.app.with_rng(Arc::new(SeededRng::new(7)));
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_for(secs(60)).await;
+    let waits: Vec<i64> = sqlx::query_scalar(
+        "SELECT (1000 * extract(epoch FROM at - lag(at) OVER (ORDER BY attempt_no)))::bigint FROM outbox_attempts
+         ORDER BY attempt_no OFFSET 1",
+    )
+    .fetch_all(&t.app.db)
+    .await
+    .unwrap();
+    let same = SeededRng::new(7);
+    let expected = [1, 2, 4].map(|pause| add_jitter(secs(pause), 0.3, same.next_unit()).as_millis());
+    assert_eq!(waits, expected.map(|ms| i64::try_from(ms).unwrap()));
 }
 
 #[tokio::test]
@@ -182,4 +206,52 @@ async fn a_doubled_job_sends_nothing_twice() {
     t.run_due().await;
     assert_eq!(receiver.received().len(), sent);
     t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn rows_and_alerts_of_another_version_are_told_as_they_are() {
+    let (receiver, t) = with_receiver().await;
+    let payloads = [
+        // A kind this version does not have, one whose fields are others, and one with a field more.
+        ("ORDER_PARKED", json!({ "order_id": "ORD-1", "until": "tomorrow" })),
+        ("ORDER_CANCELLED", json!({ "order_id": "ORD-1", "status": "PARKED" })),
+        (
+            "order.job_id_retrieved",
+            json!({
+                "order_id": "ORD-1", "job_id": "J-1", "attempts": 1, "duration": "1s", "method": "callback", "by": "newer",
+            }),
+        ),
+    ];
+    for (n, (kind, payload)) in (1_i64..).zip(&payloads) {
+        sqlx::query(
+            "INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+             SELECT 'ORD-1', $1, 'hook', '', $2, now, now + interval '1 day', now FROM dispatchq_now() now",
+        )
+        .bind(kind)
+        .bind(payload)
+        .execute(&t.app.db)
+        .await
+        .unwrap();
+        let send = SendNotification { order: id("ORD-1"), outbox_id: n };
+        t.app.store.enqueue(&[NewJob::now(&send)]).await.unwrap();
+        t.run_due().await;
+    }
+    let received: Vec<_> =
+        receiver.received().into_iter().map(|m| (m.body["type"].clone(), m.body["data"].clone())).collect();
+    assert_eq!(received, payloads.map(|(kind, payload)| (json!(kind), payload)));
+
+    t.sql(
+        "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
+         SELECT 'ORD-1', 'ORDER_PARKED', '', '{\"why\": \"newer\"}', now, now FROM dispatchq_now() now",
+    )
+    .await;
+    let escalate = EscalateAlert { order: id("ORD-1"), alert_id: 1 };
+    t.app.store.enqueue(&[NewJob::now(&escalate)]).await.unwrap();
+    t.run_due().await;
+    let told = receiver.received().pop().unwrap().body;
+    assert_eq!(told["type"], ESCALATION);
+    assert_eq!(
+        (&told["data"]["alert_kind"], &told["data"]["alert"]),
+        (&json!("ORDER_PARKED"), &json!({ "why": "newer" }))
+    );
 }

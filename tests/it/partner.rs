@@ -9,25 +9,19 @@
 //! * `crashes`: processes that die at every side effect.
 //! * `journey`: one order from its booking to its end, by real workers.
 //! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
-//! * `sequences`: random sequences of the pure decisions, applied by `model`, told of by its
-//!   `counterpart` and held to `laws`.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
 //! * `metrics`: what is counted of all this.
 
 mod arrivals;
 mod callbacks;
-mod counterpart;
 mod crashes;
 mod faults;
 mod journey;
-mod laws;
 mod limits;
 mod metrics;
-mod model;
 mod payments;
 mod recovery;
 mod retrieval;
-mod sequences;
 mod shuffled;
 mod world;
 

@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use dispatch::{
+    config::{ScheduledTask, TaskSchedule},
     orders::{OrderStatus, actions, update::update_order},
-    periodic::{
-        cleanup::{self, CleanupMode},
-        schedule::{ScheduledTask, TaskSchedule},
-    },
+    periodic::cleanup::{self, CleanupMode},
     recovery::{pauses, reconciler},
 };
 

@@ -8,12 +8,11 @@ use dispatch::{
     config::DispatchOverrides,
     fleet::policy::ExhaustionAction,
     orders::{
-        Decision, Offer, OrderRefusal, OrderStatus, Snapshot, actions,
+        Decision, Offer, OrderRefusal, OrderStatus, Snapshot, accept, actions,
         store::{self, ApplyError, ChangeError, ChangeOutcome},
         update::update_order,
     },
     recovery::reconciler,
-    reservation,
 };
 use jobs::OrderId;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
@@ -55,8 +54,7 @@ async fn race(app: &App, order: &str, offers: Vec<Offer>) -> (usize, Vec<ChangeE
         let (app, order, start) = (app.clone(), id(order), start.clone());
         racers.spawn(async move {
             start.wait().await;
-            reservation::accept_offer(&app, &order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
-                .await
+            accept::accept_offer(&app, &order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id)).await
         });
     }
     let (won, lost): (Vec<_>, Vec<_>) = racers.join_all().await.into_iter().partition(Result::is_ok);
@@ -215,8 +213,7 @@ enum Deed {
 async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
     let done = match deed {
         Deed::Accept(offer) => {
-            reservation::accept_offer(app, order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id))
-                .await
+            accept::accept_offer(app, order, &offer.driver_id, offer.id, &Actor::for_driver(&offer.driver_id)).await
         }
         Deed::Decline(o) => update_order(app, order, |s| actions::decline_offer(s, &o.driver_id, o.id, None)).await,
         Deed::Withdraw(offer) => update_order(app, order, |s| actions::withdraw_offer(s, offer.id, "test")).await,

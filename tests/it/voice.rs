@@ -2,8 +2,8 @@
 
 use axum::http::StatusCode;
 use dispatch::{
+    channels::voice::CallEvent,
     config::{ChannelConfig, Config, VoiceConfig},
-    notifications::channel::voice::CallEvent,
     orders::OrderStatus,
 };
 use reqwest::Url;

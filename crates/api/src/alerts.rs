@@ -1,51 +1,81 @@
 //! What support has to do, and that it is done.
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{
         Path, Query, State,
         rejection::{PathRejection, QueryRejection},
     },
-    routing::{get, post},
 };
-use jobs::OrderId;
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::{auth::ApiCaller, body::JsonBody, error::ApiError, orders::bounded_text};
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
-    notifications::alerts::{self, AlertFilter, AlertSelection},
+    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
+};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    auth::ApiCaller,
+    body::JsonBody,
+    error::ApiError,
+    openapi::{CallErrors, example_alert},
+    orders::bounded_text,
 };
 
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
 
-pub fn routes() -> Router<App> {
-    Router::new().route("/", get(list_alerts)).route("/{id}/ack", post(acknowledge_alert))
+const READERS: [AccountRole; 3] = [AccountRole::Support, AccountRole::Dispatcher, AccountRole::Operator];
+const WRITERS: [AccountRole; 1] = [AccountRole::Support];
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_alerts)).routes(routes!(acknowledge_alert))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct AlertQuery {
-    /// Only those not yet acknowledged.
+    /// only those not yet acknowledged
     #[serde(default)]
     open: bool,
+    /// only of this kind, such as MANUAL_REFUND_REQUIRED
     kind: Option<String>,
+    /// only of this order
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     order_id: Option<OrderId>,
-    /// The `next` of the page before.
+    /// the `next` of the page before
+    #[param(minimum = 0)]
     before: Option<i64>,
+    /// alerts of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<u32>,
 }
 
-/// `{"alerts": [...], "next": id}`: newest first; `next` is null on the last page.
+#[derive(Debug, Serialize, ToSchema)]
+struct AlertPage {
+    alerts: Vec<RaisedAlert>,
+    /// `before` of the next page; null on the last.
+    #[schema(required)]
+    next: Option<i64>,
+}
+
+/// Lists alerts, newest first, page by page: who must act.
+#[utoipa::path(get, path = "/", tag = "alerts", params(AlertQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AlertPage,
+         example = json!({ "alerts": [example_alert()], "next": null })),
+        CallErrors,
+    ))]
 async fn list_alerts(
     State(app): State<App>,
     caller: ApiCaller,
     wanted: Result<Query<AlertQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
-    caller.require_role(&[AccountRole::Support, AccountRole::Dispatcher, AccountRole::Operator])?;
+) -> Result<Json<AlertPage>, ApiError> {
+    caller.require_role(&READERS)?;
     let Query(wanted) = wanted.map_err(|e| ApiError::Invalid(e.body_text()))?;
     let limit = wanted.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
@@ -58,32 +88,39 @@ async fn list_alerts(
         before: wanted.before,
         limit,
     };
-    let page = alerts::list_alerts(&app.db, &filter).await?;
-    let is_full = u32::try_from(page.len()).is_ok_and(|n| n == limit);
-    let next = page.last().filter(|_| is_full).map(|a| a.id);
-    Ok(Json(json!({ "alerts": page, "next": next })))
+    let alerts = alerts::list_alerts(&app.db, &filter).await?;
+    let is_full = u32::try_from(alerts.len()).is_ok_and(|n| n == limit);
+    let next = alerts.last().filter(|_| is_full).map(|a| a.id);
+    Ok(Json(AlertPage { alerts, next }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AcknowledgeRequest {
     /// What was done, or will be.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
     note: String,
 }
 
-/// The alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
+/// Acknowledges an alert: it is taken care of.
+///
+/// The answer is the alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
+#[utoipa::path(post, path = "/{id}/ack", tag = "alerts", extensions(("x-roles" = json!(WRITERS))),
+    params(("id" = i64, Path, description = "the alert's id", example = 1)),
+    request_body(content = AcknowledgeRequest, example = json!({ "note": "refunded by hand" })),
+    responses((status = 200, description = "done", body = RaisedAlert, example = json!(example_alert())), CallErrors))]
 async fn acknowledge_alert(
     State(app): State<App>,
     caller: ApiCaller,
     id: Result<Path<i64>, PathRejection>,
     JsonBody(body): JsonBody<AcknowledgeRequest>,
-) -> Result<Json<Value>, ApiError> {
-    caller.require_role(&[AccountRole::Support])?;
+) -> Result<Json<RaisedAlert>, ApiError> {
+    caller.require_role(&WRITERS)?;
     let Path(id) = id.map_err(|_| ApiError::NoSuchAlert)?;
     let note = bounded_text("note", Some(body.note))?.unwrap_or_default();
     if note.trim().is_empty() {
         return Err(ApiError::Invalid("note must say what was done, or will be".to_owned()));
     }
     let acked = alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &caller.actor(), &note).await?;
-    acked.first().map(|alert| Json(json!(alert))).ok_or(ApiError::NoSuchAlert)
+    acked.into_iter().next().map(Json).ok_or(ApiError::NoSuchAlert)
 }

@@ -1,9 +1,11 @@
 //! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
 //!
-//! A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+//! [`settings`]: limits, overrides and the flag. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+
+mod settings;
 
 use axum::{
-    Json, Router,
+    Json,
     body::Bytes,
     extract::{
         DefaultBodyLimit, FromRequest, Query, Request, State,
@@ -14,27 +16,34 @@ use axum::{
         header::{ETAG, IF_MATCH},
     },
     response::{IntoResponse, Response},
-    routing::{get, post, put},
-};
-use chrono::{DateTime, Utc};
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-use super::{
-    auth::ApiCaller,
-    body::{self, AreaPath, JsonBody},
-    error::ApiError,
-    orders::bounded_text,
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
-    admission::{
-        limits::{AdmissionFlag, ForcedStatus},
-        report,
-        table::{self, ChangeAuthor, LimitsChange},
-    },
+    admission::limits::AdmissionFlag,
     app::App,
-    areas::import,
+    areas::{
+        import,
+        table::{
+            self, AuditEntry, ChangeAuthor, flag,
+            geofences::{self, AreaRow},
+            limits::{self, LimitsRow},
+            overrides,
+        },
+    },
+    reports::area_status::{self, AreaStatus},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{
+    router::{OpenApiRouter, UtoipaMethodRouterExt},
+    routes,
+};
+
+use super::{
+    auth::ApiCaller,
+    body::{self, AreaPath},
+    error::ApiError,
+    openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
 };
 
 const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
@@ -45,55 +54,125 @@ const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 200;
 const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
 
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/areas", get(list_areas).put(import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
-        .route("/areas/status", get(show_area_status))
-        .route("/areas/{area_id}", get(show_area).delete(remove_area))
-        .route("/areas/{area_id}/threshold", put(set_threshold))
-        .route("/areas/{area_id}/override", post(set_override))
-        .route("/areas/{area_id}/changes", get(list_changes))
-        .route("/flag", get(show_flag).put(set_flag))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_areas, import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
+        .routes(routes!(show_area_status))
+        .routes(routes!(show_area, remove_area))
+        .routes(routes!(settings::set_threshold))
+        .routes(routes!(settings::set_override))
+        .routes(routes!(list_changes))
+        .routes(routes!(settings::show_flag, settings::set_flag))
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+struct AreaList {
+    areas: Vec<AreaRow>,
+}
+
+/// Lists all areas.
+#[utoipa::path(get, path = "/areas", tag = "areas", extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AreaList,
+         headers(("ETag" = String, description = "the version of all areas")),
+         example = json!({ "areas": [example_area()] })),
+        AreaErrors,
+    ))]
 async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
-    let version = table::areas_version(&app.db).await?;
-    Ok((etag_header(version), Json(json!({ "areas": table::list_areas(&app.db).await? }))).into_response())
+    let version = geofences::areas_version(&app.db).await?;
+    Ok((etag_header(version), Json(AreaList { areas: geofences::list_areas(&app.db).await? })).into_response())
 }
 
+/// An area with all that holds there.
+#[derive(Debug, Serialize, ToSchema)]
+struct AreaOverview {
+    area: AreaRow,
+    limits: Vec<LimitsRow>,
+    /// What If-Match of an override takes.
+    override_version: i64,
+    status: Vec<AreaStatus>,
+}
+
+/// Returns an area with its limits, and how it stands.
+#[utoipa::path(get, path = "/areas/{area_id}", tag = "areas", params(AreaPath), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AreaOverview,
+         headers(("ETag" = String, description = "the version of the area")),
+         example = json!({ "area": example_area(), "limits": [example_area_limits()], "override_version": 0,
+                           "status": [example_status()] })),
+        AreaErrors,
+    ))]
 async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
-    let found = table::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
-    let limits = table::list_limits(&app.db, Some(&area)).await?;
-    let status: Vec<_> = report::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
-    let overridden = table::override_version(&app.db, &area).await?;
-    let body = json!({ "area": found, "limits": limits, "override_version": overridden, "status": status });
-    Ok((etag_header(found.version), Json(body)).into_response())
+    let found =
+        geofences::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
+    let limits = limits::list_limits(&app.db, Some(&area)).await?;
+    let status: Vec<_> =
+        area_status::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
+    let overridden = overrides::override_version(&app.db, &area).await?;
+    let etag = etag_header(found.version);
+    let body = AreaOverview { area: found, limits, override_version: overridden, status };
+    Ok((etag, Json(body)).into_response())
 }
 
-/// How every area stands, now.
-async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+#[derive(Debug, Serialize, ToSchema)]
+struct StatusReport {
+    areas: Vec<AreaStatus>,
+    flag: AdmissionFlag,
+}
+
+/// Says how every area stands, now.
+#[utoipa::path(get, path = "/areas/status", tag = "areas", extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = StatusReport,
+         example = json!({ "areas": [example_status()], "flag": example_flag() })),
+        AreaErrors,
+    ))]
+async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<StatusReport>, ApiError> {
     caller.require_role(&READERS)?;
-    Ok(Json(json!({ "areas": report::area_statuses(&app).await?, "flag": table::load_flag(&app.db).await? })))
+    let areas = area_status::area_statuses(&app).await?;
+    Ok(Json(StatusReport { areas, flag: flag::load_flag(&app.db).await? }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct AreaChangesQuery {
-    /// The `next` of the page before.
+    /// the `next` of the page before
     before: Option<i64>,
+    /// changes of one page
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
 }
 
-/// `{"changes": [...], "next": id}`: newest first, with hashes in the place of geometries; `next` is null on the last page.
+#[derive(Debug, Serialize, ToSchema)]
+struct AreaChangePage {
+    changes: Vec<AuditEntry>,
+    /// `before` of the next page; null on the last.
+    #[schema(required)]
+    next: Option<i64>,
+}
+
+/// Lists who changed what in an area, and why.
+///
+/// The newest change comes first, page by page. A SHA-256 (`geometry_sha256`) is in the place of each geometry.
+#[utoipa::path(get, path = "/areas/{area_id}/changes", tag = "areas", params(AreaPath, AreaChangesQuery),
+    extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AreaChangePage,
+         example = json!({ "changes": [{
+             "id": 7, "at": "2026-01-09T08:00:00Z", "actor": "operator:budi", "what": "limits", "area_id": "JKT-PUSAT",
+             "before": null, "after": { "max_waiting_orders": 100 }, "reason": "first guess" }], "next": null })),
+        AreaErrors,
+    ))]
 async fn list_changes(
     State(app): State<App>,
     caller: ApiCaller,
     AreaPath(area): AreaPath,
     page: Result<Query<AreaChangesQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<AreaChangePage>, ApiError> {
     caller.require_role(&READERS)?;
     let Query(AreaChangesQuery { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
     let limit = limit.unwrap_or(PAGE);
@@ -103,16 +182,31 @@ async fn list_changes(
     let changes = table::list_changes(&app.db, Some(&area), before, limit).await?;
     let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
     let next = changes.last().filter(|_| is_full).map(|change| change.id);
-    Ok(Json(json!({ "changes": changes, "next": next })))
+    Ok(Json(AreaChangePage { changes, next }))
 }
 
-/// A GeoJSON FeatureCollection; areas that are there stay unless they are in it.
+#[derive(Debug, Serialize, ToSchema)]
+struct ImportAnswer {
+    /// Areas that were written.
+    imported: u64,
+}
+
+/// Adds areas, or brings known ones up to date.
+///
+/// Areas that are not in the collection stay as they are.
+#[utoipa::path(put, path = "/areas", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
+    params(("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version of all areas (ETag of GET); another one by now is answered 412")),
+    request_body(content = Object,
+        description = "a GeoJSON FeatureCollection of polygons with area_id among their properties",
+        example = json!(example_collection())),
+    responses((status = 200, description = "done", body = ImportAnswer, example = json!({ "imported": 1 })), AreaErrors))]
 async fn import_areas(
     State(app): State<App>,
     caller: ApiCaller,
     headers: HeaderMap,
     request: Request,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ImportAnswer>, ApiError> {
     // Before the body is read, for it is large.
     caller.require_role(&WRITERS)?;
     let expected = expected_version(&headers)?;
@@ -128,126 +222,33 @@ async fn import_areas(
     });
     let areas = parsed.await.map_err(|_| ApiError::Invalid("the areas cannot be checked".to_owned()))??;
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
-    let (imported, _) = table::import_areas(&app.db, &areas, false, expected, author).await?;
-    Ok(Json(json!({ "imported": imported })))
+    let (imported, _) = geofences::import_areas(&app.db, &areas, false, expected, author).await?;
+    Ok(Json(ImportAnswer { imported }))
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+struct RemovalAnswer {
+    /// The area's id.
+    removed: String,
+}
+
+/// Removes an area.
+#[utoipa::path(delete, path = "/areas/{area_id}", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
+    params(AreaPath,
+           ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version of the area (ETag of GET); another one by now is answered 412")),
+    responses((status = 200, description = "done", body = RemovalAnswer, example = json!({ "removed": "JKT-PUSAT" })),
+              AreaErrors))]
 async fn remove_area(
     State(app): State<App>,
     caller: ApiCaller,
     AreaPath(area): AreaPath,
     headers: HeaderMap,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RemovalAnswer>, ApiError> {
     caller.require_role(&WRITERS)?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: None };
-    table::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
-    Ok(Json(json!({ "removed": area })))
-}
-
-async fn set_threshold(
-    State(app): State<App>,
-    caller: ApiCaller,
-    AreaPath(area): AreaPath,
-    headers: HeaderMap,
-    JsonBody(change): JsonBody<LimitsChange>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&WRITERS)?;
-    if !app.config.knows_service_type(&change.service_type) {
-        return Err(ApiError::Invalid(format!("unknown service_type '{}'", change.service_type)));
-    }
-    let reason = bounded_text("reason", change.reason.clone())?;
-    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let row = table::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
-    Ok((etag_header(row.version), Json(json!(row))).into_response())
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum OverrideMode {
-    ForceBusy,
-    ForceAvailable,
-    Auto,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OverrideRequest {
-    status: OverrideMode,
-    reason: Option<String>,
-    expires_at: Option<DateTime<Utc>>,
-}
-
-async fn set_override(
-    State(app): State<App>,
-    caller: ApiCaller,
-    AreaPath(area): AreaPath,
-    headers: HeaderMap,
-    JsonBody(request): JsonBody<OverrideRequest>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&[AccountRole::Operator, AccountRole::Dispatcher])?;
-    if request.expires_at.is_some_and(|end| end <= app.rules.database_now()) {
-        return Err(ApiError::Invalid("expires_at has passed".to_owned()));
-    }
-    let reason = bounded_text("reason", request.reason)?;
-    let forced = match request.status {
-        OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, request.expires_at)),
-        OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, request.expires_at)),
-        OverrideMode::Auto => None,
-    };
-    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let version = table::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
-    let status = forced.map_or("AUTO", |(status, _)| status.as_str());
-    let body = json!({
-        "area_id": area, "status": status, "reason": reason, "expires_at": request.expires_at, "version": version
-    });
-    Ok((etag_header(version), Json(body)).into_response())
-}
-
-async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
-    caller.require_role(&READERS)?;
-    let flag = table::load_flag(&app.db).await?;
-    Ok((etag_header(flag.version), Json(json!(flag))).into_response())
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlagRequest {
-    enabled: bool,
-    #[serde(default)]
-    enabled_areas: Vec<String>,
-    #[serde(default)]
-    enabled_channels: Vec<String>,
-    #[serde(default = "default_percentage")]
-    percentage: i32,
-    #[serde(default)]
-    shadow_mode: bool,
-    reason: Option<String>,
-}
-
-fn default_percentage() -> i32 {
-    100
-}
-
-async fn set_flag(
-    State(app): State<App>,
-    caller: ApiCaller,
-    headers: HeaderMap,
-    JsonBody(request): JsonBody<FlagRequest>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&WRITERS)?;
-    let expected = expected_version(&headers)?;
-    let flag = AdmissionFlag {
-        enabled: request.enabled,
-        enabled_areas: request.enabled_areas,
-        enabled_channels: request.enabled_channels,
-        percentage: request.percentage,
-        shadow_mode: request.shadow_mode,
-        version: 0,
-    };
-    let reason = bounded_text("reason", request.reason)?;
-    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
-    let flag = table::set_flag(&app.db, &flag, expected, author).await?;
-    Ok((etag_header(flag.version), Json(json!(flag))).into_response())
+    geofences::remove_area(&app.db, &area, expected_version(&headers)?, author).await?;
+    Ok(Json(RemovalAnswer { removed: area }))
 }
 
 fn etag_header(version: i64) -> [(HeaderName, String); 1] {

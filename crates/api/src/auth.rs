@@ -12,6 +12,9 @@ use dispatch::{
     app::App,
 };
 
+/// Who answers offers and carries out orders.
+pub(super) const DRIVERS: [AccountRole; 1] = [AccountRole::Driver];
+
 /// Who makes this request.
 #[derive(Debug, Clone)]
 pub struct ApiCaller(pub ApiKey);
@@ -28,7 +31,7 @@ impl ApiCaller {
 
     /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
     pub fn acting_driver(&self, named: Option<&str>) -> Result<String, ApiError> {
-        self.require_role(&[AccountRole::Driver])?;
+        self.require_role(&DRIVERS)?;
         match (&self.0.driver_id, named) {
             (Some(own), Some(named)) if own != named => {
                 Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))

@@ -22,6 +22,7 @@ use hyper::body::{Frame, SizeHint};
 use jobs::OrderId;
 use serde::de::DeserializeOwned;
 use tokio::time::{Sleep, sleep};
+use utoipa::IntoParams;
 
 use super::error::ApiError;
 
@@ -157,8 +158,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
 }
 
 /// The order a path names.
-#[derive(Debug)]
-pub struct OrderPath(pub OrderId);
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub struct OrderPath(
+    /// the order's id
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "ORD-1")]
+    pub OrderId,
+);
 
 impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
     type Rejection = ApiError;
@@ -172,8 +178,13 @@ impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
 }
 
 /// The area a path names.
-#[derive(Debug)]
-pub struct AreaPath(pub String);
+#[derive(Debug, IntoParams)]
+#[into_params(names("area_id"), parameter_in = Path)]
+pub struct AreaPath(
+    /// the area's id
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "JKT-PUSAT")]
+    pub String,
+);
 
 impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
     type Rejection = ApiError;
@@ -185,8 +196,13 @@ impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
 }
 
 /// The driver a path names.
-#[derive(Debug)]
-pub struct DriverPath(pub String);
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub struct DriverPath(
+    /// the driver's id
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "DRV-1")]
+    pub String,
+);
 
 impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
     type Rejection = ApiError;

@@ -4,35 +4,62 @@
 //! is answered 200, whatever comes of it, and is not lost; the same event again changes nothing.
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Path, State},
     http::HeaderMap,
-    routing::post,
-};
-use serde_json::{Value, json};
-use workers::Outcome;
-
-use super::{
-    body::{self, WholeBody},
-    error::ApiError,
 };
 use dispatch::{
     app::App,
     crash,
     orders::{timers::callback_timer, unsent},
-    partner::{callback, inbox, observation::CallbackBody},
+    partner::{
+        callback,
+        inbox::{self, CallbackState},
+        observation::CallbackBody,
+    },
+};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use workers::Outcome;
+
+use super::{
+    body::{self, WholeBody},
+    error::ApiError,
+    openapi::CallErrors,
 };
 
-pub fn routes() -> Router<App> {
-    Router::new().route("/{partner}", post(receive_callback))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(receive_callback))
 }
 
+/// What became of a callback.
+#[derive(Debug, Serialize, ToSchema)]
+struct CallbackReceipt {
+    /// processed, stored (it will be processed), unmatched (no order is known), or the state of the same event before
+    status: String,
+}
+
+/// Receives what a partner says of a booking; signed, see docs/PARTNER.md.
+///
+/// The event is stored before it is acted on. The same event again changes nothing.
+#[utoipa::path(post, path = "/{partner}", tag = "callbacks", security(()),
+    params(("partner" = String, Path, description = "the partner's name in config.toml", pattern = "^[a-z0-9_]{1,32}$",
+            example = "bbd")),
+    request_body(content = CallbackBody,
+        example = json!({ "event_id": "EVT-1", "type": "job_id_assigned", "booking_id": "BK-1", "reference": "ORD-1:1",
+                          "job_id": "JOB-1" })),
+    responses(
+        (status = 200, description = "done", body = CallbackReceipt, example = json!({ "status": "processed" })),
+        CallErrors,
+    ))]
 async fn receive_callback(
     State(app): State<App>,
     Path(name): Path<String>,
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<CallbackReceipt>, ApiError> {
     // A stranger does not learn which partners there are.
     let partner = app.partners.get(&name);
     let partner = partner.ok_or_else(|| ApiError::BadSignature("no partner of this name in config.toml".to_owned()))?;
@@ -46,9 +73,9 @@ async fn receive_callback(
         return Err(ApiError::Invalid(problem.to_owned()));
     }
     let row = inbox::store_callback(&app.db, &name, &body, &raw).await?;
-    let order = match (&row.order_id, row.state.as_str()) {
-        (Some(order), "pending") => order.parse()?,
-        (_, state) => return Ok(Json(json!({ "status": state }))),
+    let order = match (&row.order_id, row.state) {
+        (Some(order), CallbackState::Pending) => order.parse()?,
+        (_, state) => return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() })),
     };
     crash::reach_point("callback", "stored");
     // Of an event that came before, what came first counts.
@@ -71,5 +98,5 @@ async fn receive_callback(
         tracing::warn!(order.id = %order, %error, "What follows a callback could not be enqueued; it will be.");
         unsent::remember_unsent(&app, order);
     }
-    Ok(Json(json!({ "status": status })))
+    Ok(Json(CallbackReceipt { status: status.to_owned() }))
 }

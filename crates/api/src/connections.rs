@@ -9,10 +9,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use super::client::ClientAddress;
 use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
-
-use super::client::ClientAddress;
 
 /// How many may be open.
 #[derive(Debug, Clone)]

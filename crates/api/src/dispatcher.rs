@@ -1,18 +1,14 @@
 //! Is there room? `POST /api/v1/dispatcher/availability-check`, as the requirement on server busy writes it.
 
 use axum::{
-    Json, Router,
+    Json,
     extract::State,
     http::{
         HeaderMap, StatusCode,
         header::{ACCEPT_LANGUAGE, RETRY_AFTER},
     },
     response::{IntoResponse, Response},
-    routing::post,
 };
-use serde::Deserialize;
-
-use super::{auth::ApiCaller, body::JsonBody, error::ApiError};
 use dispatch::{
     accounts::api_keys::AccountRole,
     admission::{
@@ -23,12 +19,59 @@ use dispatch::{
     app::App,
     orders::create::OrderLocation,
 };
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub fn routes() -> Router<App> {
-    Router::new().route("/availability-check", post(check_availability))
+use super::{auth::ApiCaller, body::JsonBody, error::ApiError, openapi::CallErrors};
+
+const ASKERS: [AccountRole; 1] = [AccountRole::Producer];
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(check_availability))
 }
 
-#[derive(Debug, Deserialize)]
+/// The header, for the description of the operation.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes the header; `accepted_language` reads it")]
+struct LanguageHeader {
+    /// id or en
+    #[param(rename = "Accept-Language", pattern = "^[ -~]*$")]
+    accept_language: Option<String>,
+}
+
+/// A place with room. `AdmissionAnswer` writes it.
+#[derive(ToSchema)]
+#[schema(as = Availability)]
+#[expect(dead_code, reason = "describes an answer whose fields follow the requirement")]
+struct AvailabilityReply {
+    status: AvailabilityStatus,
+    #[schema(required)]
+    area_id: Option<String>,
+    /// Orders that wait.
+    #[schema(nullable = false)]
+    current_waiting: Option<i64>,
+    #[schema(nullable = false)]
+    threshold: Option<i64>,
+    #[schema(nullable = false)]
+    estimated_wait_time_sec: Option<u64>,
+    #[schema(nullable = false)]
+    bypassed: Option<bool>,
+    #[schema(nullable = false)]
+    bypass_reason: Option<String>,
+    #[schema(nullable = false)]
+    message: Option<String>,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(dead_code, reason = "describes an answer")]
+enum AvailabilityStatus {
+    Available,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AvailabilityRequest {
     pickup_location: OrderLocation,
@@ -39,13 +82,27 @@ struct AvailabilityRequest {
     loyalty_level: Option<String>,
 }
 
+/// Says whether there is room for an order from here.
+///
+/// This is advice, up to a tenth of a second old. What counts is the order's creation.
+#[utoipa::path(post, path = "/availability-check", tag = "areas", params(LanguageHeader),
+    extensions(("x-roles" = json!(ASKERS))),
+    request_body(content = AvailabilityRequest,
+        example = json!({ "pickup_location": { "latitude": -6.2088, "longitude": 106.8456 }, "service_type": "RIDE",
+                          "channel": "MYBB", "user_id": "USR-1", "loyalty_level": "VOYAGER" })),
+    responses(
+        (status = 200, description = "done", body = AvailabilityReply,
+         example = json!({ "status": "AVAILABLE", "area_id": "JKT-PUSAT", "current_waiting": 45, "threshold": 100,
+                           "estimated_wait_time_sec": 120 })),
+        CallErrors,
+    ))]
 async fn check_availability(
     State(app): State<App>,
     caller: ApiCaller,
     headers: HeaderMap,
     JsonBody(question): JsonBody<AvailabilityRequest>,
 ) -> Result<Response, ApiError> {
-    caller.require_role(&[AccountRole::Producer])?;
+    caller.require_role(&ASKERS)?;
     let OrderLocation { latitude, longitude } = question.pickup_location;
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));

@@ -3,18 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Query, State, rejection::QueryRejection},
-    routing::{get, put},
-};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use uuid::Uuid;
-
-use super::{
-    auth::ApiCaller,
-    body::{DriverPath, JsonBody},
-    error::ApiError,
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
@@ -22,29 +12,53 @@ use dispatch::{
     fleet::{
         driver_index::{self, DriverPlace},
         drivers::{self, DriverRecord},
-        offer_board::{self, WaitOutcome},
     },
+    offers::{board::WaitOutcome, live::LiveOffer},
+    orders::create::OrderLocation,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    auth::{ApiCaller, DRIVERS},
+    body::{DriverPath, JsonBody},
+    error::ApiError,
+    openapi::{CallErrors, example_place},
 };
 
 /// A connection that says nothing for longer is cut by proxies.
 const LONGEST_WAIT_SEC: u64 = 50;
 
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/{id}", get(show_driver))
-        .route("/{id}/location", put(set_location))
-        .route("/{id}/availability", put(set_available))
-        .route("/{id}/offers", get(wait_for_offers))
+/// Who may look at any driver.
+const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(show_driver))
+        .routes(routes!(set_location))
+        .routes(routes!(set_available))
+        .routes(routes!(wait_for_offers))
 }
 
 /// A driver's key sees its own driver only; staff see all.
 fn may_see(caller: &ApiCaller, id: &str) -> Result<(), ApiError> {
     match &caller.0.driver_id {
         Some(_) => caller.acting_driver(Some(id)).map(drop),
-        None => caller.require_role(&[AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator]),
+        None => caller.require_role(&READERS),
     }
 }
 
+/// Returns a driver.
+#[utoipa::path(get, path = "/{id}", tag = "drivers", params(DriverPath),
+    extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
+    responses(
+        (status = 200, description = "done", body = DriverRecord,
+         example = json!({ "id": "DRV-1", "service_types": ["RIDE"], "lat": -6.2088, "lng": 106.8456, "available": true,
+                           "idle_since": "2026-01-09T08:00:00Z", "active_order": null })),
+        CallErrors,
+    ))]
 async fn show_driver(
     State(app): State<App>,
     caller: ApiCaller,
@@ -54,19 +68,25 @@ async fn show_driver(
     drivers::find_driver(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DriverLocation {
+/// A driver's place, and whether the driver wants work.
+#[derive(Debug, Serialize, ToSchema)]
+struct PlaceAnswer {
+    driver_id: String,
     latitude: f64,
     longitude: f64,
+    available: bool,
 }
 
+/// Records where the driver is.
+#[utoipa::path(put, path = "/{id}/location", tag = "drivers", params(DriverPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = OrderLocation, example = json!({ "latitude": -6.2088, "longitude": 106.8456 })),
+    responses((status = 200, description = "done", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
 async fn set_location(
     State(app): State<App>,
     caller: ApiCaller,
     DriverPath(id): DriverPath,
-    JsonBody(DriverLocation { latitude, longitude }): JsonBody<DriverLocation>,
-) -> Result<Json<Value>, ApiError> {
+    JsonBody(OrderLocation { latitude, longitude }): JsonBody<OrderLocation>,
+) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
     if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
@@ -75,53 +95,73 @@ async fn set_location(
     answer_with_place(&app, place).await
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AvailabilityChange {
     available: bool,
 }
 
+/// Records whether the driver wants work.
+#[utoipa::path(put, path = "/{id}/availability", tag = "drivers", params(DriverPath),
+    extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = AvailabilityChange, example = json!({ "available": true })),
+    responses((status = 200, description = "done", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
 async fn set_available(
     State(app): State<App>,
     caller: ApiCaller,
     DriverPath(id): DriverPath,
     JsonBody(AvailabilityChange { available }): JsonBody<AvailabilityChange>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
     let place = drivers::set_available(&app.db, &id, available).await?;
     answer_with_place(&app, place).await
 }
 
 /// Postgres has it; the index is told.
-async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<Value>, ApiError> {
+async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
     driver_index::upsert_driver(app, &place).await;
-    Ok(Json(json!({
-        "driver_id": place.id,
-        "latitude": place.lat,
-        "longitude": place.lng,
-        "available": place.available,
-    })))
+    Ok(Json(PlaceAnswer { driver_id: place.id, latitude: place.lat, longitude: place.lng, available: place.available }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct OffersQuery {
-    /// Seconds to wait for an offer if there is none; 0 answers at once.
+    /// seconds to wait for a change; 0 answers at once
     #[serde(default)]
+    #[param(minimum = 0, maximum = 50)]
     wait_sec: u64,
-    /// Ids of the offers the app has already, with commas between them.
+    /// ids of offers that are known already, with commas between them
     #[serde(default)]
     known: String,
 }
 
-/// What the driver is being asked. With `wait_sec` the answer comes as soon as that is something else than what is known:
-/// a new offer, or one that is gone; and after that time in any case.
+#[derive(Debug, Serialize, ToSchema)]
+struct OfferList {
+    driver_id: String,
+    offers: Vec<LiveOffer>,
+}
+
+/// Lists what the driver is being asked.
+///
+/// With `wait_sec` the answer comes as soon as that is something else than what is known: a new offer, or one that is gone.
+/// It comes after that time in any case.
+#[utoipa::path(get, path = "/{id}/offers", tag = "drivers", params(DriverPath, OffersQuery),
+    extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
+    responses(
+        (status = 200, description = "done", body = OfferList,
+         example = json!({ "driver_id": "DRV-1", "offers": [{
+             "offer_id": "019ba1c0-0000-7000-8000-000000000001", "order_id": "ORD-1", "service_type": "RIDE",
+             "attempt_no": 1, "distance_m": 420.0, "pickup_latitude": -6.2088, "pickup_longitude": 106.8456,
+             "offered_at": "2026-01-09T08:00:00Z", "expires_at": "2026-01-09T08:02:00Z" }] })),
+        CallErrors,
+    ))]
 async fn wait_for_offers(
     State(app): State<App>,
     caller: ApiCaller,
     DriverPath(id): DriverPath,
     wait: Result<Query<OffersQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OfferList>, ApiError> {
     may_see(&caller, &id)?;
     let Query(OffersQuery { wait_sec, known }) =
         wait.map_err(|_| ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")))?;
@@ -134,9 +174,9 @@ async fn wait_for_offers(
         return Err(ApiError::NoSuchDriver);
     }
     let WaitOutcome::Offers(offers) =
-        offer_board::wait_for_offers(&app, &id, &known, Duration::from_secs(wait_sec)).await?
+        app.offers.wait_for_offers((&app.db, &app.loops), &id, &known, Duration::from_secs(wait_sec)).await?
     else {
         return Err(ApiError::SentAway);
     };
-    Ok(Json(json!({ "driver_id": id, "offers": offers })))
+    Ok(Json(OfferList { driver_id: id, offers }))
 }

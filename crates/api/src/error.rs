@@ -9,17 +9,25 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jobs::InvalidOrderId;
-use serde_json::json;
+use serde::Serialize;
 
-use super::{dispatcher, observe::LoggedRefusal};
+use super::{dispatcher, observe::LoggedRefusal, openapi::error_code_schema};
 use dispatch::{
     accounts::known_keys::LookupError,
-    admission::{
-        answer::{AdmissionAnswer, ReplyLanguage},
-        table::TableError,
-    },
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
+    areas::table::TableError,
     orders::{OrderRefusal, create::CreateError, store::ChangeError},
 };
+
+/// An error as callers read it. A refusal for want of room has the fields of the requirement beside these.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ErrorBody)]
+pub(super) struct ErrorReply {
+    #[schema(schema_with = error_code_schema)]
+    error_code: &'static str,
+    /// What is wrong, for people.
+    message: String,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -90,7 +98,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    fn status_code(&self) -> StatusCode {
+    pub(super) fn status_code(&self) -> StatusCode {
         match self {
             Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -125,7 +133,7 @@ impl ApiError {
         matches!(self, Self::NoRoom(..)) || !self.status_code().is_server_error()
     }
 
-    fn error_code(&self) -> &'static str {
+    pub(super) fn error_code(&self) -> &'static str {
         match self {
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
             Self::Forbidden(_) => "FORBIDDEN",
@@ -210,7 +218,7 @@ impl IntoResponse for ApiError {
             tracing::error!(%error, "A key could not be looked up.");
         }
         let refusal = LoggedRefusal { code: self.error_code(), reason: self.log_reason() };
-        let body = json!({ "error_code": self.error_code(), "message": self.to_string() });
+        let body = ErrorReply { error_code: self.error_code(), message: self.to_string() };
         let mut answer = (self.status_code(), Json(body)).into_response();
         answer.extensions_mut().insert(refusal);
         if let Some(secs) = self.retry_after_sec() {
@@ -271,12 +279,11 @@ impl From<JsonRejection> for ApiError {
 }
 
 pub(super) async fn no_such_path(uri: Uri) -> Response {
-    let body = json!({ "error_code": "NOT_FOUND", "message": format!("nothing is served at {}", uri.path()) });
+    let body = ErrorReply { error_code: "NOT_FOUND", message: format!("nothing is served at {}", uri.path()) };
     (StatusCode::NOT_FOUND, Json(body)).into_response()
 }
 
 pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     let message = format!("{method} is not allowed at {}", uri.path());
-    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "error_code": "METHOD_NOT_ALLOWED", "message": message })))
-        .into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorReply { error_code: "METHOD_NOT_ALLOWED", message })).into_response()
 }

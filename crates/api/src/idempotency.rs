@@ -16,6 +16,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::Row;
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{auth::ApiCaller, error::ApiError};
@@ -23,6 +24,16 @@ use dispatch::db::Pool;
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;
+
+/// The header, for the description of operations.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "describes the header; `idempotency_key` reads it")]
+pub(super) struct IdempotencyHeader {
+    /// the same request again has the effect and the answer of the first, for 24 hours
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
+    idempotency_key: Option<String>,
+}
 
 /// An answer that can be stored: status and JSON body.
 pub type Answer = (StatusCode, Value);

@@ -10,6 +10,7 @@
 //! * [`finish`]: a request that may change something runs to its end.
 //! * [`limits`]: how many requests a key may make, and how many an address with wrong keys. [`client`]: whose address.
 //! * [`idempotency`]: a repeated request has the effect and the answer of the first.
+//! * [`openapi`]: the API as OpenAPI, made of what stands beside the handlers.
 //! * [`error`]: every error as `{error_code, message}` with its status.
 //! * [`body`]: JSON bodies, checked at the edge.
 //! * `observe`: an id for each request, metrics by route and status, and who was refused.
@@ -37,6 +38,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod metrics;
 mod observe;
+pub mod openapi;
 pub mod orders;
 pub mod server;
 pub mod voice;
@@ -47,41 +49,51 @@ use std::time::Duration;
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::header::CONTENT_TYPE,
     middleware::{from_fn, from_fn_with_state},
     routing::get,
 };
+use dispatch::app::App;
 use metrics_exporter_prometheus::PrometheusHandle;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::observe::RequestObserver;
-use dispatch::app::App;
+pub use self::openapi::OPENAPI;
 
 /// Larger than any request that makes sense.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 /// What a body may take once the head is there: no client keeps a connection by sending a byte now and then.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// What is served where, as OpenAPI 3.1; a test holds it to the routes.
-pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
-
-/// The API of producers and drivers.
-pub fn api_router(app: App) -> Router {
-    // Checked with the configuration.
-    let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
-    Router::new()
+/// What is refused while a long queue waits for Postgres.
+fn sheddable_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::document_head())
         .nest("/api/v1/orders", orders::routes())
         .nest("/api/v1/alerts", alerts::routes())
         .nest("/api/v1/drivers", drivers::routes())
         .nest("/api/v1/admin/dispatcher", areas::routes())
         .nest("/api/v1/callbacks", callbacks::routes())
-        .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
-        // Advice needs no database, and says of itself that it knows nothing.
+}
+
+/// What is answered however long that queue is.
+fn steady_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        // Advice asks Postgres only whose an unknown key is and, without Redis, how many orders wait. It says of itself when
+        // it cannot tell.
         .nest("/api/v1/dispatcher", dispatcher::routes())
         // A provider of calls does not ask again: what a driver pressed would be lost.
         .nest("/api/v1/voice", voice::routes())
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/openapi.json", get(async || ([(CONTENT_TYPE, "application/json")], OPENAPI)))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(openapi::serve_document))
+}
+
+/// The API of producers and drivers.
+pub fn api_router(app: App) -> Router {
+    // Checked with the configuration.
+    let observer = RequestObserver::new(app.config.http.trusted_networks().unwrap_or_default());
+    Router::from(sheddable_routes())
+        .route_layer(from_fn_with_state(app.clone(), limits::shed_load))
+        .merge(steady_routes())
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::method_not_allowed)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))

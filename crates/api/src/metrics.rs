@@ -17,13 +17,12 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use workers::store::StoreError;
 
 use dispatch::{
-    admission::report,
     app::App,
-    db::history_days,
-    orders::{
-        area_label,
+    areas::label,
+    db::{self, history_days},
+    reports::{
+        area_status,
         census::{self, OrderCensus},
-        store,
     },
 };
 
@@ -82,7 +81,7 @@ async fn set_queue_gauges(app: &App) {
 
 /// Both servers are asked at once, so the answer is off by the slower one's round trip at most.
 async fn set_clock_gauges(app: &App) {
-    let both = async { tokio::join!(app.store.now_ms(), store::database_now(&app.db)) };
+    let both = async { tokio::join!(app.store.now_ms(), db::database_now(&app.db)) };
     let ahead = match tokio::time::timeout(CLOCK_TIMEOUT, both).await {
         Ok((Ok(redis_ms), Ok(postgres))) => {
             TimeDelta::milliseconds(redis_ms.cast_signed() - postgres.timestamp_millis()).as_seconds_f64()
@@ -180,7 +179,7 @@ type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
 fn set_area_gauges(app: &App, census: &OrderCensus) {
-    let status = report::status_of(app, census, Vec::new());
+    let status = area_status::status_of(app, census, Vec::new());
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let (shown, full_once) = &mut *known;
     let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
@@ -188,7 +187,7 @@ fn set_area_gauges(app: &App, census: &OrderCensus) {
     let rules = app.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
     for row in status {
-        let area = area_label::label_of(Some(&row.area_id));
+        let area = label::label_of(Some(&row.area_id));
         // An area that a producer names and no dispatcher defined has no threshold.
         if rules.geofence.get(&row.area_id).is_some() {
             let most = fullest.entry(area.clone()).or_default();

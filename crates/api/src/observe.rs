@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::client::ClientAddress;
 use axum::{
     extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
@@ -17,8 +18,6 @@ use ipnet::IpNet;
 use metrics::{counter, histogram};
 use tracing::Instrument;
 use uuid::Uuid;
-
-use super::client::ClientAddress;
 
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST_ID: usize = 64;

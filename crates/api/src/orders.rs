@@ -1,62 +1,83 @@
 //! What producers and drivers do with orders.
 
+mod driver_steps;
+mod payments;
+
 use axum::{
-    Json, Router,
+    Json,
     extract::{Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode},
     response::Response,
-    routing::{get, post},
-};
-use jobs::OrderId;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use uuid::Uuid;
-
-use super::{
-    auth::ApiCaller,
-    body::{JsonBody, OrderPath, RawBody},
-    dispatcher,
-    error::ApiError,
-    idempotency::{self, Answer, WorkContext},
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
     app::App,
     orders::{
-        Decision, Order, OrderRefusal, PaymentStatus, Snapshot, actions,
+        Decision, Order, OrderRefusal, Snapshot, actions,
         create::{self, CreateError, NewOrder},
-        query, store, update,
+        query::{self, TimelineEvent},
+        store, update,
         view::OrderView,
     },
-    plain_text, reservation,
+    plain_text,
+};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    auth::{ApiCaller, DRIVERS},
+    body::{OrderPath, RawBody},
+    dispatcher,
+    error::ApiError,
+    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    openapi::{CallErrors, example_order},
 };
 
 /// Who may look at any order.
 const READERS: [AccountRole; 4] =
     [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
-pub fn routes() -> Router<App> {
-    Router::new()
-        .route("/", post(create_order).get(find_order))
-        .route("/{id}", get(get_order))
-        .route("/{id}/timeline", get(get_timeline))
-        .route("/{id}/cancel", post(cancel_order))
-        .route("/{id}/payment", post(record_payment))
-        .route("/{id}/refund", post(change_refund))
-        .route("/{id}/accept", post(accept_offer))
-        .route("/{id}/decline", post(decline_offer))
-        .route("/{id}/pickup", post(pick_up))
-        .route("/{id}/complete", post(complete_order))
-        .route("/{id}/driver-cancel", post(driver_cancel))
+/// Who creates orders, and says what became of the money.
+const PRODUCERS: [AccountRole; 1] = [AccountRole::Producer];
+const CANCELLERS: [AccountRole; 3] = [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support];
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(create_order, find_order))
+        .routes(routes!(get_order))
+        .routes(routes!(get_timeline))
+        .routes(routes!(cancel_order))
+        .routes(routes!(payments::record_payment))
+        .routes(routes!(payments::change_refund))
+        .routes(routes!(driver_steps::accept_offer))
+        .routes(routes!(driver_steps::decline_offer))
+        .routes(routes!(driver_steps::pick_up))
+        .routes(routes!(driver_steps::complete_order))
+        .routes(routes!(driver_steps::driver_cancel))
 }
 
+/// Creates an order.
+#[utoipa::path(post, path = "/", tag = "orders", params(IdempotencyHeader), extensions(("x-roles" = json!(PRODUCERS))),
+    request_body(content = NewOrder,
+        example = json!({ "order_id": "ORD-1", "service_type": "RIDE", "payment_status": "PAID", "amount_minor": 150_000,
+                          "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR",
+                          "customer_id": "CUS-1" })),
+    responses(
+        (status = 201, description = "done", body = OrderView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_order())),
+        CallErrors,
+    ))]
 async fn create_order(
     State(app): State<App>,
     caller: ApiCaller,
     headers: HeaderMap,
     RawBody { bytes, value: new }: RawBody<NewOrder>,
 ) -> Result<Response, ApiError> {
-    caller.require_role(&[AccountRole::Producer])?;
+    caller.require_role(&PRODUCERS)?;
     let key = idempotency::idempotency_key(&headers)?;
     let language = dispatcher::accepted_language(&headers);
     let work = async |work: WorkContext| {
@@ -78,17 +99,30 @@ async fn create_order(
     idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct JobIdQuery {
+    /// the partner's job id
+    #[param(pattern = "^[ -~]{1,128}$", example = "JOB-1")]
     job_id: String,
 }
 
-/// The orders that have this partner's job id, the newest first; usually one.
+#[derive(Debug, Serialize, ToSchema)]
+struct FoundOrders {
+    orders: Vec<OrderView>,
+}
+
+/// Finds the orders with this partner's job id.
+///
+/// The newest comes first; usually there is one.
+#[utoipa::path(get, path = "/", tag = "orders", params(JobIdQuery), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = FoundOrders, example = json!({ "orders": [example_order()] })),
+              CallErrors))]
 async fn find_order(
     State(app): State<App>,
     caller: ApiCaller,
     lookup: Result<Query<JobIdQuery>, QueryRejection>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<FoundOrders>, ApiError> {
     caller.require_role(&READERS)?;
     let Query(JobIdQuery { job_id }) =
         lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
@@ -96,42 +130,78 @@ async fn find_order(
     for id in query::with_job_id(&app.db, &job_id).await? {
         let snapshot = load_order(&app, &id).await?;
         if may_see(&app, &caller, &snapshot.order) {
-            found.push(order_json(&snapshot));
+            found.push(OrderView::from(&snapshot));
         }
     }
-    Ok(Json(json!({ "orders": found })))
+    Ok(Json(FoundOrders { orders: found }))
 }
 
+/// Returns an order.
+///
+/// A producer sees the orders it created, a driver those it carries out; others are 404, here and for every change.
+#[utoipa::path(get, path = "/{id}", tag = "orders", params(OrderPath),
+    extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
 async fn get_order(
     State(app): State<App>,
     caller: ApiCaller,
     OrderPath(id): OrderPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OrderView>, ApiError> {
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
-    Ok(Json(order_json(&snapshot)))
+    Ok(Json(OrderView::from(&snapshot)))
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+struct OrderTimeline {
+    #[schema(value_type = String)]
+    order_id: OrderId,
+    events: Vec<TimelineEvent>,
+}
+
+/// Returns what happened to an order, oldest first.
+///
+/// A driver is told the part other people played, not their names, and no details of what they did.
+#[utoipa::path(get, path = "/{id}/timeline", tag = "orders", params(OrderPath),
+    extensions(("x-roles" = json!([&READERS[..], &DRIVERS].concat()))),
+    responses(
+        (status = 200, description = "done", body = OrderTimeline,
+         example = json!({ "order_id": "ORD-1", "events": [{
+             "seq": 1, "at": "2026-01-09T08:00:00Z", "from_status": null, "to_status": "DISPATCHING",
+             "reason": "ORDER_CREATED", "actor": "producer:shop", "attempt_no": null, "detail": null }] })),
+        CallErrors,
+    ))]
 async fn get_timeline(
     State(app): State<App>,
     caller: ApiCaller,
     OrderPath(id): OrderPath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<OrderTimeline>, ApiError> {
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
     let mut events = query::load_timeline(&app.db, &snapshot.order.id).await?;
     if let Some(driver) = &caller.0.driver_id {
         events = events.into_iter().map(|event| event.as_seen_by(driver)).collect();
     }
-    Ok(Json(json!({ "order_id": snapshot.order.id, "events": events })))
+    Ok(Json(OrderTimeline { order_id: snapshot.order.id, events }))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CancelRequest {
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
 
+/// Cancels an order: the customer no longer wants it.
+#[utoipa::path(post, path = "/{id}/cancel", tag = "orders", params(OrderPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(CANCELLERS))),
+    request_body(content = Option<CancelRequest>, example = json!({ "reason": "found a lift" })),
+    responses(
+        (status = 200, description = "done", body = OrderView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_order())),
+        CallErrors,
+    ))]
 async fn cancel_order(
     State(app): State<App>,
     caller: ApiCaller,
@@ -139,7 +209,7 @@ async fn cancel_order(
     headers: HeaderMap,
     RawBody { bytes, value }: RawBody<CancelRequest>,
 ) -> Result<Response, ApiError> {
-    caller.require_role(&[AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support])?;
+    caller.require_role(&CANCELLERS)?;
     let reason = bounded_text("reason", value.reason)?;
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
@@ -147,147 +217,6 @@ async fn cancel_order(
         change_order(&app, &caller, &id, |s| actions::cancel_order(s, &actor, reason.clone())).await
     };
     idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"cancel", id.as_str().as_bytes(), &bytes], work).await
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PaymentEventRequest {
-    /// The producer's own id of the event: the same again changes nothing.
-    event_id: String,
-    payment_status: PaymentStatus,
-}
-
-async fn record_payment(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    headers: HeaderMap,
-    RawBody { bytes, value: event }: RawBody<PaymentEventRequest>,
-) -> Result<Response, ApiError> {
-    caller.require_role(&[AccountRole::Producer])?;
-    let event_id = &event.event_id;
-    if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
-        return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
-    }
-    let key = idempotency::idempotency_key(&headers)?;
-    let work = async |_| {
-        let actor = caller.actor();
-        change_order(&app, &caller, &id, |s| actions::record_payment(s, &actor, event_id, &event.payment_status)).await
-    };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RefundStep {
-    action: RefundAction,
-    note: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RefundAction {
-    Start,
-    Done,
-}
-
-async fn change_refund(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    JsonBody(step): JsonBody<RefundStep>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    caller.require_role(&[AccountRole::Support])?;
-    let note = bounded_text("note", step.note)?;
-    let actor = caller.actor();
-    let changed = match step.action {
-        RefundAction::Start => {
-            change_order(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await
-        }
-        RefundAction::Done => {
-            change_order(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await
-        }
-    };
-    as_response(changed)
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OfferAnswer {
-    driver_id: String,
-    offer_id: Uuid,
-    /// Why the driver declines.
-    reason: Option<String>,
-}
-
-async fn accept_offer(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    JsonBody(answer): JsonBody<OfferAnswer>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    let accepted = reservation::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
-    Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
-}
-
-async fn decline_offer(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    JsonBody(answer): JsonBody<OfferAnswer>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    let reason = bounded_text("reason", answer.reason)?;
-    let actor = caller.actor();
-    let decide = |s: &Snapshot| actions::decline_offer(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
-    let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
-    Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DriverStep {
-    /// May be left out by a driver's own key.
-    driver_id: Option<String>,
-}
-
-async fn pick_up(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    RawBody { value, .. }: RawBody<DriverStep>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
-    as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
-}
-
-async fn complete_order(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    RawBody { value, .. }: RawBody<DriverStep>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
-    as_response(change_order(&app, &caller, &id, |s| actions::complete_trip(s, &driver)).await)
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DriverCancel {
-    driver_id: Option<String>,
-    reason: Option<String>,
-}
-
-async fn driver_cancel(
-    State(app): State<App>,
-    caller: ApiCaller,
-    OrderPath(id): OrderPath,
-    RawBody { value, .. }: RawBody<DriverCancel>,
-) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
-    let reason = bounded_text("reason", value.reason)?;
-    as_response(change_order(&app, &caller, &id, |s| actions::cancel_by_driver(s, &driver, reason.clone())).await)
 }
 
 /// Changes the order in the caller's name.

@@ -41,7 +41,7 @@ use super::{
     finish::{self, DEADLINE, RunningRequests},
     write_deadline::WriteDeadline,
 };
-use dispatch::{admission::rules, app::App, config::HttpConfig};
+use dispatch::{app::App, config::HttpConfig};
 
 /// Binds an address from the configuration; `setting` names it in the error.
 pub async fn bind_listener(address: &str, setting: &str) -> anyhow::Result<TcpListener> {
@@ -65,7 +65,7 @@ pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken)
         }
     };
     tokio::spawn(closing);
-    tokio::spawn(rules::keep_rules_fresh(app.clone(), stop.clone()));
+    tokio::spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
     tokio::spawn(app.loops.clone().watch_loops(stop.clone()));
     let config = app.config.http.clone();
     serve_router(listener, super::api_router(app), config, stop).await

@@ -5,40 +5,47 @@
 //! without an answer lapses.
 
 use axum::{
-    Json, Router,
+    Json,
     body::Bytes,
     extract::{Path, Query, State, rejection::QueryRejection},
     http::{HeaderMap, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
-    routing::post,
 };
-use jobs::OrderId;
-use reqwest::Url;
-use serde::Deserialize;
-use serde_json::json;
-use uuid::Uuid;
-
-use super::{body::WholeBody, error::ApiError};
 use dispatch::{
     actor::Actor,
     app::App,
-    notifications::{
-        channel::voice::{CallEvent, VoiceChannel},
-        outbox,
-    },
-    orders::{OrderRefusal, Snapshot, actions, store::ChangeError, update},
-    reservation,
+    channels::voice::{CallEvent, VoiceChannel},
+    notifications::outbox,
+    orders::{OrderRefusal, Snapshot, accept, actions, store::ChangeError, update},
 };
+use jobs::OrderId;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{body::WholeBody, error::ApiError, openapi::CallErrors};
 
 /// How a call ends. With a key pressed the offer is answered by then; without one no answer will come.
 const ENDS: [&str; 5] = ["completed", "busy", "no-answer", "failed", "canceled"];
 
-pub fn routes() -> Router<App> {
-    Router::new().route("/{channel}/status", post(record_call_status)).route("/{channel}/answer", post(answer_call))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(record_call_status)).routes(routes!(answer_call))
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(names("channel"), parameter_in = Path)]
+struct ChannelPath(
+    /// the voice channel's name in config.toml
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "calls")]
+    String,
+);
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct MessageQuery {
+    /// the message that the call was to deliver
     message: Uuid,
 }
 
@@ -104,13 +111,24 @@ fn parse_form(bytes: &Bytes) -> Result<Vec<(String, String)>, ApiError> {
     Ok(fields)
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+struct CallReceipt {
+    /// ok
+    status: &'static str,
+}
+
+/// Receives from a provider of phone calls how a call ended; signed as Twilio signs.
+#[utoipa::path(post, path = "/{channel}/status", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
+    request_body(content = Object, content_type = "application/x-www-form-urlencoded",
+        description = "the form fields of the provider, among them CallStatus", example = json!({ "CallStatus": "busy" })),
+    responses((status = 200, description = "done", body = CallReceipt, example = json!({ "status": "ok" })), CallErrors))]
 async fn record_call_status(
     State(app): State<App>,
-    Path(channel): Path<String>,
+    Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
-) -> Result<Response, ApiError> {
+) -> Result<Json<CallReceipt>, ApiError> {
     let called = find_call(&app, CallEvent::Status, &channel, about, &headers, &bytes).await?;
     let status = called.form_field("CallStatus");
     let ended = called.offer.as_ref().filter(|call| ENDS.contains(&status) && call.tries <= 1);
@@ -129,12 +147,19 @@ async fn record_call_status(
         update::update_for_offer(&app, &call.order, call.offer, |s| actions::withdraw_offer(s, call.offer, why))
             .await?;
     }
-    Ok(Json(json!({ "status": "ok" })).into_response())
+    Ok(Json(CallReceipt { status: "ok" }))
 }
 
+/// Receives from a provider of phone calls which key was pressed; signed as Twilio signs.
+///
+/// 1 accepts the offer and 2 declines it. The answer says what the provider is to read out.
+#[utoipa::path(post, path = "/{channel}/answer", tag = "callbacks", security(()), params(ChannelPath, MessageQuery),
+    request_body(content = Object, content_type = "application/x-www-form-urlencoded",
+        description = "the form fields of the provider, among them Digits", example = json!({ "Digits": "1" })),
+    responses((status = 200, description = "done", body = String, content_type = "text/xml"), CallErrors))]
 async fn answer_call(
     State(app): State<App>,
-    Path(channel): Path<String>,
+    Path(ChannelPath(channel)): Path<ChannelPath>,
     about: Result<Query<MessageQuery>, QueryRejection>,
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
@@ -144,7 +169,7 @@ async fn answer_call(
         (None, _) => "This call is about no offer.",
         (Some(call), "1") => {
             let by = Actor::for_driver(&call.driver);
-            match reservation::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
+            match accept::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
                 Ok(_) => "The job is yours.",
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),

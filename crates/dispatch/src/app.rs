@@ -2,26 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
+use model::{chance::Rng, clock::Clock, fleet::policy::DispatchPolicy, order::Order};
 use redis::{Cmd, FromRedisValue};
 use workers::Store;
 
-use crate::db::Pool;
-use crate::request_limits::RequestLimits;
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
-    admission::{
-        check::{self, StandingsCache},
-        rules::RulesHandle,
-    },
+    areas::{rules::RulesHandle, standings::StandingsCache},
+    channels::{self, MessageChannels},
     config::Config,
-    db,
-    fleet::{offer_board::OfferBoard, policy::DispatchPolicy},
+    db::{self, Pool, readiness::PostgresReadiness},
+    error::{DuringContext, ServiceError},
     loops::LoopRegistry,
-    notifications::MessageChannels,
-    orders::{Order, unsent::UnsentTimers},
-    partner::PartnerRegistry,
-    worker::gate::PostgresReadiness,
+    offers::board::OfferBoard,
+    partner_client::PartnerRegistry,
+    request_limits::RequestLimits,
+    system::{SystemClock, SystemRng},
+    unsent_timers::UnsentTimers,
 };
 
 /// See [`App::patience`].
@@ -46,17 +43,21 @@ pub struct App {
     pub key_use: KeyUse,
     pub limits: RequestLimits,
     pub unsent: UnsentTimers,
+    /// This machine's clock. Deadlines go by Postgres' clock.
+    pub clock: Arc<dyn Clock>,
+    /// What pauses draw their jitter from.
+    pub rng: Arc<dyn Rng>,
     /// Redis has this time to answer where Postgres can answer, too.
     pub patience: Duration,
 }
 
 impl App {
     /// Connects to both servers and refuses a database whose schema this binary does not know.
-    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+    pub async fn connect(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         let store = Store::with_config(config.redis.to_store_config()?)?;
-        store.ping().await.context("Redis is needed for the timers of orders")?;
+        store.ping().await.during(|| "Redis is needed for the timers of orders".to_owned())?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
         Ok(app)
@@ -83,19 +84,8 @@ impl App {
         }
     }
 
-    /// As [`policy_for_order`](Self::policy), for an order whose search is about to pause: a full area is searched less often.
-    pub async fn policy_for_retry(&self, order: &Order) -> DispatchPolicy {
-        let policy = self.policy_for_order(order);
-        let Some(area) = &order.area_id else { return policy };
-        if !check::is_full(self, area, &order.service_type).await {
-            return policy;
-        }
-        let retry = self.rules.get().limits_for(area, &order.service_type).busy_retry;
-        DispatchPolicy { retry: vec![retry], ..policy }
-    }
-
-    pub fn new(config: Config, db: Pool, store: Store) -> anyhow::Result<Self> {
-        let channels = config.build_channels()?;
+    pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
+        let channels = channels::build_channels(&config)?;
         let partners = PartnerRegistry::new(&config.partners)?;
         let upkeep = db::upkeep_pool(&db);
         let limits = RequestLimits::new(&config.http);
@@ -115,7 +105,21 @@ impl App {
             key_use: KeyUse::default(),
             limits,
             unsent: UnsentTimers::default(),
+            clock: Arc::new(SystemClock),
+            rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,
         })
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { rules: RulesHandle::with_clock(clock.clone()), clock, ..self }
+    }
+
+    /// Draws the jitter of pauses from here.
+    #[must_use]
+    pub fn with_rng(self, rng: Arc<dyn Rng>) -> Self {
+        Self { rng, ..self }
     }
 }

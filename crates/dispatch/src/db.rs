@@ -3,20 +3,25 @@
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
 //! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up.
 //! * [`refusals`]: connections that take no writes are replaced.
+//! * [`readiness`]: whether Postgres takes writes, and the gate that stays closed while it does not.
+//! * [`lock`]: one replica at a time. `outcome`: what becomes of a job whose statement failed.
 //! * [`history_days`]: the partitions of the history, a day each.
 
 mod connection;
 mod failure;
+mod outcome;
 mod pool;
 mod refusals;
 
 pub mod history_days;
+pub mod lock;
+pub mod readiness;
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use chrono::{DateTime, Utc};
 use sqlx::{
-    Connection as _,
+    Connection as _, PgExecutor,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -24,9 +29,13 @@ use sqlx::{
 pub use self::{
     connection::{Connection, Transaction},
     failure::{DatabaseFailure, classify_error, is_transient},
+    outcome::{database_failed, database_pause},
     pool::Pool,
 };
-use crate::config::{Config, DatabaseConfig, without_password};
+use crate::{
+    config::{Config, DatabaseConfig, without_password},
+    error::{DuringContext, ServiceError},
+};
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations");
 
@@ -40,10 +49,20 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
 
+/// The time all deadlines are compared with.
+pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- now
+                        SELECT dispatchq_now()",
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Connects, or says what to do.
-pub async fn connect_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
+pub async fn connect_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     let pool = lazy_pool(config)?;
-    pool.acquire().await.with_context(|| {
+    pool.acquire().await.during(|| {
         format!(
             "cannot reach Postgres at {}; is it running? check database.url or DISPATCHQ_DATABASE__URL",
             without_password(&config.url)
@@ -53,11 +72,11 @@ pub async fn connect_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
 }
 
 /// No statement, lock or forgotten transaction may hold a connection for ever.
-fn lazy_pool(config: &DatabaseConfig) -> anyhow::Result<Pool> {
+fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
     let options: PgConnectOptions = config
         .url
         .parse()
-        .with_context(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))?;
+        .during(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))?;
     let statement_ms = config.statement_timeout.as_millis().to_string();
     let options = options.application_name("dispatchq").options([
         ("statement_timeout", statement_ms.as_str()),
@@ -125,26 +144,36 @@ pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
 }
 
 /// Refuses a schema this binary does not know: it would read and write nonsense.
-pub async fn check_schema(db: &Pool) -> anyhow::Result<()> {
+pub async fn check_schema(db: &Pool) -> Result<(), ServiceError> {
     match read_schema_state(db).await? {
         SchemaState::Current => Ok(()),
-        SchemaState::Behind(n) => bail!("the database lacks {n} migration(s) of this version; run: dispatchq migrate"),
-        SchemaState::Ahead(version) => {
-            bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary")
-        }
+        SchemaState::Behind(n) => Err(ServiceError::Unusable(format!(
+            "the database lacks {n} migration(s) of this version; run: dispatchq migrate"
+        ))),
+        SchemaState::Ahead(version) => Err(newer_schema(version)),
     }
 }
 
+fn newer_schema(version: i64) -> ServiceError {
+    ServiceError::Unusable(format!(
+        "the database was migrated by a newer dispatchq (migration {version}); upgrade this binary"
+    ))
+}
+
 /// Brings the schema up to date; safe to run twice and from several places at once.
-pub async fn migrate_schema(db: &Pool) -> anyhow::Result<()> {
+pub async fn migrate_schema(db: &Pool) -> Result<(), ServiceError> {
     if let SchemaState::Ahead(version) = read_schema_state(db).await? {
-        bail!("the database was migrated by a newer dispatchq (migration {version}); upgrade this binary");
+        return Err(newer_schema(version));
     }
     let mut session = db.acquire().await?.detach()?;
     // A migration takes as long as it takes.
     sqlx::query("SET statement_timeout = 0").execute(&mut session).await?;
-    MIGRATOR.run(&mut session).await.context("a migration failed; the database is as it was before it")?;
-    history_days::add_ahead(&mut session).await.context("the days of the history could not be added")?;
+    MIGRATOR
+        .run(&mut session)
+        .await
+        .map_err(sqlx::Error::from)
+        .during(|| "a migration failed; the database is as it was before it".to_owned())?;
+    history_days::add_ahead(&mut session).await.during(|| "the days of the history could not be added".to_owned())?;
     session.close().await?;
     Ok(())
 }

@@ -2,28 +2,29 @@
 //!
 //! # Layout
 //!
-//! * [`orders`]: rows, states, timers, and the one way they change.
-//! * [`fleet`]: drivers of one's own: where they are, candidates, offers, attempts, lifetime.
-//! * [`partner`]: orders served by a partner: bookings, job ids, callbacks.
+//! From the leaves up; a room knows only those above it in this list.
+//!
+//! * [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
+//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`]: see orders.
+//!   [`system`]: this machine's clock and generator.
+//! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
+//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up.
+//! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
+//!   drivers are being asked.
+//! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
+//! * [`partner_client`]: how partners are called.
+//! * [`app`]: what every command, handler and request works with.
+//! * [`admission`]: whether an area takes one more order. [`notifications`]: outbox, alerts.
+//! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
+//! * [`fleet`]: drivers of one's own: where they are, candidates, lifetime. [`partner`]: orders served by a partner.
+//! * [`settings`]: loads the configuration, and checks what must be built to be checked.
 //! * [`compensation`]: what it means for the money that the system ended an order.
-//! * [`notifications`]: outbox, channels, delivery.
-//! * [`periodic`]: schedules, cleanup, statistics.
-//! * [`recovery`]: the reconciler, which puts back what Redis lost.
+//! * [`reports`]: counts for people. [`explain`]: why an order is as it is, and what to do. [`privacy`]: erasing what is known
+//!   about a person. [`metrics_list`]: every metric in words.
 //! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and requeueing them.
-//! * [`operator`]: what operators may do with single jobs.
-//! * [`worker`]: the worker process and the common part of every handler.
-//! * [`areas`], [`admission`]: which area a place lies in, and whether it takes one more order.
-//! * [`reservation`]: one order, one driver, however many press accept.
-//! * [`accounts`]: API keys and users. [`request_limits`]: how often they may ask. [`actor`]: who did something.
-//! * [`audit`]: the invariants, checked on the audit views.
-//! * [`explain`]: why an order is as it is, and what to do.
-//! * [`metrics_list`]: every metric in words.
-//! * [`config`], [`db`], [`app`], [`telemetry`], [`outbound`]: settings, Postgres, what everything works with, logs and
-//!   metrics, HTTP requests of ours.
-//! * [`loops`]: background loops whose turns all end, and a watchdog over them.
-//! * [`privacy`]: erasing what is known about a person.
-//! * [`redis_keys`]: every Redis key beside the engine's.
-//! * [`crash`]: where tests have a process die.
+//! * [`recovery`]: the reconciler, which puts back what Redis lost. [`audit`]: the invariants, checked on the audit views.
+//! * [`periodic`]: schedules, cleanup, statistics. [`operator`]: what operators may do with single jobs.
+//! * [`handlers`]: what performs each job. [`worker`]: the worker process.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
 
@@ -35,27 +36,36 @@ pub mod admission;
 pub mod app;
 pub mod areas;
 pub mod audit;
+pub mod channels;
 pub mod compensation;
 pub mod config;
 pub mod crash;
 pub mod db;
+pub mod dead_letter_rows;
 pub mod dead_letters;
+pub mod error;
 pub mod explain;
 pub mod fleet;
+pub mod handlers;
 pub mod loops;
 pub mod metrics_list;
 pub mod notifications;
+pub mod offers;
 pub mod operator;
 pub mod orders;
 pub mod outbound;
 pub mod partner;
+pub mod partner_client;
 pub mod periodic;
 pub mod privacy;
 pub mod recovery;
 pub mod redis_keys;
+pub mod reports;
 pub mod request_limits;
-pub mod reservation;
+pub mod settings;
+pub mod system;
 pub mod telemetry;
+pub mod unsent_timers;
 pub mod worker;
 
 pub use model::actor;

@@ -4,13 +4,9 @@
 //! Names of the requirement documents are kept to the letter.
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
+use model::{messages::routes::LOG, order::OrderStatus, partner::answer::CallError};
 
-use crate::{
-    config::Config,
-    notifications::routes::LOG,
-    orders::OrderStatus,
-    partner::client::{CallError, PartnerCall},
-};
+use crate::{config::Config, partner_client::client::PartnerCall};
 
 type Words = &'static [(&'static str, &'static str)];
 

@@ -8,11 +8,11 @@
 //! (`migrations/0024`); docs/PRIVACY.md has it in words.
 
 use chrono::{DateTime, Utc};
+use model::actor::Actor;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    actor::Actor,
     app::App,
     fleet::driver_index::{self, DriverPlace},
 };

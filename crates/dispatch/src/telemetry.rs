@@ -2,10 +2,13 @@
 
 use std::{ffi::OsStr, io::IsTerminal, time::Duration};
 
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{LogConfig, LogFormat};
+use crate::{
+    config::{LogConfig, LogFormat},
+    error::ServiceError,
+};
 
 const UPKEEP: Duration = Duration::from_secs(5);
 /// Seconds; from a timer on time to one that waited out an outage.
@@ -18,12 +21,13 @@ const ORDER_BUCKETS: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 90.0, 120.0, 
 const POLL_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0];
 
 /// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
-pub fn init_logs(config: &LogConfig) -> anyhow::Result<()> {
+pub fn init_logs(config: &LogConfig) -> Result<(), ServiceError> {
     let filter = match std::env::var("RUST_LOG") {
         Ok(filter) if !filter.is_empty() => filter,
         _ => config.filter.clone(),
     };
-    let filter = EnvFilter::try_new(&filter).map_err(|e| anyhow::anyhow!("log.filter '{filter}' is not valid: {e}"))?;
+    let filter = EnvFilter::try_new(&filter)
+        .map_err(|e| ServiceError::Unusable(format!("log.filter '{filter}' is not valid: {e}")))?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.format {
         LogFormat::Text => {
@@ -41,7 +45,7 @@ fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 }
 
 /// Installs the process' metrics; the handle renders them for `/metrics`. Needs a tokio runtime.
-pub fn init_metrics() -> anyhow::Result<PrometheusHandle> {
+pub fn init_metrics() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
         .set_buckets_for_metric(Matcher::Full("job_id_retrieval_duration_seconds".to_owned()), &ORDER_BUCKETS)?

@@ -6,7 +6,7 @@
 use crate::{
     actor::Actor,
     messages,
-    order::{Booking, BookingState, Change, EventReason, OrderStatus, PaymentStatus, Snapshot},
+    order::{Booking, BookingState, Change, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
@@ -40,7 +40,7 @@ pub fn compensate_order(s: &Snapshot) -> Change {
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
-            change.hold_for_review(s, why.clone());
+            change.hold_for_review(s, HoldCause::UnknownPayment, why.clone());
             change.notify(messages::unexpected_state(&change.order, &why, s.now));
         }
     }
@@ -72,7 +72,7 @@ mod tests {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystemAfterPayment);
             assert_eq!(change.order.closed_at, Some(change.at));
-            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind()).collect();
             let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
             assert_eq!(kinds, told);
         }
@@ -83,7 +83,7 @@ mod tests {
         for payment in ["PENDING", "UNPAID"] {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystem);
-            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind).collect();
+            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind()).collect();
             assert_eq!(kinds, [messages::ORDER_CANCELLED]);
         }
     }
@@ -96,8 +96,8 @@ mod tests {
         s.order.payment_status = PaymentStatus::Paid;
         s.order.poll_no = 30;
         let change = compensate_order(&s);
-        assert_eq!(change.messages[0].payload["reason"], "Job ID retrieval timeout after 30 minutes");
-        assert_eq!(change.messages[1].payload["total_attempts"], 30);
+        assert_eq!(change.messages[0].body.to_payload()["reason"], "Job ID retrieval timeout after 30 minutes");
+        assert_eq!(change.messages[1].body.to_payload()["total_attempts"], 30);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let change = compensated("DISPUTE");
         assert_eq!(change.order.status, OrderStatus::Compensating);
         assert!(change.order.held_for_review);
-        assert_eq!(change.messages[0].kind, messages::UNEXPECTED_STATE);
+        assert_eq!(change.messages[0].kind(), messages::UNEXPECTED_STATE);
         assert_eq!(timers::order_timers(&change.order, change.at), []);
     }
 }

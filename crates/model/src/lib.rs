@@ -7,11 +7,15 @@
 //! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
 //! * [`messages`]: what people and programs are told.
 //! * [`actor`]: by whom something was done.
-//! * [`plain_text`], [`duration`]: texts of people, and how durations are written.
+//! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
+//! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be.
 
 pub mod actor;
 pub mod admission;
 pub mod area;
+pub mod bounds;
+pub mod chance;
+pub mod clock;
 pub mod compensation;
 pub mod duration;
 pub mod fleet;

@@ -20,6 +20,7 @@ use dispatch::{
         decide::{self, DecisionAuthor, DecisionOutcome},
         walk,
     },
+    error::ServiceError,
 };
 
 /// Jobs named one by one; the rest is counted.
@@ -127,7 +128,7 @@ impl DeadSelectionArgs {
         if let Some(error) = summary.failed {
             let rest =
                 format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.past_form());
-            return Err(error.context(rest));
+            return Err(anyhow::Error::new(error).context(rest));
         }
         let all_done = summary.refused.is_empty() && (summary.not_dead.is_empty() || !named);
         Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -187,7 +188,7 @@ async fn decide_one(
     dry_run: bool,
     id: JobId,
     by: DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     match (deed, dry_run) {
         (DeadJobAction::Requeue, false) => decide::requeue_job(&app, &id, &by).await,
         (DeadJobAction::Requeue, true) => decide::preview_requeue(&app, &id).await,

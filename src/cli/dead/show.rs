@@ -11,11 +11,9 @@ use crate::cli::{
 };
 use dispatch::{
     app::App,
-    dead_letters::{
-        explain::{self, ExplainedJob},
-        table::{self, DeadLetterRow},
-    },
-    orders::store,
+    db,
+    dead_letter_rows::{self, DeadLetterRow},
+    dead_letters::explain::{self, ExplainedJob},
 };
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +34,7 @@ impl Args {
         if self.json {
             output::print_json(&explained)?;
         } else {
-            let now_ms = store::database_now(&app.db).await?.timestamp_millis().unsigned_abs();
+            let now_ms = db::database_now(&app.db).await?.timestamp_millis().unsigned_abs();
             output::print_text(&format_dead_job(&explained, now_ms));
         }
         Ok(ExitCode::SUCCESS)
@@ -45,7 +43,7 @@ impl Args {
 
 /// What is no longer dead has a story all the same.
 async fn refuse_not_dead(app: &App, id: &JobId) -> anyhow::Result<ExitCode> {
-    let deaths = table::list_deaths(&app.db, id.as_str()).await?;
+    let deaths = dead_letter_rows::list_deaths(&app.db, id.as_str()).await?;
     let Some(last) = deaths.first() else {
         bail!("{id} is not dead; see: dispatchq job show {id}, dispatchq dead list");
     };

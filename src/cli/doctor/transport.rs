@@ -8,8 +8,8 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::{DoctorFinding, FindingVerdict, new_finding};
 use dispatch::{
-    config::{ChannelConfig, Config},
-    notifications::{channel::email::TlsMode, routes::LOG},
+    config::{ChannelConfig, Config, TlsMode},
+    notifications::routes::LOG,
 };
 
 /// Returns a warning for each of them that can be seen without connecting.
@@ -157,7 +157,7 @@ fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dispatch::{config::WebhookConfig, partner::PartnerConfig};
+    use dispatch::config::{PartnerConfig, WebhookConfig};
 
     fn told(config: &Config) -> String {
         find_warnings(config).iter().map(|f| format!("{}: {}\n", f.what, f.detail)).collect()

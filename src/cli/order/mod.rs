@@ -8,7 +8,6 @@ use anyhow::{Context, ensure};
 use jobs::OrderId;
 
 use crate::cli::output::{self, format_time, or_dash};
-use dispatch::orders::view::OrderView;
 use dispatch::{
     actor::{Actor, ActorRole},
     app::App,
@@ -19,6 +18,7 @@ use dispatch::{
         query::{self, OrderFilter},
         store,
         update::update_order,
+        view::OrderView,
     },
     plain_text,
 };

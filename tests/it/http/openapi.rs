@@ -1,52 +1,257 @@
-//! docs/openapi.json names what is served, and nothing else.
+//! What the API says of itself: it is checked in, it is sound, and requests are answered as it says.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use api::OPENAPI;
+use dispatch::accounts::api_keys::AccountRole;
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Api, TestApp};
+use crate::support::{Answer, Api, TestApp};
 
-/// `/api/v1/orders/{id}`, as the code mounts it: every `.route(..)` under its `.nest(..)`.
-fn mounted() -> BTreeSet<String> {
-    let source = |file: &str| {
-        std::fs::read_to_string(format!("{}/crates/api/src/{file}.rs", env!("CARGO_MANIFEST_DIR"))).unwrap()
-    };
-    let routes = |text: &str| -> Vec<String> {
-        text.split(".route(\"").skip(1).filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect()
-    };
-    let root = source("lib");
-    let api = root.split("pub fn admin").next().unwrap();
-    let mut paths: BTreeSet<String> = routes(api).into_iter().collect();
-    for nest in api.split(".nest(\"").skip(1) {
-        let prefix = nest.split('"').next().unwrap();
-        let module = nest.split(", ").nth(1).and_then(|rest| rest.split("::").next()).unwrap();
-        for route in routes(&source(module)) {
-            paths.insert(format!("{prefix}{}", route.trim_end_matches('/')));
+const ROLES: [AccountRole; 6] = [
+    AccountRole::Producer,
+    AccountRole::Driver,
+    AccountRole::Dispatcher,
+    AccountRole::Support,
+    AccountRole::Operator,
+    AccountRole::Admin,
+];
+
+/// One operation of the document.
+struct ApiOperation<'a> {
+    path: &'a str,
+    method: Method,
+    said: &'a Value,
+}
+
+impl ApiOperation<'_> {
+    /// As people write it.
+    fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Value> {
+        self.said["parameters"].as_array().into_iter().flatten()
+    }
+
+    /// Where the parameters' examples lead.
+    fn example_url(&self) -> String {
+        let mut url = self.path.to_owned();
+        let mut query = Vec::new();
+        for parameter in self.parameters().filter(|p| p["required"] == true) {
+            let name = parameter["name"].as_str().unwrap();
+            let example = &parameter["example"];
+            let text = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+            match parameter["in"].as_str().unwrap() {
+                "path" => url = url.replace(&format!("{{{name}}}"), &text),
+                _ => query.push(format!("{name}={text}")),
+            }
+        }
+        if query.is_empty() { url } else { format!("{url}?{}", query.join("&")) }
+    }
+
+    fn example_body(&self) -> String {
+        let content = self.said["requestBody"]["content"].as_object();
+        content.map(|content| content.values().next().unwrap()["example"].to_string()).unwrap_or_default()
+    }
+
+    /// Checks that the document knows this answer: its status, the form of its body, and of an error its code.
+    #[track_caller]
+    fn assert_describes(&self, spec: &Value, answer: &Answer) {
+        let said = &self.said["responses"][answer.status.to_string()];
+        assert!(said.is_object(), "{} is answered {}, which is not described", self.name(), answer.status);
+        if let Some(schema) = resolve(spec, said)["content"].get("application/json").map(|content| &content["schema"]) {
+            let problem = find_misfit(spec, schema, &answer.body);
+            assert_eq!(problem, None, "{}: {answer:?}", self.name());
         }
     }
-    paths.remove("/openapi.json");
-    paths
+}
+
+fn read_document() -> Value {
+    serde_json::from_str(&OPENAPI).unwrap()
+}
+
+fn list_operations(spec: &Value) -> Vec<ApiOperation<'_>> {
+    let paths = spec["paths"].as_object().unwrap();
+    let operations = paths.iter().flat_map(|(path, methods)| {
+        methods.as_object().unwrap().iter().map(move |(method, said)| ApiOperation {
+            path,
+            method: method.to_uppercase().parse().unwrap(),
+            said,
+        })
+    });
+    operations.collect()
+}
+
+/// What a reference leads to; anything else is itself.
+fn resolve<'a>(spec: &'a Value, value: &'a Value) -> &'a Value {
+    match value["$ref"].as_str() {
+        Some(reference) => spec.pointer(reference.trim_start_matches('#')).unwrap_or(&Value::Null),
+        None => value,
+    }
+}
+
+/// Why a value does not fit a schema, if so. A field that an object's schema does not name is a misfit, too, but in an
+/// error: that may say more.
+fn find_misfit(spec: &Value, schema: &Value, value: &Value) -> Option<String> {
+    let is_error = schema["$ref"] == "#/components/schemas/ErrorBody";
+    let schema = resolve(spec, schema);
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let misfits: Option<Vec<_>> = choices.iter().map(|choice| find_misfit(spec, choice, value)).collect();
+        return misfits.map(|all| all.join("; "));
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        one => Vec::from_iter(one.as_str()),
+    };
+    let is_whole = kind == "integer" && kinds.contains(&"number");
+    let is_of_kind = kinds.is_empty() || kinds.contains(&kind) || is_whole;
+    if !is_of_kind {
+        return Some(format!("{value} is no {kinds:?}"));
+    }
+    if schema["enum"].as_array().is_some_and(|known| !known.contains(value)) {
+        return Some(format!("{value} is none of {}", schema["enum"]));
+    }
+    if let (Some(items), Some(list)) = (schema.get("items"), value.as_array()) {
+        return list.iter().find_map(|item| find_misfit(spec, items, item));
+    }
+    let (Some(fields), Some(properties)) = (value.as_object(), schema["properties"].as_object()) else { return None };
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(missing) = required.into_iter().find(|name| !fields.contains_key(*name)) {
+        return Some(format!("no {missing} in {value}"));
+    }
+    fields.iter().find_map(|(name, field)| match properties.get(name) {
+        Some(schema) => find_misfit(spec, schema, field).map(|problem| format!("{name}: {problem}")),
+        None => (!is_error).then(|| format!("{name} is not described")),
+    })
+}
+
+/// Every reference in a document.
+fn collect_references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str));
+            fields.values().for_each(|field| collect_references(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_checked_in_document_is_that_of_the_handlers() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        fs::write(&path, OPENAPI.as_str()).unwrap();
+    }
+    let is_same = fs::read_to_string(&path).unwrap_or_default() == *OPENAPI;
+    assert!(is_same, "docs/openapi.json is old: run `make openapi`, and read the difference before you commit it");
+}
+
+#[test]
+fn references_lead_somewhere_and_operations_have_names_of_their_own() {
+    let spec = read_document();
+    let mut references = BTreeSet::new();
+    collect_references(&spec, &mut references);
+    assert!(references.len() > 30, "only {references:?}");
+    for reference in references {
+        assert!(spec.pointer(reference.trim_start_matches('#')).is_some(), "{reference} leads nowhere");
+    }
+    let operations = list_operations(&spec);
+    let names: BTreeSet<_> = operations.iter().map(|o| o.said["operationId"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), operations.len());
+    for operation in &operations {
+        let name = operation.name();
+        assert!(operation.said["summary"].as_str().is_some_and(|text| text.ends_with('.')), "{name} has no summary");
+        assert_eq!(operation.said["tags"].as_array().map(Vec::len), Some(1), "{name}");
+        let is_open = operation.said["security"] == json!([{}]);
+        assert_eq!(operation.said["x-roles"].is_null(), is_open, "{name}: an operation has roles, or asks for no key");
+        let in_path: BTreeSet<_> =
+            operation.path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+        let described: BTreeSet<_> =
+            operation.parameters().filter(|p| p["in"] == "path").filter_map(|p| p["name"].as_str()).collect();
+        assert_eq!(in_path, described, "{name}");
+    }
+}
+
+#[test]
+fn examples_fit_their_schemas() {
+    let spec = read_document();
+    let mut count = 0;
+    for operation in list_operations(&spec) {
+        let answers = operation.said["responses"].as_object().unwrap().values();
+        for part in answers.chain(operation.said.get("requestBody")) {
+            for content in part["content"].as_object().into_iter().flat_map(|content| content.values()) {
+                if let Some(example) = content.get("example") {
+                    count += 1;
+                    assert_eq!(find_misfit(&spec, &content["schema"], example), None, "{}", operation.name());
+                }
+            }
+        }
+    }
+    assert!(count > 50, "only {count} examples");
 }
 
 #[tokio::test]
-async fn every_path_is_described_and_every_description_served() {
-    let spec: Value = serde_json::from_str(OPENAPI).unwrap();
-    let described: BTreeSet<String> = spec["paths"].as_object().unwrap().keys().cloned().collect();
-    assert_eq!(described, mounted());
-
+async fn every_operation_is_served_and_answers_strangers_as_described() {
+    let spec = read_document();
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
     assert_eq!(api.get("/openapi.json", "").await.body, spec);
-    for (path, methods) in spec["paths"].as_object().unwrap() {
-        for method in methods.as_object().unwrap().keys() {
-            let method: Method = method.to_uppercase().parse().unwrap();
-            let somewhere = path.replace("{id}", "X-1").replace("{area_id}", "X").replace(['{', '}'], "");
-            let answer = api.send(method.clone(), &somewhere, "", "", "{}").await;
-            assert!(!["NOT_FOUND", "METHOD_NOT_ALLOWED"].contains(&answer.error().1), "{method} {path}: {answer:?}");
-            let documented = methods[&method.as_str().to_lowercase()]["responses"].get(answer.status.to_string());
-            assert!(documented.is_some(), "{method} {path} answers {}, which is not described", answer.status);
+    for operation in list_operations(&spec) {
+        let somewhere = operation.path.replace("{id}", "X-1").replace("{area_id}", "X").replace(['{', '}'], "");
+        let answer = api.send(operation.method.clone(), &somewhere, "", "", "{}").await;
+        assert!(!["NOT_FOUND", "METHOD_NOT_ALLOWED"].contains(&answer.error().1), "{}: {answer:?}", operation.name());
+        operation.assert_describes(&spec, &answer);
+    }
+}
+
+#[tokio::test]
+async fn the_named_roles_may_call_and_examples_are_understood() {
+    let spec = read_document();
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("DRV-1", 100.0)]).await;
+    let mut keys = BTreeMap::new();
+    for role in ROLES {
+        let key = if role == AccountRole::Driver { t.driver_key("DRV-1").await } else { t.key(role).await };
+        keys.insert(json!(role).to_string(), key);
+    }
+    // What other operations are about is removed last.
+    let mut operations: Vec<_> = list_operations(&spec).into_iter().filter(|o| o.said["x-roles"].is_array()).collect();
+    operations.sort_by_key(|operation| operation.method == Method::DELETE);
+    let mut refused = BTreeSet::new();
+    for operation in &operations {
+        let roles: BTreeSet<_> = operation.said["x-roles"].as_array().unwrap().iter().map(Value::to_string).collect();
+        let mut is_done = false;
+        for (role, key) in &keys {
+            let (url, body) = (operation.example_url(), operation.example_body());
+            let answer = api.send(operation.method.clone(), &url, key, "", body).await;
+            let name = operation.name();
+            assert_eq!(answer.error().1 != "FORBIDDEN", roles.contains(role), "{name} by {role}: {answer:?}");
+            assert!(![400, 415, 422].contains(&answer.status), "{name} by {role} is not understood: {answer:?}");
+            operation.assert_describes(&spec, &answer);
+            is_done |= answer.status < 300;
+        }
+        if !is_done {
+            refused.insert(operation.said["operationId"].as_str().unwrap());
         }
     }
+    // Their examples are of an offer that is not there, and of an order that no driver has.
+    let of_drivers = ["accept_offer", "complete_order", "decline_offer", "driver_cancel", "pick_up"];
+    assert_eq!(refused, BTreeSet::from(of_drivers));
 }

@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
-    admission::{
-        limits::AdmissionFlag,
-        table::{self, ChangeAuthor, LimitsChange},
+    admission::limits::AdmissionFlag,
+    areas::{
+        import,
+        table::{
+            ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+        },
     },
-    areas::import,
-    partner::settings,
+    partner_client::settings,
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
 use serde_json::{Value, json};
@@ -176,18 +179,18 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
     let square = json!({ "type": "Polygon", "coordinates": [[[106.7, -6.3], [106.9, -6.3], [106.9, -6.1], [106.7, -6.1], [106.7, -6.3]]] });
     let feature = json!({ "type": "Feature", "properties": { "area_id": "JKT-PUSAT" }, "geometry": square });
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
-    table::import_areas(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
+    geofences::import_areas(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
     let limits = LimitsChange {
         service_type: "DELIVERY".to_owned(),
         max_waiting_orders: Some(1),
         max_bypass_percentage: Some(100),
         ..LimitsChange::default()
     };
-    table::set_limits(&fleet.app.db, "JKT-PUSAT", &limits, None, author).await.unwrap();
+    limits::set_limits(&fleet.app.db, "JKT-PUSAT", &limits, None, author).await.unwrap();
     let set_flag = async |shadow_mode| {
-        let flag = table::load_flag(&fleet.app.db).await.unwrap();
+        let flag = flag::load_flag(&fleet.app.db).await.unwrap();
         let wanted = AdmissionFlag { enabled: true, shadow_mode, ..flag.clone() };
-        table::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
+        flag::set_flag(&fleet.app.db, &wanted, Some(flag.version), author).await.unwrap();
         // Rules are read twice a second.
         tokio::time::sleep(secs(4)).await;
     };

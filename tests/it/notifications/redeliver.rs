@@ -2,8 +2,11 @@
 
 use axum::http::StatusCode;
 use dispatch::{
-    dead_letters::decide::DecisionAuthor,
-    notifications::redeliver::{self, OutboxFilter, OutboxMessage},
+    dead_letters::{
+        decide::DecisionAuthor,
+        redeliver::{self, OutboxFilter, OutboxMessage},
+    },
+    notifications::OutboxState,
     recovery::reconciler,
 };
 use workers::store::JobState;
@@ -26,7 +29,7 @@ async fn with_dead() -> (Receiver, TestApp, OutboxMessage) {
 }
 
 async fn dead(t: &TestApp) -> Vec<OutboxMessage> {
-    let filter = OutboxFilter { state: Some("dead".to_owned()), limit: 10, ..OutboxFilter::default() };
+    let filter = OutboxFilter { state: Some(OutboxState::Dead), limit: 10, ..OutboxFilter::default() };
     redeliver::list_messages(&t.app.db, &filter).await.unwrap()
 }
 

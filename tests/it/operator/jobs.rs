@@ -1,8 +1,8 @@
 //! Cancelling and rescheduling: what would be undone is refused, and says why.
 
 use dispatch::{
+    config::{ScheduledTask, TaskSchedule},
     operator::job::{JobRefusal, OperateError, RescheduleTime, cancel_job, reschedule_job},
-    periodic::schedule::{ScheduledTask, TaskSchedule},
     recovery::reconciler,
 };
 use workers::NewJob;

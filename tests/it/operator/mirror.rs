@@ -1,10 +1,10 @@
 //! Dead letters are copied to Postgres, come back after a flush, and end with a decision.
 
 use dispatch::{
+    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::{
         decide::{DecisionOutcome, discard_job, requeue_job},
         mirror::{self, MirrorTurn},
-        table::{self, Resolution, ResolutionKind},
     },
     periodic::cleanup::{self, CleanupMode},
     recovery::reconciler,
@@ -157,7 +157,7 @@ async fn a_decision_that_never_came_to_be_is_open_again() {
     // The process died before it told Redis.
     let entry = dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Discarded, by: "operator:anna".to_owned(), why: None };
-    table::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
+    dead_letter_rows::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
     t.advance(secs(30)).await;
     turn(&t).await;
     assert_eq!(t.count(OPEN).await, 1);

@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 use dispatch::{
+    dead_letter_rows::{self, Resolution, ResolutionKind},
     dead_letters::{
         decide::{DecisionOutcome, discard_job, preview_requeue, requeue_job},
         requeue_policy::{self, RequeueRefusal},
-        table::{self, Resolution, ResolutionKind},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{OrderStatus, actions, store},
@@ -23,6 +23,8 @@ async fn notice(t: &TestApp) -> u64 {
     t.advance(secs(4)).await;
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap().held
 }
+
+const HOLD_CAUSE: &str = "SELECT coalesce(hold_cause::text, '') FROM orders";
 
 /// An order whose first dispatch is dead and has put it under review.
 async fn held() -> TestApp {
@@ -148,6 +150,38 @@ async fn a_superseded_timer_stays_dead() {
     bury_due(&t.app, "broken").await;
     let refused = is_refused(&t, "timeout:ORD-1:1").await;
     assert!(matches!(refused, RequeueRefusal::Superseded { status: OrderStatus::DriverAssigned, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn an_order_that_the_version_before_put_under_review_goes_on() {
+    let t = held().await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [r#"{"job": "dispatch:ORD-1:1", "kind": "dead_timer"}"#]);
+    // The version before knows the sentence alone.
+    t.sql("UPDATE orders SET hold_cause = NULL").await;
+    is_requeued(&t, DISPATCH).await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [""]);
+    goes_on(&t).await;
+}
+
+#[tokio::test]
+async fn a_cause_does_not_outlive_its_review_whichever_version_ends_it() {
+    let t = held().await;
+    // As the version before writes a change that leaves the review alone, ends it, and begins another.
+    t.sql("UPDATE orders SET held_reason = held_reason, payment_status = 'PAID', version = version + 1").await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [r#"{"job": "dispatch:ORD-1:1", "kind": "dead_timer"}"#]);
+    t.sql("UPDATE orders SET held_for_review = false, held_reason = NULL").await;
+    t.sql("UPDATE orders SET held_for_review = true, held_reason = 'the payment is odd'").await;
+    assert_eq!(t.texts(HOLD_CAUSE).await, [""]);
+    let refused = is_refused(&t, DISPATCH).await;
+    assert!(refused.to_string().contains("the payment is odd"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_review_of_a_newer_version_is_left_to_a_person() {
+    let t = held().await;
+    t.sql(r#"UPDATE orders SET hold_cause = '{"kind": "flood", "job": "dispatch:ORD-1:1"}'"#).await;
+    let refused = is_refused(&t, DISPATCH).await;
+    assert!(matches!(refused, RequeueRefusal::UnderReview { .. }), "{refused}");
 }
 
 #[tokio::test]
@@ -277,7 +311,7 @@ async fn order_and_copy(t: &TestApp) {
     only_the_order(t).await;
     let entry = super::dead(&t.app).await.remove(0);
     let resolution = Resolution { how: ResolutionKind::Requeued, by: "operator:anna".to_owned(), why: None };
-    table::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
+    dead_letter_rows::resolve_job(&t.app.db, &entry, &resolution).await.unwrap();
 }
 
 #[tokio::test]

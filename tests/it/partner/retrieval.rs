@@ -1,16 +1,20 @@
 //! The tests that the design of the job id retrieval names, under its names. The wait for the callback is 5 s, polls come
 //! after pauses of 2 s doubled up to 60 s with 30 % jitter, and all of it lasts 30 minutes.
 
+use std::sync::Arc;
+
 use dispatch::{
     accounts::api_keys::AccountRole,
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::{BookingState, OrderStatus},
+    partner::backoff,
+    system::{Rng, SeededRng},
 };
 use serde_json::json;
 
 use super::{
     Partnership,
-    world::{SERVICE, partner, patient, silent},
+    world::{PARTNER, SERVICE, partner, patient, silent},
 };
 use crate::support::{Receiver, millis, secs};
 
@@ -62,6 +66,22 @@ async fn success_after_retries() {
     assert!(s.order.job_id.is_some());
     assert_eq!(p.reasons("ORD-1").await.last().unwrap(), "JOB_ID_VIA_PROACTIVE");
     p.assert_sound().await;
+}
+
+#[tokio::test]
+async fn polls_come_at_the_very_times_that_backoff_and_chance_give() {
+    let mut p = Partnership::start(silent()).await;
+    p.booked("ORD-1", "PAID").await;
+    p.t.app = p.t.app.with_rng(Arc::new(SeededRng::new(11)));
+    let poll = p.t.app.partners.get(PARTNER).unwrap().config.poll.clone();
+    let pauses = p.until_polled(4).await;
+    let same = SeededRng::new(11);
+    let drawn = (1..=3).map(|polls| backoff::poll_pause(&poll, polls, same.next_unit()).as_secs_f64());
+    for (pause, expected) in pauses.iter().zip([5.0].into_iter().chain(drawn)) {
+        // Rows know milliseconds.
+        assert!((pause - expected).abs() <= 0.001, "{pauses:?}: {expected}");
+    }
+    assert_eq!(pauses.len(), 4);
 }
 
 /// 30 minutes of polls without a job id end the order, and its booking.

@@ -8,10 +8,9 @@ use std::{
 use chrono::Utc;
 use dispatch::{
     app::App,
-    config::Config,
+    config::{Config, PartnerConfig},
     orders::{Booking, BookingState, OrderStatus},
     outbound,
-    partner::PartnerConfig,
     worker::process,
 };
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};

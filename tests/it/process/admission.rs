@@ -8,11 +8,14 @@ use std::sync::{
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
-    admission::{
-        limits::AdmissionFlag,
-        table::{self, ChangeAuthor, LimitsChange},
+    admission::limits::AdmissionFlag,
+    areas::{
+        import,
+        table::{
+            ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+        },
     },
-    areas::import,
     audit, outbound,
 };
 use serde_json::{Value, json};
@@ -39,7 +42,9 @@ async fn prepare(fleet: &Fleet) {
     let areas = json!({ "type": "FeatureCollection", "features": [{
         "type": "Feature", "properties": { "area_id": "JKT" },
         "geometry": { "type": "Polygon", "coordinates": [square] } }] });
-    table::import_areas(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&fleet.app.db, &import::parse(&areas.to_string()).unwrap(), false, None, AUTHOR)
+        .await
+        .unwrap();
     let change = LimitsChange {
         service_type: "RIDE".to_owned(),
         max_waiting_orders: Some(THRESHOLD),
@@ -47,8 +52,8 @@ async fn prepare(fleet: &Fleet) {
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    table::set_limits(&fleet.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
-    table::set_flag(&fleet.app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
+    limits::set_limits(&fleet.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
+    flag::set_flag(&fleet.app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
         .await
         .unwrap();
     for statement in [

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use dispatch::worker::registry::build_registry;
+use dispatch::handlers::registry::build_registry;
 use workers::{
     LeaseToken, LeasedJob, Outcome, StoreError,
     store::{SettleVerdict, TakeAnswer, TakeMode, TakeRequest},

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use dispatch::{app::App, config::Config};
+use dispatch::{app::App, settings};
 use servers::{PostgresServer, RedisServer};
 use sqlx::AssertSqlSafe;
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Fleet {
         fs::write(&file, text).unwrap();
         let migrated = run_binary(dir.path(), &["migrate"], &[]);
         assert_eq!(migrated.code, Some(0), "{migrated:?}");
-        let app = App::connect(Config::load(Some(&file)).unwrap()).await.unwrap();
+        let app = App::connect(settings::load_config(Some(&file)).unwrap()).await.unwrap();
         Self { app, redis, postgres, dir }
     }
 

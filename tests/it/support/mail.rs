@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use dispatch::config::{ChannelConfig, EmailConfig};
+use dispatch::config::{ChannelConfig, EmailConfig, TlsMode};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -62,7 +62,7 @@ impl MailServer {
             to: vec!["desk@example.com".to_owned(), "Anna <anna@example.com>".to_owned()],
             host: "127.0.0.1".to_owned(),
             port: Some(self.port),
-            tls: dispatch::notifications::channel::email::TlsMode::None,
+            tls: TlsMode::None,
             ..EmailConfig::default()
         })
     }

@@ -10,13 +10,12 @@ use dispatch::{
     actor::Actor,
     fleet::drivers::{self, NewDriver},
     orders::{
-        Decision, Offer, OfferState, OrderStatus, Snapshot, actions,
+        Decision, Offer, OfferState, OrderStatus, Snapshot, accept, actions,
         create::{self, NewOrder, OrderLocation},
         query,
         store::{self, ChangeError, ChangeOutcome},
         update::update_order,
     },
-    reservation,
 };
 use jobs::OrderId;
 use uuid::Uuid;
@@ -118,7 +117,7 @@ impl TestApp {
     }
 
     pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<ChangeOutcome, ChangeError> {
-        reservation::accept_offer(&self.app, &id(order), driver, offer, &Actor::for_driver(driver)).await
+        accept::accept_offer(&self.app, &id(order), driver, offer, &Actor::for_driver(driver)).await
     }
 
     /// The driver who is asked accepts; returns the driver.

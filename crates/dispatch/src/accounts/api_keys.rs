@@ -1,12 +1,12 @@
 //! Bearer keys: random, shown once, stored as SHA-256.
 
 use chrono::{DateTime, Utc};
+use model::actor::{Actor, ActorRole};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::key_admin::{self, KeyError, NewKey};
-use crate::actor::{Actor, ActorRole};
 use crate::db::Pool;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
@@ -55,6 +55,7 @@ impl ApiKey {
 
 /// A new key: 256 random bits, with a prefix that secret scanners can look for.
 pub fn generate_key() -> String {
+    // A secret: always of the system's generator, and never of one that can be repeated.
     let random: [u8; 32] = rand::random();
     format!("dq_{}", hex::encode(random))
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use model::plain_text;
 use serde::Serialize;
 use uuid::Uuid;
 
 use super::api_keys::{AccountRole, ApiKey, generate_key, hash_key};
 use crate::db::{Connection, Pool};
-use crate::plain_text;
 
 /// Longest name, in characters.
 const MAX_NAME: usize = 64;

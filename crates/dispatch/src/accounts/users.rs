@@ -1,11 +1,11 @@
 //! The company's own people: whom the system tells what.
 
 use chrono::{DateTime, Utc};
+use model::{messages::routes::LOG, plain_text};
 use serde::{Deserialize, Serialize};
 
 use super::api_keys::AccountRole;
 use crate::db::Pool;
-use crate::{notifications::routes::LOG, plain_text};
 
 /// A user as imported, one JSON object per line, and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]

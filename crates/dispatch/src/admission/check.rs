@@ -1,44 +1,21 @@
 //! The advice before an order: is there room? It may be up to a tenth of a second old; what counts is the order's creation.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
-
 use chrono::{DateTime, Utc};
-
-use super::{
+use model::admission::{
     answer::{AdmissionAnswer, AreaDetails, NearbyArea},
     decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
     limits::AreaLimits,
-    rules::AdmissionRules,
-    waiting::{self, AreaStanding},
 };
-use crate::app::App;
 
-/// An advice may be so old.
-const FRESH: Duration = Duration::from_millis(100);
-/// The first request that finds a count too old asks again, and the others take the old one for so long.
-const GRACE: Duration = Duration::from_millis(40);
+use crate::{
+    admission::waiting,
+    app::App,
+    areas::{rules::AdmissionRules, standings::AreaStanding},
+};
+
 /// Areas with room that a refusal names, among so many of the nearest.
 const NEARBY: usize = 3;
 const NEARBY_LOOKED_AT: usize = 8;
-
-/// What was last seen of each area and service type. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct StandingsCache(Arc<Mutex<Known>>);
-
-/// By area and service type.
-type Known = HashMap<(String, String), CachedStanding>;
-
-#[derive(Debug, Clone, Copy)]
-struct CachedStanding {
-    seen_at: Instant,
-    /// A request asks again since then.
-    asked_at: Instant,
-    seen: AreaStanding,
-}
 
 /// Whether an order from here would be taken.
 pub async fn preview_admission(
@@ -117,16 +94,8 @@ pub(super) fn describe_area(
 /// How an area stands, as of the last tenth of a second; `None`: unknown.
 pub(super) async fn read_standing(app: &App, area: &str, service_type: &str) -> Option<AreaStanding> {
     let key = (area.to_owned(), service_type.to_owned());
-    {
-        let mut known = app.standings.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(look) = known.get_mut(&key) {
-            let age = look.seen_at.elapsed();
-            if age < FRESH || (age < FRESH + GRACE && look.asked_at.elapsed() < GRACE) {
-                return Some(look.seen);
-            }
-            // This one asks again; others may take the old one a moment longer.
-            look.asked_at = Instant::now();
-        }
+    if let Some(seen) = app.standings.read_fresh(&key) {
+        return Some(seen);
     }
     let seen = match waiting::read_counts(app, area, service_type).await {
         Some(seen) => seen,
@@ -135,11 +104,7 @@ pub(super) async fn read_standing(app: &App, area: &str, service_type: &str) -> 
             AreaStanding { standing: AreaLoad { waiting, busy_since: None }, ..AreaStanding::default() }
         }
     };
-    app.standings
-        .0
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(key, CachedStanding { seen_at: Instant::now(), asked_at: Instant::now(), seen });
+    app.standings.remember(key, seen);
     Some(seen)
 }
 

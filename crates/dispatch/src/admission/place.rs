@@ -10,16 +10,22 @@ use std::time::Duration;
 
 use jobs::OrderId;
 use metrics::counter;
-use redis::cmd;
-
-use super::{
+use model::admission::{
     answer::{AdmissionAnswer, AreaDetails},
-    check,
     decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
     limits::LoyaltyLevel,
-    waiting::{self, AreaStanding, PlaceOutcome},
 };
-use crate::{app::App, orders::area_label, redis_keys};
+use redis::cmd;
+
+use crate::{
+    admission::{
+        check,
+        waiting::{self, PlaceOutcome},
+    },
+    app::App,
+    areas::{label, standings::AreaStanding},
+    redis_keys,
+};
 
 /// A place that was taken, or none that was needed.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,7 +160,7 @@ fn room_for(rule: AdmissionRule) -> Option<i64> {
 
 /// For metrics, and for the areas' snapshots.
 async fn count_decision(app: &App, area: &str, seeker: &PlaceSeeker<'_>, what: &'static str) {
-    let labels = [("area_id", area_label::label_of(Some(area))), ("service_type", seeker.service_type.to_owned())];
+    let labels = [("area_id", label::label_of(Some(area))), ("service_type", seeker.service_type.to_owned())];
     counter!("dispatcher_threshold_reached_total", &labels).increment(1);
     let loyalty = seeker.asker.loyalty.map_or("none", LoyaltyLevel::as_str);
     let [area_id, service] = labels;

@@ -12,14 +12,18 @@ use std::{
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use metrics::gauge;
+use model::{
+    admission::{
+        decide::{AdmissionGate, AreaLoad},
+        limits::AreaLimits,
+    },
+    order::Order,
+};
 use redis::cmd;
 
-use super::{
-    decide::{AdmissionGate, AreaLoad},
-    limits::AreaLimits,
+use crate::{
+    app::App, areas::standings::AreaStanding, db::Pool, error::ServiceError, loops::report_progress, redis_keys,
 };
-use crate::db::Pool;
-use crate::{app::App, loops::report_progress, orders::Order, redis_keys};
 
 /// An order that is not in the database yet may still be on its way there.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -29,26 +33,6 @@ const AT_ONCE: usize = 1_000;
 const COPIES_KEPT_S: u64 = 3600;
 /// Of the average wait that the latest assignment makes up.
 const WEIGHT: f64 = 0.1;
-
-/// How an area stands, and what else an answer tells.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct AreaStanding {
-    pub standing: AreaLoad,
-    /// The threshold it was full by.
-    pub busy_threshold: Option<i64>,
-    /// Milliseconds since the epoch: when the lifetime of the order that waits longest ends.
-    pub oldest_expiry_ms: Option<i64>,
-    /// Seconds that lately assigned orders waited, on average.
-    pub average_wait_s: Option<f64>,
-}
-
-impl AreaStanding {
-    /// How it stands by these limits: that it was full by others says nothing.
-    pub fn standing_under(&self, limits: &AreaLimits) -> AreaLoad {
-        let same = self.busy_threshold == Some(limits.max_waiting);
-        AreaLoad { busy_since: self.standing.busy_since.filter(|_| same), ..self.standing }
-    }
-}
 
 /// What the gatekeeper says to an order.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -241,7 +225,7 @@ struct WaitingOrder {
 /// Compares all sets with Postgres and mends them, then vouches for them. An order that has just taken a place may not be in
 /// Postgres yet, and is left alone for a minute: an order's expiry tells its age only by its lifetime, so members are
 /// removed in a second look, when they were left over at the first, too.
-pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> anyhow::Result<WaitingDrift> {
+pub async fn repair_waiting_sets(app: &App, suspects: &mut SuspectMembers) -> Result<WaitingDrift, ServiceError> {
     // Redis first: an order that leaves between the two looks is then left over, and never put back.
     let mut members: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for key in find_sets(app).await? {
@@ -308,7 +292,7 @@ impl SuspectMembers {
 }
 
 /// Copies limits to `threshold:config:{area}:{service type}`, where others look for them; nothing here reads it.
-pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
+pub async fn mirror_limits(app: &App) -> Result<(), ServiceError> {
     let rules = app.rules.get();
     for (area, service_type) in rules.configured_areas() {
         let limits = rules.limits_for(area, service_type);
@@ -325,12 +309,12 @@ pub async fn mirror_limits(app: &App) -> anyhow::Result<()> {
 }
 
 /// Are the sets vouched for?
-pub async fn is_complete(app: &App) -> anyhow::Result<bool> {
+pub async fn is_complete(app: &App) -> Result<bool, ServiceError> {
     Ok(app.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
 /// The sets there are.
-async fn find_sets(app: &App) -> anyhow::Result<Vec<String>> {
+async fn find_sets(app: &App) -> Result<Vec<String>, ServiceError> {
     let mut keys = Vec::new();
     let mut cursor = 0_u64;
     loop {

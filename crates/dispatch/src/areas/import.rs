@@ -1,15 +1,12 @@
 //! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority` and `geohashes` among
 //! its properties. A feature without geometry needs geohashes.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
-use anyhow::{Context, bail, ensure};
 use geo::{Area as _, MultiPolygon, Validation};
 use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
+use model::{area::Area, plain_text};
 use serde_json::Value;
-
-use super::Area;
-use crate::plain_text;
 
 /// More areas of one file are a mistake.
 const MOST_FEATURES: usize = 2_000;
@@ -19,6 +16,24 @@ const MOST_CORNERS_IN_ALL: usize = 200_000;
 /// Parts and holes of one area.
 const MOST_RINGS: usize = 500;
 
+/// What is wrong with a file of areas, and where in it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ImportError(String);
+
+impl ImportError {
+    fn at(self, place: impl fmt::Display) -> Self {
+        Self(format!("{place}: {self}"))
+    }
+}
+
+/// Returns an [`ImportError`] with this text.
+macro_rules! refuse {
+    ($($text:tt)*) => {
+        return Err(ImportError(format!($($text)*)))
+    };
+}
+
 /// An area that was read, with its geometry as GeoJSON, as it is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedArea {
@@ -27,108 +42,142 @@ pub struct ImportedArea {
 }
 
 /// All of them, or what is wrong with the first that is.
-pub fn parse(text: &str) -> anyhow::Result<Vec<ImportedArea>> {
-    let json: GeoJson = text.parse().context("this is no GeoJSON")?;
-    let GeoJson::FeatureCollection(collection) = json else { bail!("a FeatureCollection is needed") };
+pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
+    let json: GeoJson = text.parse().map_err(|error| ImportError(format!("this is no GeoJSON: {error}")))?;
+    let GeoJson::FeatureCollection(collection) = json else { refuse!("a FeatureCollection is needed") };
     let count = collection.features.len();
-    ensure!(count <= MOST_FEATURES, "it holds {count} features; {MOST_FEATURES} is the most");
+    if !(count <= MOST_FEATURES) {
+        refuse!("it holds {count} features; {MOST_FEATURES} is the most");
+    }
     // All are counted before the first is checked.
     let mut corners = 0;
     for (n, feature) in collection.features.iter().enumerate() {
         let counted = feature.geometry.as_ref().map(corners_of).transpose();
-        corners += counted.with_context(|| format!("feature {}", n + 1))?.unwrap_or_default();
+        corners += counted.map_err(|error| error.at(format_args!("feature {}", n + 1)))?.unwrap_or_default();
     }
-    ensure!(
-        corners <= MOST_CORNERS_IN_ALL,
-        "it holds {corners} corners; {MOST_CORNERS_IN_ALL} is the most: simplify it"
-    );
+    if !(corners <= MOST_CORNERS_IN_ALL) {
+        refuse!("it holds {corners} corners; {MOST_CORNERS_IN_ALL} is the most: simplify it");
+    }
     let mut ids = HashSet::new();
     let mut areas: Vec<ImportedArea> = Vec::new();
     for (n, feature) in collection.features.into_iter().enumerate() {
-        let imported = read_feature(feature).with_context(|| format!("feature {}", n + 1))?;
+        let imported = read_feature(feature).map_err(|error| error.at(format_args!("feature {}", n + 1)))?;
         let id = &imported.area.id;
-        ensure!(ids.insert(id.clone()), "feature {}: area_id {id} comes twice", n + 1);
+        if !(ids.insert(id.clone())) {
+            refuse!("feature {}: area_id {id} comes twice", n + 1);
+        }
         areas.push(imported);
     }
-    ensure!(!areas.is_empty(), "it holds no feature");
+    if !(!areas.is_empty()) {
+        refuse!("it holds no feature");
+    }
     Ok(areas)
 }
 
-fn read_feature(feature: Feature) -> anyhow::Result<ImportedArea> {
+fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
     let properties = feature.properties.unwrap_or_default();
     let text = |name: &str| properties.get(name).and_then(Value::as_str);
-    let id = text("area_id").context("area_id is missing among its properties")?.to_owned();
+    let id =
+        text("area_id").ok_or_else(|| ImportError("area_id is missing among its properties".to_owned()))?.to_owned();
     let fits = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    ensure!(fits, "area_id '{id}' must be 1 to 64 letters, digits, '_' or '-'");
+    if !(fits) {
+        refuse!("area_id '{id}' must be 1 to 64 letters, digits, '_' or '-'");
+    }
     let place = || format!("area {id}");
     let priority = match properties.get("priority") {
         None | Some(Value::Null) => 0,
         Some(value) => {
             let priority = value.as_i64().and_then(|p| i32::try_from(p).ok());
-            priority.with_context(|| format!("{}: priority must be a whole number", place()))?
+            priority.ok_or_else(|| ImportError("priority must be a whole number".to_owned()).at(place()))?
         }
     };
-    let geohashes = read_geohashes(&properties).with_context(place)?;
-    let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().with_context(place)?;
-    ensure!(polygons.is_some() || !geohashes.is_empty(), "{}: it has neither a geometry nor geohashes", place());
-    let geometry = feature.geometry.as_ref().map(serde_json::to_value).transpose()?;
+    let geohashes = read_geohashes(&properties).map_err(|error| error.at(place()))?;
+    let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().map_err(|error| error.at(place()))?;
+    if !(polygons.is_some() || !geohashes.is_empty()) {
+        refuse!("{}: it has neither a geometry nor geohashes", place());
+    }
+    let geometry = feature
+        .geometry
+        .as_ref()
+        .map(serde_json::to_value)
+        .transpose()
+        .map_err(|error| ImportError(error.to_string()).at(place()))?;
     let name = text("name").unwrap_or(&id).to_owned();
     if let Some(problem) = plain_text::find_problem(&name, 200) {
-        bail!("{}: name {problem}", place());
+        refuse!("{}: name {problem}", place());
     }
     Ok(ImportedArea { area: Area { id, name, priority, polygons, geohashes }, geometry })
 }
 
-fn read_geohashes(properties: &JsonObject) -> anyhow::Result<Vec<String>> {
+fn read_geohashes(properties: &JsonObject) -> Result<Vec<String>, ImportError> {
     let Some(value) = properties.get("geohashes").filter(|v| !v.is_null()) else { return Ok(Vec::new()) };
-    let list = value.as_array().context("geohashes must be a list of texts")?;
+    let no_list = || ImportError("geohashes must be a list of texts".to_owned());
+    let list = value.as_array().ok_or_else(no_list)?;
     let mut geohashes = Vec::new();
     for item in list {
-        let prefix = item.as_str().context("geohashes must be a list of texts")?.to_ascii_lowercase();
+        let prefix = item.as_str().ok_or_else(no_list)?.to_ascii_lowercase();
         let known = (1..=9).contains(&prefix.len()) && geohash::decode(&prefix).is_ok();
-        ensure!(known, "'{prefix}' is no geohash of 1 to 9 characters");
+        if !(known) {
+            refuse!("'{prefix}' is no geohash of 1 to 9 characters");
+        }
         geohashes.push(prefix);
     }
     Ok(geohashes)
 }
 
 /// Corners of an area, if they are not too many.
-fn corners_of(geometry: &Geometry) -> anyhow::Result<usize> {
+fn corners_of(geometry: &Geometry) -> Result<usize, ImportError> {
     let rings = match &geometry.value {
         GeometryValue::Polygon { coordinates } => coordinates.iter().collect::<Vec<_>>(),
         GeometryValue::MultiPolygon { coordinates } => coordinates.iter().flatten().collect(),
         _ => Vec::new(),
     };
-    ensure!(rings.len() <= MOST_RINGS, "its geometry has {} parts and holes; {MOST_RINGS} is the most", rings.len());
+    if !(rings.len() <= MOST_RINGS) {
+        refuse!("its geometry has {} parts and holes; {MOST_RINGS} is the most", rings.len());
+    }
     let corners = rings.iter().map(|ring| ring.len()).sum();
-    ensure!(corners <= MOST_CORNERS, "its geometry has {corners} corners; {MOST_CORNERS} is the most: simplify it");
+    if !(corners <= MOST_CORNERS) {
+        refuse!("its geometry has {corners} corners; {MOST_CORNERS} is the most: simplify it");
+    }
     Ok(corners)
 }
 
 /// A geometry as polygons whose borders are sound: what is kept is checked once, here.
-fn checked_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
+fn checked_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     let polygons = to_polygons(geometry)?;
     if let Err(problem) = polygons.check_validation() {
-        bail!("its polygon is not valid: {problem}");
+        refuse!("its polygon is not valid: {problem}");
     }
-    ensure!(polygons.unsigned_area() > 0.0, "its polygon holds no area");
+    if !(polygons.unsigned_area() > 0.0) {
+        refuse!("its polygon holds no area");
+    }
     Ok(polygons)
 }
 
+/// Reads a geometry that was imported, as it is kept.
+pub fn read_stored(geometry: Value) -> Result<MultiPolygon, ImportError> {
+    let geometry: Geometry = serde_json::from_value(geometry).map_err(|error| ImportError(error.to_string()))?;
+    to_polygons(&geometry)
+}
+
 /// A geometry as polygons that can be looked up in; whether their borders are sound is not asked again.
-pub fn to_polygons(geometry: &Geometry) -> anyhow::Result<MultiPolygon> {
+fn to_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     let shape = match &geometry.value {
-        GeometryValue::Polygon { .. } | GeometryValue::MultiPolygon { .. } => geo::Geometry::<f64>::try_from(geometry)?,
-        other => bail!("its geometry is a {}; Polygon or MultiPolygon is needed", other.type_name()),
+        GeometryValue::Polygon { .. } | GeometryValue::MultiPolygon { .. } => {
+            geo::Geometry::<f64>::try_from(geometry).map_err(|error| ImportError(error.to_string()))?
+        }
+        other => refuse!("its geometry is a {}; Polygon or MultiPolygon is needed", other.type_name()),
     };
     let polygons = match shape {
         geo::Geometry::Polygon(polygon) => MultiPolygon::new(vec![polygon]),
         geo::Geometry::MultiPolygon(polygons) => polygons,
-        _ => bail!("its geometry is no polygon"),
+        _ => refuse!("its geometry is no polygon"),
     };
     for coordinate in geo::CoordsIter::coords_iter(&polygons) {
         let on_earth = (-180.0..=180.0).contains(&coordinate.x) && (-90.0..=90.0).contains(&coordinate.y);
-        ensure!(on_earth, "{}, {} is no longitude and latitude", coordinate.x, coordinate.y);
+        if !(on_earth) {
+            refuse!("{}, {} is no longitude and latitude", coordinate.x, coordinate.y);
+        }
     }
     Ok(polygons)
 }
@@ -143,7 +192,7 @@ mod tests {
         json!({ "type": "Feature", "properties": properties, "geometry": geometry })
     }
 
-    fn of(features: Vec<Value>) -> anyhow::Result<Vec<ImportedArea>> {
+    fn of(features: Vec<Value>) -> Result<Vec<ImportedArea>, ImportError> {
         parse(&json!({ "type": "FeatureCollection", "features": features }).to_string())
     }
 

@@ -1,5 +1,15 @@
-//! Areas of the earth, and [`import`]: areas as GeoJSON, checked.
+//! Areas of the earth: where they are, and how many orders may wait in each.
+//!
+//! * [`import`]: areas as GeoJSON, checked.
+//! * [`table`]: areas, limits, overrides and the flag as rows; who changed what and why.
+//! * [`rules`]: all that is configured, in memory, and kept up to date.
+//! * [`standings`]: what this process saw of each area last.
+//! * [`label`]: areas as labels of metrics.
 
 pub mod import;
+pub mod label;
+pub mod rules;
+pub mod standings;
+pub mod table;
 
 pub use model::area::{Area, Geofence, geofence};

@@ -1,8 +1,9 @@
 //! The invariants of the history, each with its question in SQL: a row is a violation.
 
+use model::order::{OrderStatus, state};
+
 use super::InvariantViolation;
 use crate::db::Pool;
-use crate::orders::{OrderStatus, state};
 
 /// Name, meaning, and the query that finds violations as (subject, detail).
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::app::App;
+use crate::{app::App, error::ServiceError};
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,7 +28,7 @@ impl fmt::Display for InvariantViolation {
 }
 
 /// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
-pub async fn check_history(app: &App) -> anyhow::Result<Vec<InvariantViolation>> {
+pub async fn check_history(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
     let mut violations = invariants::check_invariants(&app.db).await?;
     violations.extend(timers::check_timers(app).await?);
     Ok(violations)

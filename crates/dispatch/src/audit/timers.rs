@@ -5,13 +5,13 @@ use std::time::Duration;
 use workers::store::JobState;
 
 use super::InvariantViolation;
-use crate::{app::App, recovery::repair};
+use crate::{app::App, error::ServiceError, recovery::repair};
 
 /// A timer may be missing for the moment between a commit and its settle; one still missing after this is lost.
 const SECOND_LOOK: Duration = Duration::from_secs(2);
 const PAGE: usize = 1000;
 
-pub(super) async fn check_timers(app: &App) -> anyhow::Result<Vec<InvariantViolation>> {
+pub(super) async fn check_timers(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
     let mut violations = Vec::new();
     let mut missing = repair::list_missing(app).await?;
     if !missing.is_empty() {

@@ -1,17 +1,19 @@
 //! `compensate:{order}`: gives a COMPENSATING order its final status. Status, events and alerts are one transaction.
 //!
 //! If the database refuses that transaction, or stays away, support is alerted without it: see
-//! [`alarm`](crate::notifications::alarm).
+//! [`alarm`](crate::compensation::alarm).
 
 use jobs::{CompensateOrder, OrderId};
+use model::{messages, order::timers};
 use workers::{Job, Outcome};
 
 use super::decide;
 use crate::{
     app::App,
-    notifications::{alarm, messages, outbox},
-    orders::{store, timers},
-    worker::step,
+    compensation::alarm,
+    db,
+    notifications::outbox,
+    orders::{step, store},
 };
 
 pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
@@ -20,7 +22,7 @@ pub async fn perform_compensate(app: App, job: CompensateOrder) -> Outcome {
         Ok(outcome) => outcome,
         Err(error) => {
             alarm::raise_alarm(&app, &job.order, &error).await;
-            step::database_failed(&error)
+            db::database_failed(&*app.rng, &error)
         }
     }
 }
@@ -38,12 +40,12 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
             return Ok(Vec::new());
         }
         let mut tx = app.db.begin().await?;
-        let now = store::database_now(&mut *tx).await?;
+        let now = db::database_now(&mut *tx).await?;
         let message = messages::order_missing(&job.order, now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };
-    alert.await.map_or_else(|e: sqlx::Error| step::database_failed(&e), Outcome::then_enqueue)
+    alert.await.map_or_else(|e: sqlx::Error| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
 }

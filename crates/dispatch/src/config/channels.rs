@@ -1,22 +1,16 @@
 //! `[channels.NAME]`: what messages travel by. A secret is given in the file, by the name of an environment variable
 //! (`..._env`) or by the path of a file (`..._file`).
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
-use anyhow::{Context, ensure};
+use garde::{Path, Report, Validate};
+use model::bounds::number_within;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use super::secret::{self, Secret, secret};
-use crate::notifications::{
-    MessageChannel,
-    channel::{
-        email::{EmailChannel, SmtpServer, TlsMode},
-        slack::SlackChannel,
-        ticket::TicketChannel,
-        voice::{VoiceChannel, is_phone},
-        webhook::WebhookChannel,
-    },
+use super::{
+    ConfigError,
+    secret::{parse_web_address, secret, web_address},
 };
 
 const HIDDEN: &str = "***";
@@ -74,15 +68,17 @@ pub struct SlackConfig {
 }
 
 /// SMTP.
-#[derive(Clone, Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
+#[garde(allow_unvalidated)]
 pub struct EmailConfig {
     pub from: String,
     pub to: Vec<String>,
     pub host: String,
     /// 25, 587 or 465, as `tls` says, if none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=65_535.0)))]
     pub port: Option<u16>,
     pub tls: TlsMode,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +91,30 @@ pub struct EmailConfig {
     pub password_file: Option<PathBuf>,
 }
 
-/// POST that opens a ticket, of the form documented in `notifications::channel::ticket`.
+/// How the connection is protected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TlsMode {
+    /// Not at all: a relay on this machine.
+    None,
+    /// After STARTTLS, or not at all (port 587).
+    #[default]
+    Starttls,
+    /// From the first byte (port 465).
+    Implicit,
+}
+
+impl TlsMode {
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::None => 25,
+            Self::Starttls => 587,
+            Self::Implicit => 465,
+        }
+    }
+}
+
+/// POST that opens a ticket, of the form documented in `channels::ticket`.
 #[derive(Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_debug_implementations, reason = "it holds secrets")]
@@ -162,81 +181,20 @@ impl Default for VoiceConfig {
     }
 }
 
-/// Returns the URL of a channel. Its text is in no error: it may be a secret.
-fn web_address(url: &Secret<'_>) -> anyhow::Result<Url> {
-    let text = url.read()?.context("url is missing")?;
-    let url: Url = text.parse().context("url is not valid")?;
-    ensure!(matches!(url.scheme(), "http" | "https"), "url must be http or https");
-    Ok(url)
-}
-
 impl ChannelConfig {
     /// An unsigned webhook.
     pub fn unsigned_webhook(url: impl Into<String>) -> Self {
         Self::Webhook(WebhookConfig { url: Some(url.into()), ..WebhookConfig::default() })
     }
 
-    /// The channel, its secrets read.
-    fn build_channel(&self, name: &str) -> anyhow::Result<MessageChannel> {
-        Ok(match self {
-            Self::Log {} => MessageChannel::Log,
-            Self::Webhook(c) => {
-                let secret = secret!(c, secret, secret_env, secret_file).read()?;
-                let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
-                ensure!(secret.is_some() || previous.is_none(), "secret_previous goes with a secret");
-                let secrets = secret.into_iter().chain(previous).collect();
-                MessageChannel::Webhook(WebhookChannel::new(
-                    web_address(&secret!(c, url, url_env, url_file))?,
-                    secrets,
-                )?)
-            }
-            Self::Slack(c) => {
-                MessageChannel::Slack(SlackChannel::new(web_address(&secret!(c, url, url_env, url_file))?))
-            }
-            Self::Email(c) => {
-                ensure!(!c.host.is_empty(), "host is missing");
-                let password = secret!(c, password, password_env, password_file).read()?;
-                ensure!(c.username.is_some() == password.is_some(), "username and password go together");
-                let server = SmtpServer {
-                    host: c.host.clone(),
-                    port: c.port,
-                    tls: c.tls,
-                    login: c.username.clone().zip(password),
-                };
-                MessageChannel::Email(EmailChannel::new(server, &c.from, &c.to)?)
-            }
-            Self::Ticket(c) => MessageChannel::Ticket(TicketChannel::new(
-                web_address(&secret!(c, url, url_env, url_file))?,
-                secret!(c, token, token_env, token_file).read()?,
-            )),
-            Self::Voice(c) => {
-                let url = |name: &str, text: &str| -> anyhow::Result<Url> {
-                    let url: Url = text.parse().with_context(|| format!("{name} is not a valid URL"))?;
-                    ensure!(matches!(url.scheme(), "http" | "https"), "{name} must be http or https");
-                    Ok(url)
-                };
-                let token = secret!(c, token, token_env, token_file).read()?.context("token is missing")?;
-                secret::check_signing_token("token", &token)?;
-                ensure!(is_phone(&c.from), "from must be a phone number such as +15550100000");
-                let (base, callback) = (url("url", &c.url)?, url("callback_url", &c.callback_url)?);
-                let previous = secret!(c, token_previous, token_previous_env, token_previous_file).read()?;
-                if let Some(previous) = &previous {
-                    secret::check_signing_token("token_previous", previous)?;
-                }
-                let voice = VoiceChannel::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
-                MessageChannel::Voice(voice.with_previous_token(previous))
-            }
-        })
-    }
-
     /// Returns where its messages go, if they go by HTTP.
-    pub fn web_address(&self) -> anyhow::Result<Option<Url>> {
+    pub fn web_address(&self) -> Result<Option<Url>, ConfigError> {
         Ok(Some(match self {
             Self::Log {} | Self::Email(_) => return Ok(None),
             Self::Webhook(c) => web_address(&secret!(c, url, url_env, url_file))?,
             Self::Slack(c) => web_address(&secret!(c, url, url_env, url_file))?,
             Self::Ticket(c) => web_address(&secret!(c, url, url_env, url_file))?,
-            Self::Voice(c) => c.url.parse()?,
+            Self::Voice(c) => parse_web_address("url", &c.url)?,
         }))
     }
 
@@ -278,6 +236,17 @@ impl ChannelConfig {
     }
 }
 
+impl Validate for ChannelConfig {
+    type Context = ();
+
+    // Derived, a path would name the variant: `channels.mail[0].port`.
+    fn validate_into(&self, (): &(), parent: &mut dyn FnMut() -> Path, report: &mut Report) {
+        if let Self::Email(email) = self {
+            email.validate_into(&(), parent, report);
+        }
+    }
+}
+
 /// Without its secrets.
 impl fmt::Debug for ChannelConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,18 +254,4 @@ impl fmt::Debug for ChannelConfig {
         shown.redact_secrets();
         f.write_str(&serde_json::to_string(&shown).unwrap_or_default())
     }
-}
-
-/// All channels by name. Their names become part of job ids.
-pub(super) fn build_channels(
-    configured: &BTreeMap<String, ChannelConfig>,
-) -> anyhow::Result<BTreeMap<String, MessageChannel>> {
-    let mut channels = BTreeMap::new();
-    for (name, config) in configured {
-        let fits =
-            (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        ensure!(fits, "channels.{name}: names are 1 to 64 letters, digits, '_' or '-'");
-        channels.insert(name.clone(), config.build_channel(name).with_context(|| format!("channels.{name}"))?);
-    }
-    Ok(channels)
 }

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, ffi::OsString};
 
-use anyhow::Context;
+use super::ConfigError;
 
 pub(super) const PREFIX: &str = "DISPATCHQ_";
 
@@ -34,12 +34,12 @@ pub(super) struct EnvironmentVariables {
 }
 
 impl EnvironmentVariables {
-    pub(super) fn new(variables: impl Iterator<Item = (OsString, OsString)>) -> anyhow::Result<Self> {
+    pub(super) fn new(variables: impl Iterator<Item = (OsString, OsString)>) -> Result<Self, ConfigError> {
         let mut environment = Self::default();
         for (name, value) in variables {
             let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
             if name[PREFIX.len()..].contains("__") {
-                let value = value.into_string().ok().with_context(|| format!("{name} is not valid UTF-8"))?;
+                let value = value.into_string().map_err(|_| ConfigError::NotUtf8 { variable: name.to_owned() })?;
                 environment.settings.insert(name.to_owned(), value);
             } else {
                 environment.others.push(name.to_owned());

@@ -6,8 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use reqwest::Url;
+
+use super::error::{ConfigError, ensure_fits};
 
 /// A key for signatures has at least so many bytes, as Standard Webhooks asks. A shorter one could be guessed.
 const MIN_KEY_BYTES: usize = 24;
@@ -35,25 +37,25 @@ pub(crate) use secret;
 
 impl Secret<'_> {
     /// Returns the secret, if one is given. A variable or file that is empty is an error: an operator meant to set it.
-    pub(crate) fn read(&self) -> anyhow::Result<Option<String>> {
+    pub(crate) fn read(&self) -> Result<Option<String>, ConfigError> {
         let name = self.name;
         let (text, source) = match (self.value, self.env, self.file) {
             (None, None, None) => return Ok(None),
             (Some(value), None, None) => (value.to_owned(), name.to_owned()),
             (None, Some(variable), None) => {
                 let text = env::var(variable)
-                    .ok()
-                    .with_context(|| format!("{name}_env: {variable} is not in the environment"))?;
+                    .map_err(|_| ConfigError::new(format!("{name}_env: {variable} is not in the environment")))?;
                 (text.trim_end().to_owned(), format!("{name}_env: the variable {variable}"))
             }
             (None, None, Some(path)) => {
-                let text =
-                    fs::read_to_string(path).with_context(|| format!("{name}_file: cannot read {}", path.display()))?;
+                let text = fs::read_to_string(path).map_err(|error| {
+                    ConfigError::new(format!("{name}_file: cannot read {}: {error}", path.display()))
+                })?;
                 (text.trim_end().to_owned(), format!("{name}_file: {}", path.display()))
             }
-            _ => bail!("give only one of {name}, {name}_env and {name}_file"),
+            _ => return Err(ConfigError::new(format!("give only one of {name}, {name}_env and {name}_file"))),
         };
-        ensure!(!text.is_empty(), "{source} is empty");
+        ensure_fits(!text.is_empty(), format_args!("{source} is empty"))?;
         Ok(Some(text))
     }
 }
@@ -64,7 +66,7 @@ pub(super) fn replace_secret(
     value: &mut String,
     env: &mut Option<String>,
     file: &mut Option<PathBuf>,
-) -> anyhow::Result<()> {
+) -> Result<(), ConfigError> {
     let given = Secret { name, value: None, env: env.as_deref(), file: file.as_deref() }.read()?;
     if let Some(secret) = given {
         *value = secret;
@@ -73,20 +75,30 @@ pub(super) fn replace_secret(
     Ok(())
 }
 
+/// Returns the URL of a channel.
+pub(crate) fn web_address(url: &Secret<'_>) -> Result<Url, ConfigError> {
+    parse_web_address(url.name, &url.read()?.ok_or_else(|| ConfigError::new("url is missing"))?)
+}
+
+/// Reads a URL that requests are sent to. Its text is in no error: it may be a secret.
+pub(crate) fn parse_web_address(name: &str, text: &str) -> Result<Url, ConfigError> {
+    let url: Url = text.parse().map_err(|error| ConfigError::new(format!("{name} is not valid: {error}")))?;
+    ensure_fits(matches!(url.scheme(), "http" | "https"), format_args!("{name} must be http or https"))?;
+    Ok(url)
+}
+
 /// Returns the key of a Standard Webhooks secret: base64, perhaps after `whsec_`.
-pub(crate) fn signing_key(name: &str, secret: &str) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn signing_key(name: &str, secret: &str) -> Result<Vec<u8>, ConfigError> {
     let text = secret.trim();
     let key = STANDARD.decode(text.strip_prefix("whsec_").unwrap_or(text)).ok();
-    key.filter(|key| key.len() >= MIN_KEY_BYTES).with_context(|| {
-        format!("{name} must be base64 of at least {MIN_KEY_BYTES} bytes, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    key.filter(|key| key.len() >= MIN_KEY_BYTES).ok_or_else(|| {
+        let form = format!("base64 of at least {MIN_KEY_BYTES} bytes, as in whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        ConfigError::new(format!("{name} must be {form}"))
     })
 }
 
 /// Refuses a token that signs messages and could be guessed. Its bytes are the key, as they are.
-pub(super) fn check_signing_token(name: &str, token: &str) -> anyhow::Result<()> {
-    ensure!(
-        token.len() >= MIN_KEY_BYTES,
-        "{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it"
-    );
-    Ok(())
+pub(crate) fn check_signing_token(name: &str, token: &str) -> Result<(), ConfigError> {
+    let problem = format_args!("{name} must have at least {MIN_KEY_BYTES} bytes: callbacks are signed with it");
+    ensure_fits(token.len() >= MIN_KEY_BYTES, problem)
 }

@@ -8,17 +8,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, Utc};
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgExecutor, postgres::PgConnectOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::Pool;
-use crate::config::{Config, without_password};
+use crate::{
+    config::{Config, without_password},
+    error::{DuringContext, ServiceError},
+};
 
 /// Days are added this far ahead.
-const DAYS_AHEAD: u64 = 14;
+const DAYS_AHEAD: usize = 14;
 /// With fewer days ahead a person must act: without a partition for its day no event can be written, and no order change.
 pub const FEWEST_DAYS_AHEAD: u64 = 7;
 /// Pause between two passes, and after a pass that had to postpone something.
@@ -56,7 +58,7 @@ pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
                 }
                 Err(error) => {
                     tracing::warn!(
-                        error = format!("{error:#}"),
+                        %error,
                         "The days of the history could not be kept; tried again."
                     );
                     pause = RETRY_INTERVAL;
@@ -80,13 +82,13 @@ pub async fn run(config: Arc<Config>, db: Pool, stop: CancellationToken) {
 }
 
 /// Adds the days that are missing and drops those older than `retention.events`. `None`: another process is at it.
-pub async fn keep_days(config: &Config) -> anyhow::Result<Option<HistoryDaysReport>> {
+pub async fn keep_days(config: &Config) -> Result<Option<HistoryDaysReport>, ServiceError> {
     tokio::time::timeout(PASS_TIMEOUT, keep_days_once(config))
         .await
-        .context("the pass took too long; the next one goes on")?
+        .map_err(|_| ServiceError::Incomplete("the pass took too long; the next one goes on".to_owned()))?
 }
 
-async fn keep_days_once(config: &Config) -> anyhow::Result<Option<HistoryDaysReport>> {
+async fn keep_days_once(config: &Config) -> Result<Option<HistoryDaysReport>, ServiceError> {
     let mut db = connect_maintenance(config).await?;
     let mine: bool = sqlx::query_scalar(
         "-- try maintenance lock
@@ -109,10 +111,10 @@ async fn keep_days_once(config: &Config) -> anyhow::Result<Option<HistoryDaysRep
     done.map(|()| Some(report))
 }
 
-async fn connect_maintenance(config: &Config) -> anyhow::Result<PgConnection> {
+async fn connect_maintenance(config: &Config) -> Result<PgConnection, ServiceError> {
     let DatabaseUrl { name, url } = maintenance_url(config);
     let options: PgConnectOptions =
-        url.parse().with_context(|| format!("{name} is not a Postgres URL: {}", without_password(url)))?;
+        url.parse().during(|| format!("{name} is not a Postgres URL: {}", without_password(url)))?;
     let options = options.application_name("dispatchq maintenance").options([
         ("lock_timeout", "200"),
         ("statement_timeout", "60000"),
@@ -120,7 +122,7 @@ async fn connect_maintenance(config: &Config) -> anyhow::Result<PgConnection> {
     ]);
     PgConnection::connect_with(&options)
         .await
-        .with_context(|| format!("cannot reach Postgres at {}; check {name}", without_password(url)))
+        .during(|| format!("cannot reach Postgres at {}; check {name}", without_password(url)))
 }
 
 struct DatabaseUrl<'a> {
@@ -139,7 +141,7 @@ fn maintenance_url(config: &Config) -> DatabaseUrl<'_> {
 }
 
 /// Adds the days from today to a fortnight ahead, waiting for others who do the same. Returns how many were missing.
-pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
+pub async fn add_ahead(db: &mut PgConnection) -> Result<usize, ServiceError> {
     sqlx::query(
         "-- maintenance lock
          SELECT pg_advisory_lock($1)",
@@ -157,7 +159,9 @@ pub async fn add_ahead(db: &mut PgConnection) -> anyhow::Result<usize> {
     .execute(db)
     .await?;
     done?;
-    anyhow::ensure!(report.postponed.is_empty(), "{}; try again", report.postponed.join("; "));
+    if !report.postponed.is_empty() {
+        return Err(ServiceError::Incomplete(format!("{}; try again", report.postponed.join("; "))));
+    }
     Ok(report.added.len())
 }
 
@@ -199,10 +203,10 @@ async fn list_days(db: impl PgExecutor<'_>) -> Result<Vec<HistoryDay>, sqlx::Err
     .await
 }
 
-async fn add_missing(db: &mut PgConnection, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+async fn add_missing(db: &mut PgConnection, report: &mut HistoryDaysReport) -> Result<(), ServiceError> {
     let today = database_now(&mut *db).await?.date_naive();
     let there = list_days(&mut *db).await?;
-    for day in today.iter_days().take(usize::try_from(DAYS_AHEAD)? + 1) {
+    for day in today.iter_days().take(DAYS_AHEAD + 1) {
         if there.iter().any(|d| d.day == day) {
             continue;
         }
@@ -221,7 +225,7 @@ async fn add_missing(db: &mut PgConnection, report: &mut HistoryDaysReport) -> a
     Ok(())
 }
 
-async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut HistoryDaysReport) -> Result<(), ServiceError> {
     let before = database_now(&mut *db).await? - keep;
     let there = list_days(&mut *db).await?;
     // Postgres knows one interrupted DETACH at a time: it comes first.
@@ -253,7 +257,11 @@ async fn drop_old(db: &mut PgConnection, keep: Duration, report: &mut HistoryDay
     Ok(())
 }
 
-async fn drop_detached(db: &mut PgConnection, day: NaiveDate, report: &mut HistoryDaysReport) -> anyhow::Result<()> {
+async fn drop_detached(
+    db: &mut PgConnection,
+    day: NaiveDate,
+    report: &mut HistoryDaysReport,
+) -> Result<(), ServiceError> {
     if report.is_done(change_day(db, day, DayDdl::Drop).await, || format!("dropping {day}"))? {
         report.dropped.push(day);
     }
@@ -341,7 +349,7 @@ async fn change_day(db: &mut PgConnection, day: NaiveDate, ddl: DayDdl) -> Resul
 
 impl HistoryDaysReport {
     /// Takes it down when a lock was not to be had in time; other errors stay errors.
-    fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> anyhow::Result<bool> {
+    fn is_done<T>(&mut self, result: Result<T, sqlx::Error>, what: impl Fn() -> String) -> Result<bool, ServiceError> {
         let Err(error) = result else { return Ok(true) };
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         // lock_not_available, query_canceled
@@ -349,6 +357,6 @@ impl HistoryDaysReport {
             self.postponed.push(format!("{}: {error}", what()));
             return Ok(false);
         }
-        Err(anyhow::Error::new(error).context(what()))
+        Err(error).during(what)
     }
 }

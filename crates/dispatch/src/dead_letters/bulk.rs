@@ -3,7 +3,10 @@
 use tokio::task::JoinSet;
 use workers::JobId;
 
-use super::{decide::DecisionOutcome, requeue_policy::RequeueRefusal};
+use crate::{
+    dead_letters::{decide::DecisionOutcome, requeue_policy::RequeueRefusal},
+    error::ServiceError,
+};
 
 /// Decisions at the same time; well below the connections to Postgres one process has.
 const IN_FLIGHT: usize = 8;
@@ -16,13 +19,13 @@ pub struct BulkSummary {
     pub not_dead: Vec<JobId>,
     pub refused: Vec<(JobId, RequeueRefusal)>,
     /// Why not all were decided on. What is done stays done.
-    pub failed: Option<anyhow::Error>,
+    pub failed: Option<ServiceError>,
 }
 
 /// Decides on each of these, and calls `after_each`. Ends with the first failure.
 pub async fn decide_each<Fut>(ids: Vec<JobId>, decide: impl Fn(JobId) -> Fut, after_each: impl Fn()) -> BulkSummary
 where
-    Fut: Future<Output = anyhow::Result<DecisionOutcome>> + Send + 'static,
+    Fut: Future<Output = Result<DecisionOutcome, ServiceError>> + Send + 'static,
 {
     let mut summary = BulkSummary::default();
     let mut waiting = ids.into_iter();
@@ -39,8 +42,10 @@ where
             Ok((_, Ok(DecisionOutcome::Done))) => summary.done += 1,
             Ok((id, Ok(DecisionOutcome::NotDead))) => summary.not_dead.push(id),
             Ok((id, Ok(DecisionOutcome::Refused(refused)))) => summary.refused.push((id, refused)),
-            Ok((id, Err(error))) => summary.failed = Some(error.context(format!("{id} could not be decided on"))),
-            Err(error) => summary.failed = Some(error.into()),
+            Ok((id, Err(error))) => {
+                summary.failed = Some(error.during(format!("{id} could not be decided on")));
+            }
+            Err(error) => summary.failed = Some(ServiceError::Incomplete(error.to_string())),
         }
     }
 }

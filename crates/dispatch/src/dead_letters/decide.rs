@@ -8,21 +8,21 @@
 use std::time::Duration;
 
 use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
+use model::{
+    actor::Actor,
+    messages::OutboxState,
+    order::{Decision, Snapshot, timers},
+};
 use workers::{Job, JobId, store::DeadEntry};
 
-use super::{
-    requeue_policy::{self, RequeuePermission, RequeueRefusal},
-    table::{self, Resolution, ResolutionKind},
-};
 use crate::{
-    actor::Actor,
     app::App,
+    db,
+    dead_letter_rows::{self, Resolution, ResolutionKind},
+    dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
+    error::ServiceError,
     notifications::{alerts, outbox},
-    orders::{
-        Decision, Snapshot,
-        store::{self, ChangeError, ChangeOutcome},
-        timers,
-    },
+    orders::store::{self, ChangeError, ChangeOutcome},
 };
 
 /// Who decides, and why.
@@ -43,7 +43,7 @@ pub enum DecisionOutcome {
 
 /// What a dead job is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum DeadJobSubject {
+pub(crate) enum DeadJobSubject {
     Timer(OrderId),
     Message {
         order: OrderId,
@@ -57,7 +57,7 @@ pub(super) enum DeadJobSubject {
     Other,
 }
 
-pub(super) fn subject_of(job: &JobId) -> DeadJobSubject {
+pub(crate) fn subject_of(job: &JobId) -> DeadJobSubject {
     if job.kind() == SendAlarm::KIND {
         // It asks its order itself.
         return DeadJobSubject::Other;
@@ -83,27 +83,27 @@ pub(super) fn subject_of(job: &JobId) -> DeadJobSubject {
 }
 
 /// The job as it lies among the dead.
-pub(super) async fn find_dead(app: &App, job: &JobId) -> anyhow::Result<Option<DeadEntry>> {
+pub(super) async fn find_dead(app: &App, job: &JobId) -> Result<Option<DeadEntry>, ServiceError> {
     let found = app.store.find_job(job, &jobs::queues::ALL).await?;
     Ok(found.and_then(|found| Some(DeadEntry { id: found.id, record: found.dead? })))
 }
 
 /// What [`requeue_job`] would answer now.
-pub async fn preview_requeue(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
+pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     let is_dead = find_dead(app, job).await?.is_some();
     let (verdict, given_up) = match subject_of(job) {
         DeadJobSubject::Other => (RequeuePermission::Wanted, false),
         DeadJobSubject::Timer(order) => match store::load_order(&app.db, &order).await? {
             Some(s) => {
                 let verdict = requeue_policy::check_timer(&s, job);
-                let held = requeue_policy::hold_cause(&s.order) == Some(job.as_str());
+                let held = s.order.dead_timer().as_ref() == Some(job);
                 (verdict, held)
             }
             None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
         },
         DeadJobSubject::Message { outbox_id, .. } => {
             let row = outbox::load_message(&app.db, outbox_id).await?;
-            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == "dead"))
+            (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == OutboxState::Dead))
         }
         DeadJobSubject::Alert { alert_id, .. } => {
             let row = alerts::load_alert(&app.db, alert_id).await?;
@@ -118,12 +118,12 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> anyhow::Result<DecisionO
 }
 
 /// What [`discard_job`] would answer now.
-pub async fn preview_discard(app: &App, job: &JobId) -> anyhow::Result<DecisionOutcome> {
+pub async fn preview_discard(app: &App, job: &JobId) -> Result<DecisionOutcome, ServiceError> {
     Ok(if find_dead(app, job).await?.is_some() { DecisionOutcome::Done } else { DecisionOutcome::NotDead })
 }
 
 /// Gives a dead job another life, if its order or message still waits for it.
-pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
+pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let dead = find_dead(app, job).await?;
     match subject_of(job) {
         DeadJobSubject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
@@ -146,13 +146,11 @@ async fn requeue_timer(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let mut answer = DecisionOutcome::NotDead;
     let changed = store::change_order(app, order, |s: &Snapshot| {
         answer = match requeue_policy::check_timer(s, job) {
-            _ if dead.is_none() && requeue_policy::hold_cause(&s.order) != Some(job.as_str()) => {
-                DecisionOutcome::NotDead
-            }
+            _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
             RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
             RequeuePermission::Wanted | RequeuePermission::Held => {
                 return requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into();
@@ -191,9 +189,9 @@ async fn requeue_message(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let row = outbox::load_message(&app.db, outbox_id).await?;
-    if dead.is_none() && row.as_ref().is_none_or(|row| row.state != "dead") {
+    if dead.is_none() && row.as_ref().is_none_or(|row| row.state != OutboxState::Dead) {
         return Ok(DecisionOutcome::NotDead);
     }
     if let RequeuePermission::Refused(refused) = requeue_policy::check_message(row.as_ref()) {
@@ -201,7 +199,7 @@ async fn requeue_message(
     }
     outbox::revive_message(&app.db, outbox_id, &by.who).await?;
     run_again(app, order, job, dead, by).await?;
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
     Ok(DecisionOutcome::Done)
 }
@@ -213,7 +211,7 @@ async fn requeue_alert(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<DecisionOutcome> {
+) -> Result<DecisionOutcome, ServiceError> {
     let row = alerts::load_alert(&app.db, alert_id).await?;
     if dead.is_none() && row.as_ref().is_none_or(|row| row.gave_up_at.is_none()) {
         return Ok(DecisionOutcome::NotDead);
@@ -234,7 +232,7 @@ async fn run_again(
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
-) -> anyhow::Result<()> {
+) -> Result<(), ServiceError> {
     let noted =
         store::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
@@ -250,7 +248,7 @@ async fn run_again(
 }
 
 /// Forgets a dead job.
-pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> anyhow::Result<DecisionOutcome> {
+pub async fn discard_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<DecisionOutcome, ServiceError> {
     let Some(dead) = find_dead(app, job).await? else { return Ok(DecisionOutcome::NotDead) };
     record_resolution(app, &dead, ResolutionKind::Discarded, by).await?;
     app.store.discard(&[job], &jobs::queues::ALL).await?;
@@ -263,5 +261,5 @@ async fn record_resolution(
     how: ResolutionKind,
     by: &DecisionAuthor,
 ) -> Result<(), sqlx::Error> {
-    table::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
+    dead_letter_rows::resolve_job(&app.db, dead, &Resolution { how, by: by.who.to_string(), why: by.why.clone() }).await
 }

@@ -2,18 +2,18 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
+use model::order::{Order, OrderStatus, timers::time_until};
 use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 
-use super::{
-    decide::{self, DeadJobSubject, DecisionOutcome},
-    requeue_policy,
-    table::{self, DeadLetterRow},
-};
 use crate::{
     app::App,
+    db,
+    dead_letter_rows::{self, DeadLetterRow},
+    dead_letters::decide::{self, DeadJobSubject, DecisionOutcome},
+    error::ServiceError,
     notifications::outbox::{self, DeliveryTry},
-    orders::{Order, OrderStatus, store, timers::time_until},
+    orders::store,
 };
 
 /// One dead letter and what it is about.
@@ -45,9 +45,9 @@ pub struct OrderLine {
 }
 
 /// Explains a job that is dead. `None`: it is not.
-pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<ExplainedJob>> {
+pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>, ServiceError> {
     let Some(entry) = decide::find_dead(app, job).await? else { return Ok(None) };
-    let deaths = table::list_deaths(&app.db, job.as_str()).await?;
+    let deaths = dead_letter_rows::list_deaths(&app.db, job.as_str()).await?;
     let died_ms = entry.record.died_ms.cast_signed();
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
@@ -55,9 +55,9 @@ pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<Explai
     if let DeadJobSubject::Timer(order) | DeadJobSubject::Message { order, .. } | DeadJobSubject::Alert { order, .. } =
         decide::subject_of(job)
     {
-        let now = store::database_now(&app.db).await?;
+        let now = db::database_now(&app.db).await?;
         let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
-        if order_row.as_ref().and_then(requeue_policy::hold_cause) == Some(job.as_str()) {
+        if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
             explained.note = Some(format!("its death put {order} under review; requeued, both go on"));
         }
         explained.order = Some(order_line(order, order_row, now));
@@ -67,7 +67,7 @@ pub async fn explain_job(app: &App, job: &JobId) -> anyhow::Result<Option<Explai
             let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
             format!(
                 "{} over {}: {} after {} tries, expires at {expires}",
-                row.kind, row.channel, row.state, row.attempts
+                row.content.kind, row.channel, row.state, row.attempts
             )
         });
         explained.tries = outbox::list_tries(&app.db, outbox_id).await?;

@@ -14,8 +14,13 @@ use sqlx::FromRow;
 use tokio_util::sync::CancellationToken;
 use workers::store::{DeadCursor, DeadEntry, DeadFilter, RestoreVerdict};
 
-use super::table::{self, Resolution};
-use crate::{app::App, loops::report_progress, orders::store, recovery::lock};
+use crate::{
+    app::App,
+    db::{self, lock},
+    dead_letter_rows::{self, Resolution},
+    error::ServiceError,
+    loops::report_progress,
+};
 
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Pages of 500 that one turn copies at most.
@@ -49,7 +54,7 @@ pub async fn run(app: App, stop: CancellationToken) {
             Some(Ok(Some(MirrorTurn { more: true, .. }))) => Duration::ZERO,
             Some(Ok(_)) | None => INTERVAL,
             Some(Err(error)) => {
-                tracing::warn!(error = format!("{error:#}"), "The dead letters could not be copied; tried again soon.");
+                tracing::warn!(%error, "The dead letters could not be copied; tried again soon.");
                 INTERVAL
             }
         };
@@ -61,17 +66,17 @@ pub async fn run(app: App, stop: CancellationToken) {
 }
 
 /// One turn, if no other replica is at it. `None`: another is.
-pub async fn mirror_once(app: &App) -> anyhow::Result<Option<MirrorTurn>> {
+pub async fn mirror_once(app: &App) -> Result<Option<MirrorTurn>, ServiceError> {
     lock::run_under_lock(&app.upkeep, LOCK, mirror_queues(app)).await
 }
 
-async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
+async fn mirror_queues(app: &App) -> Result<MirrorTurn, ServiceError> {
     let mut turn = MirrorTurn::default();
     // Redis has lost everything: timers come first, and an epoch with them.
     let Some(epoch) = app.store.epoch().await? else { return Ok(turn) };
     let mut pages = PAGES;
     for queue in jobs::queues::ALL {
-        let now = store::database_now(&app.db).await?;
+        let now = db::database_now(&app.db).await?;
         let mut place = match load_place(app, queue).await? {
             Some(place) if place.epoch == epoch.id => place,
             _ => {
@@ -94,8 +99,8 @@ async fn mirror_queues(app: &App) -> anyhow::Result<MirrorTurn> {
 }
 
 /// Puts every open dead letter of a queue back where it is missing.
-async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::Result<()> {
-    let mut page = table::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
+async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> Result<(), ServiceError> {
+    let mut page = dead_letter_rows::list_open(&app.db, queue, None, RESTORE_PAGE).await?;
     while let Some(last) = page.last().cloned() {
         let entries: Vec<DeadEntry> = page.into_iter().map(DeadEntry::from).collect();
         let verdicts = app.store.restore_dead(queue, &entries).await?;
@@ -108,8 +113,8 @@ async fn restore_lost(app: &App, queue: &str, turn: &mut MirrorTurn) -> anyhow::
             }
         }
         turn.revived += living.len() as u64;
-        table::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
-        page = table::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
+        dead_letter_rows::resolve_jobs(&app.db, &living, &Resolution::revived("its row asked for it again")).await?;
+        page = dead_letter_rows::list_open(&app.db, queue, Some(&last), RESTORE_PAGE).await?;
         report_progress();
     }
     Ok(())
@@ -122,15 +127,16 @@ async fn copy_pages(
     place: &mut MirrorPlace,
     pages: &mut usize,
     turn: &mut MirrorTurn,
-) -> anyhow::Result<bool> {
+) -> Result<bool, ServiceError> {
     let settled = DeadFilter { older_than: SETTLED, ..DeadFilter::default() };
-    let mut cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose()?;
+    let cursor = place.cursor.as_deref().map(str::parse::<DeadCursor>).transpose();
+    let mut cursor = cursor.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
     while *pages > 0 {
         *pages -= 1;
         let page = app.store.list_dead(queue, &settled, cursor.as_ref()).await?;
         report_progress();
         if let Some(last) = page.entries.last() {
-            table::copy_dead_jobs(&app.db, queue, &page.entries).await?;
+            dead_letter_rows::copy_dead_jobs(&app.db, queue, &page.entries).await?;
             turn.read += page.entries.len() as u64;
             cursor = Some(last.cursor());
             place.cursor = cursor.as_ref().map(ToString::to_string);

@@ -7,7 +7,7 @@ use workers::{
     store::{DeadCursor, DeadEntry, DeadFilter},
 };
 
-use crate::app::App;
+use crate::{app::App, error::ServiceError};
 
 /// Which dead letters. By default all.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +71,7 @@ impl DeadWalk {
     }
 
     /// The next dead letters; possibly none of those looked at. `None` at the end.
-    pub async fn next_entries(&mut self, app: &App) -> anyhow::Result<Option<Vec<DeadEntry>>> {
+    pub async fn next_entries(&mut self, app: &App) -> Result<Option<Vec<DeadEntry>>, ServiceError> {
         let Some(queue) = self.queues.last() else { return Ok(None) };
         let page = app.store.list_dead(queue, &self.filter, self.cursor.as_ref()).await?;
         self.cursor = page.next;
@@ -96,7 +96,7 @@ pub async fn list_page(
     selection: &DeadSelection,
     after: Option<DeadListPlace>,
     limit: usize,
-) -> anyhow::Result<DeadLetterPage> {
+) -> Result<DeadLetterPage, ServiceError> {
     let mut walk = DeadWalk::new(selection, after);
     let mut entries: Vec<DeadEntry> = Vec::new();
     while entries.len() <= limit {
@@ -113,7 +113,7 @@ pub async fn list_page(
 }
 
 /// The ids of all. What dies later is not among them, so that dealing with them comes to an end.
-pub async fn list_ids(app: &App, selection: &DeadSelection) -> anyhow::Result<Vec<JobId>> {
+pub async fn list_ids(app: &App, selection: &DeadSelection) -> Result<Vec<JobId>, ServiceError> {
     let mut walk = DeadWalk::new(selection, None);
     let mut ids = Vec::new();
     while let Some(entries) = walk.next_entries(app).await? {

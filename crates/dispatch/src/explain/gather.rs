@@ -2,17 +2,18 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::order::{timers, view::OrderView};
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
 use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};
-use crate::orders::view::OrderView;
 use crate::{
     app::App,
-    orders::{query, store, timers},
+    error::ServiceError,
+    orders::{query, store},
 };
 
 /// `None`: there is no such order.
-pub async fn explain_order(app: &App, id: &OrderId) -> anyhow::Result<Option<OrderExplanation>> {
+pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplanation>, ServiceError> {
     let Some(snapshot) = store::load_order(&app.db, id).await? else { return Ok(None) };
     let timeline = query::load_timeline(&app.db, id).await?;
     let ranking = latest_ranking(app, id).await?;

@@ -7,13 +7,13 @@ pub mod gather;
 pub mod words;
 
 use chrono::{DateTime, Utc};
+use model::{
+    fleet::ranking::DriverRanking,
+    order::{Booking, Offer, Snapshot, view::OrderView},
+};
 use serde::Serialize;
 
-use crate::orders::view::OrderView;
-use crate::{
-    fleet::ranking::DriverRanking,
-    orders::{Booking, Offer, Snapshot, query::TimelineEvent},
-};
+use crate::orders::query::TimelineEvent;
 
 /// Everything a person who is called at night wants to know of an order.
 #[derive(Debug, Serialize)]

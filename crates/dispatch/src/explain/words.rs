@@ -5,10 +5,10 @@ use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
     PollPartner, RemindDispatchers, SendNotification,
 };
+use model::order::{Booking, BookingState, Order, OrderStatus, Snapshot};
 use workers::Job;
 
 use super::{JobStanding, OperatorAdvice, OrderSurroundings};
-use crate::orders::{Booking, BookingState, Order, OrderStatus, Snapshot};
 
 /// What a job of this kind does.
 pub fn describe_job(kind: &str) -> &'static str {
@@ -208,10 +208,10 @@ mod tests {
     use chrono::TimeDelta;
 
     use super::*;
-    use crate::{
-        explain::NextJob,
-        notifications::messages,
-        orders::{PendingAlert, PendingCallback, PendingMessage, order::fixture, timers},
+    use crate::explain::NextJob;
+    use model::{
+        messages,
+        order::{PendingAlert, PendingCallback, PendingMessage, order::fixture, timers},
     };
 
     fn about(snapshot: Snapshot) -> OrderSurroundings {

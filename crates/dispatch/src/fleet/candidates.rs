@@ -4,26 +4,28 @@
 //! read and the offer is noticed by the unique index on live offers, and the next one is asked.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use model::{
+    fleet::{
+        policy::DispatchPolicy,
+        ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
+    },
+    order::{Order, Snapshot},
+};
 use workers::Outcome;
 
-use super::{
-    driver_index,
-    policy::DispatchPolicy,
-    ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
-};
-use crate::db::Pool;
 use crate::{
+    admission::check,
     app::App,
-    orders::{Order, Snapshot},
-    worker::step,
+    db::{self, Pool},
+    fleet::driver_index,
 };
 
 /// Who could be asked for this order, and the rules it goes by; or what becomes of a job that cannot know.
-pub(super) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
+pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRanking, DispatchPolicy), Outcome> {
     let policy = app.policy_for_order(&s.order);
-    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| step::database_failed(&e))?;
+    let ranking = rank_drivers(app, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
     if ranking.ranked.is_empty() {
-        return Ok((ranking, app.policy_for_retry(&s.order).await));
+        return Ok((ranking, policy_for_retry(app, &s.order).await));
     }
     Ok((ranking, policy))
 }
@@ -135,4 +137,15 @@ async fn find_eligible(
 fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
     let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
     s.now.checked_sub_signed(cool_down)
+}
+
+/// The policy of an order whose search is about to pause: a full area is searched less often.
+async fn policy_for_retry(app: &App, order: &Order) -> DispatchPolicy {
+    let policy = app.policy_for_order(order);
+    let Some(area) = &order.area_id else { return policy };
+    if !check::is_full(app, area, &order.service_type).await {
+        return policy;
+    }
+    let retry = app.rules.get().limits_for(area, &order.service_type).busy_retry;
+    DispatchPolicy { retry: vec![retry], ..policy }
 }

@@ -7,16 +7,21 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use model::fleet::ranking::SearchCircle;
 use redis::{Cmd, cmd};
 
-use super::ranking::SearchCircle;
-use crate::db::Pool;
-use crate::{app::App, loops::report_progress, recovery::lock, redis_keys};
+use crate::{
+    app::App,
+    db::{Pool, lock},
+    error::ServiceError,
+    loops::report_progress,
+    redis_keys,
+};
 
 /// Metres of one degree of latitude.
 const METRES_PER_DEGREE: f64 = 111_320.0;
 /// An index that was not refreshed for so long is not believed: positions may have been missed while Redis was away.
-const TRUSTED: Duration = Duration::from_secs(120);
+const TRUSTED_MS: u64 = 120_000;
 /// An index is refreshed when it is trusted for less than this.
 const REFRESH_BELOW: Duration = Duration::from_secs(60);
 /// Drivers per command.
@@ -160,7 +165,7 @@ fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = 
 
 /// Rebuilds the indexes from Postgres if they are not trusted for much longer, unless another process is at it. Returns
 /// whether it did.
-pub async fn rebuild_if_missing(app: &App) -> anyhow::Result<bool> {
+pub async fn rebuild_if_missing(app: &App) -> Result<bool, ServiceError> {
     let left_ms: i64 = app.store.run_command("pttl", cmd("PTTL").arg(redis_keys::DRIVERS_TRUSTED)).await?;
     if u128::try_from(left_ms).is_ok_and(|left| left > REFRESH_BELOW.as_millis()) {
         return Ok(false);
@@ -170,7 +175,7 @@ pub async fn rebuild_if_missing(app: &App) -> anyhow::Result<bool> {
 
 /// Builds each index beside the old one and puts it in its place. What is noted meanwhile is lost until the driver moves
 /// again or the next refresh comes: the index is a hint.
-async fn rebuild_index(app: &App) -> anyhow::Result<()> {
+async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
     let places: Vec<DriverPlace> = sqlx::query_as(
         "-- places of drivers
          SELECT id, service_types, lat, lng, available FROM drivers WHERE available AND abs(lat) <= $1",
@@ -205,6 +210,6 @@ async fn rebuild_index(app: &App) -> anyhow::Result<()> {
         app.store.run_command::<()>("put index", &put).await?;
     }
     let mut vouch = cmd("SET");
-    vouch.arg(redis_keys::DRIVERS_TRUSTED).arg("built").arg("PX").arg(u64::try_from(TRUSTED.as_millis())?);
+    vouch.arg(redis_keys::DRIVERS_TRUSTED).arg("built").arg("PX").arg(TRUSTED_MS);
     Ok(app.store.run_command("vouch for index", &vouch).await?)
 }

@@ -2,11 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
-use uuid::Uuid;
 
-use crate::accounts::key_admin::{self, KeySelection};
-use crate::db::Pool;
-use crate::{fleet::driver_index::DriverPlace, notifications::channel::voice::is_phone};
+use crate::{
+    accounts::key_admin::{self, KeySelection},
+    channels::voice::is_phone,
+    db::Pool,
+    fleet::driver_index::DriverPlace,
+};
 
 /// A driver as imported, one JSON object per line.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -52,7 +54,9 @@ impl NewDriver {
     }
 }
 
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+/// A driver as staff and the driver see it.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Driver)]
 pub struct DriverRecord {
     pub id: String,
     pub service_types: Vec<String>,
@@ -64,6 +68,7 @@ pub struct DriverRecord {
     pub active_order: Option<String>,
     /// Since when the driver gets no work and the driver's keys are refused.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub disabled_at: Option<DateTime<Utc>>,
 }
 
@@ -133,35 +138,6 @@ pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Optio
     .bind(id)
     .bind(available)
     .fetch_optional(db)
-    .await
-}
-
-/// A live offer, as its driver sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
-pub struct LiveOffer {
-    pub offer_id: Uuid,
-    pub order_id: String,
-    pub service_type: String,
-    pub attempt_no: i32,
-    pub distance_m: Option<f64>,
-    pub pickup_latitude: f64,
-    pub pickup_longitude: f64,
-    pub offered_at: DateTime<Utc>,
-    pub expires_at: DateTime<Utc>,
-}
-
-/// What a driver is being asked, the oldest first.
-pub async fn live_offers(db: &Pool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
-    sqlx::query_as(
-        "-- live offers
-         SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat AS pickup_latitude,
-                o.pickup_lng AS pickup_longitude, f.offered_at, f.expires_at
-         FROM offers f JOIN orders o ON o.id = f.order_id
-         WHERE f.driver_id = $1 AND f.state = 'offered' AND f.expires_at > dispatchq_now()
-         ORDER BY f.offered_at, f.id",
-    )
-    .bind(driver)
-    .fetch_all(db)
     .await
 }
 

@@ -9,12 +9,9 @@
 //! * [`dispatch`], [`timeout`], [`lifetime`], [`trip`]: the four jobs, each a few lines around a decision.
 
 pub mod candidates;
-pub mod dispatch;
 pub mod driver_index;
 pub mod drivers;
 pub mod lifetime;
-pub mod offer_board;
-pub mod timeout;
 pub mod trip;
 
 pub use model::fleet::{decide, policy, ranking};

@@ -6,23 +6,23 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    messages::{self, ChannelRoutes, RepeatedAlert, StoredMessage},
+    order::{AlertSettlement, PendingAlert, PendingMessage, timers},
+};
 use serde::Serialize;
 use serde_json::Value;
 use workers::NewJob;
 
-use super::{
-    ChannelRoutes, Message,
-    messages::{self, RepeatedAlert},
-    outbox,
-};
-use crate::db::{Connection, Pool};
 use crate::{
-    actor::Actor,
-    orders::{AlertSettlement, PendingAlert, PendingMessage, timers},
+    db::{Connection, Pool},
+    notifications::outbox,
 };
 
 /// A row, as people see it.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Alert)]
 pub struct RaisedAlert {
     pub id: i64,
     pub order_id: String,
@@ -44,28 +44,25 @@ pub(super) async fn raise_alert(
     tx: &mut Connection,
     routes: &ChannelRoutes,
     order: &OrderId,
-    message: &Message,
+    message: &StoredMessage,
+    dedupe_key: &str,
     at: DateTime<Utc>,
 ) -> Result<Option<PendingAlert>, sqlx::Error> {
-    let next = routes.repeat_schedule(message.kind).pause_after(0).map(|pause| at + pause);
+    let next = routes.repeat_schedule(&message.kind).pause_after(0).map(|pause| at + pause);
     let id: Option<i64> = sqlx::query_scalar(
         "-- raise alert
          INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
          VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING id",
     )
     .bind(order.as_str())
-    .bind(message.kind)
-    .bind(&message.dedupe_key)
+    .bind(&message.kind)
+    .bind(dedupe_key)
     .bind(&message.payload)
     .bind(at)
     .bind(next)
     .fetch_optional(tx)
     .await?;
-    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert {
-        id,
-        kind: message.kind.to_owned(),
-        next_escalation_at,
-    }))
+    Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert { id, kind: message.kind.clone(), next_escalation_at }))
 }
 
 /// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
@@ -84,7 +81,7 @@ pub async fn settle_alerts(
          RETURNING id",
     )
     .bind(order.as_str())
-    .bind(settlement.kind)
+    .bind(settlement.kind.as_str())
     .bind(actor.to_string())
     .bind(&settlement.note)
     .bind(&settlement.reason)
@@ -162,7 +159,7 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
 
 /// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
 /// or was just told about by another run.
-pub(super) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
+pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
@@ -179,7 +176,7 @@ pub(super) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
     .await?;
     let repeated = RepeatedAlert {
         alert_id: id,
-        order_id: &alert.order_id,
+        order_id: &order,
         kind: &alert.kind,
         raised_at: alert.raised_at,
         number,

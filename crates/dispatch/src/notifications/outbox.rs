@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::{
+    actor::Actor,
+    messages::{
+        self, ChannelRoutes, DeliveryResult, Message, MessageAudience, MessageKind, OutboxState, StoredMessage,
+    },
+    order::{PendingAlert, PendingMessage},
+};
 use uuid::Uuid;
 use workers::{RetryPolicy, retry::add_jitter};
 
-use super::{ChannelRoutes, Message, MessageAudience, alerts, messages};
-use crate::db::{Connection, Pool};
 use crate::{
-    actor::Actor,
-    orders::{PendingAlert, PendingMessage},
+    db::{Connection, Pool},
+    notifications::alerts,
 };
 
 /// The rows that were new.
@@ -34,14 +39,15 @@ pub async fn insert_messages(
     let (mut kinds, mut channels, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     let (mut payloads, mut expiries) = (Vec::new(), Vec::new());
     for message in messages {
+        let stored = message.to_stored();
         if message.is_alert() {
-            written.alerts.extend(alerts::raise_alert(tx, routes, order, message, at).await?);
+            written.alerts.extend(alerts::raise_alert(tx, routes, order, &stored, &message.dedupe_key, at).await?);
         }
         for (channel, dedupe_key) in recipients_of(tx, routes, message).await? {
-            kinds.push(message.kind);
+            kinds.push(stored.kind.clone());
             channels.push(channel);
             keys.push(dedupe_key);
-            payloads.push(&message.payload);
+            payloads.push(stored.payload.clone());
             expiries.push(message.expires_at);
         }
     }
@@ -69,6 +75,9 @@ pub async fn insert_messages(
     Ok(written)
 }
 
+/// The dedupe key of what is told once of an order.
+const NO_KEY: &str = "";
+
 /// Channel and dedupe key of each row.
 async fn recipients_of(
     tx: &mut Connection,
@@ -93,18 +102,18 @@ async fn recipients_of(
     Ok(routes.channels_for(&message.audience).iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect())
 }
 
-/// Writes down a message that was delivered without a row, and raises its alert.
+/// Writes down an alert that was delivered without a row, and raises it.
 pub async fn insert_delivered(
     db: &Pool,
     routes: &ChannelRoutes,
     order: &OrderId,
-    message: &Message,
+    message: &StoredMessage,
     channel: &str,
     message_id: Uuid,
 ) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
-    let now = crate::orders::store::database_now(&mut *tx).await?;
-    alerts::raise_alert(&mut tx, routes, order, message, now).await?;
+    let now = crate::db::database_now(&mut *tx).await?;
+    alerts::raise_alert(&mut tx, routes, order, message, NO_KEY, now).await?;
     sqlx::query(
         "-- insert delivered outbox
          WITH delivered AS (
@@ -114,9 +123,9 @@ pub async fn insert_delivered(
          INSERT INTO outbox_attempts (outbox_id, attempt_no, at) SELECT id, 1, $7 FROM delivered",
     )
     .bind(order.as_str())
-    .bind(message.kind)
+    .bind(&message.kind)
     .bind(channel)
-    .bind(&message.dedupe_key)
+    .bind(NO_KEY)
     .bind(&message.payload)
     .bind(message_id)
     .bind(now)
@@ -144,10 +153,10 @@ pub struct OutboxRow {
     /// The id its receiver sees.
     pub message_id: Uuid,
     pub order_id: String,
-    pub kind: String,
+    #[sqlx(flatten)]
+    pub content: StoredMessage,
     pub channel: String,
-    pub payload: serde_json::Value,
-    pub state: String,
+    pub state: OutboxState,
     pub attempts: i32,
     /// Tries before it was last sent again by hand.
     pub backoff_from: i32,
@@ -158,6 +167,13 @@ pub struct OutboxRow {
     /// Of the driver it is for.
     pub phone: Option<String>,
     pub now: DateTime<Utc>,
+}
+
+impl OutboxRow {
+    /// Returns whether the message asks a driver to take the order.
+    pub fn is_offer(&self) -> bool {
+        self.content.known_kind() == Some(MessageKind::Offer)
+    }
 }
 
 pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
@@ -175,20 +191,6 @@ pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx:
     .bind(id)
     .fetch_optional(db)
     .await
-}
-
-/// Where a row goes after a try.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DeliveryResult {
-    Delivered,
-    /// The try failed; the next is at this time.
-    Again(DateTime<Utc>, String),
-    /// An offer that would lapse before its next try.
-    Expired(String),
-    /// An offer whose receiver does not want it.
-    Unreachable(String),
-    /// Given up.
-    Dead(String),
 }
 
 /// What the delivery log says of a try until its end is recorded.
@@ -285,12 +287,12 @@ pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 /// Records the end of a claimed try, if no other try was claimed since.
 pub async fn record_delivery(db: &Pool, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
     let (state, next, error) = match delivery {
-        DeliveryResult::Delivered => ("delivered", row.next_attempt_at, None),
-        DeliveryResult::Again(at, error) => ("pending", *at, Some(error)),
+        DeliveryResult::Delivered => (OutboxState::Delivered, row.next_attempt_at, None),
+        DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
         DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
-            ("expired", row.next_attempt_at, Some(error))
+            (OutboxState::Expired, row.next_attempt_at, Some(error))
         }
-        DeliveryResult::Dead(error) => ("dead", row.next_attempt_at, Some(error)),
+        DeliveryResult::Dead(error) => (OutboxState::Dead, row.next_attempt_at, Some(error)),
     };
     sqlx::query(
         "-- record delivery

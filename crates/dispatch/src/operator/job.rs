@@ -4,17 +4,14 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
+use model::order::OrderStatus;
 use workers::{
     JobId, StoreError,
     store::{CancelVerdict, JobState, RescheduleVerdict},
 };
 
 use super::wanted::{JobAsker, find_wanted_job};
-use crate::{
-    app::App,
-    orders::{OrderStatus, store},
-    periodic::schedule::ScheduleError,
-};
+use crate::{app::App, config::ScheduleError, db};
 
 /// A timer that lies farther behind its row's deadline is moved back by the reconciler.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(60);
@@ -138,7 +135,7 @@ async fn must_wait(app: &App, job: &JobId) -> Result<(), OperateError> {
 /// Lets a waiting job run at another time, if it would stay there.
 pub async fn reschedule_job(app: &App, job: &JobId, when: RescheduleTime) -> Result<RescheduledJob, OperateError> {
     must_wait(app, job).await?;
-    let now = store::database_now(&app.db).await?;
+    let now = db::database_now(&app.db).await?;
     let id = || job.clone();
     let due = match when {
         RescheduleTime::In(delay) => {

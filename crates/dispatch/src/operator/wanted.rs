@@ -2,15 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
+use model::{
+    messages::OutboxState,
+    order::{OrderStatus, timers},
+};
 use workers::{Job, JobId};
 
 use super::job::OperateError;
-use crate::{
-    app::App,
-    notifications::outbox,
-    orders::{OrderStatus, store, timers},
-    periodic::schedule::ScheduledTask,
-};
+use crate::{app::App, config::ScheduledTask, db, notifications::outbox, orders::store, periodic::schedule::next_job};
 
 /// Who asks for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +39,7 @@ pub async fn find_wanted_job(app: &App, job: &JobId) -> Result<Option<WantedJob>
     if let Ok(SendNotification { order, outbox_id }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND
     {
-        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == "pending");
+        let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
         return Ok(row.map(|row| WantedJob {
             by: JobAsker::Message { order, expires_at: row.expires_at },
             due: row.next_attempt_at,
@@ -61,8 +60,8 @@ async fn next_run(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateEr
     let Some((task, schedule)) = scheduled.and_then(|task| Some((task, app.config.schedules.get(&task)?))) else {
         return Ok(None);
     };
-    let now = store::database_now(&app.db).await?;
-    if schedule.next_job(task, now)?.id != *job {
+    let now = db::database_now(&app.db).await?;
+    if next_job(schedule, task, now)?.id != *job {
         return Ok(None);
     }
     Ok(Some(WantedJob { by: JobAsker::Schedule(task.name()), due: schedule.next_after(now)? }))

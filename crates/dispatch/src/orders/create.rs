@@ -4,50 +4,64 @@
 //! reconciler finds the order overdue and enqueues them: an accepted order is never lost.
 
 use jobs::OrderId;
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use super::{Order, PaymentStatus, Snapshot, store, update::enqueue_jobs};
-use crate::{
+use model::{
     actor::Actor,
     admission::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
-        place::{self, PlaceSeeker},
     },
+    order::{Order, PaymentStatus, Snapshot},
+    plain_text,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    admission::place::{self, PlaceSeeker},
     app::App,
     crash,
     db::{DatabaseFailure, classify_error},
-    plain_text,
+    orders::{store, update::enqueue_jobs},
 };
 
 /// A place on earth, as the requirement documents write it.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Location)]
 pub struct OrderLocation {
+    #[schema(minimum = -90, maximum = 90)]
     pub latitude: f64,
+    #[schema(minimum = -180, maximum = 180)]
     pub longitude: f64,
 }
 
 /// What a producer says of a new order.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewOrder {
     /// The producer's own id; without it one is made.
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub order_id: Option<OrderId>,
     pub service_type: String,
     pub pickup: OrderLocation,
     #[serde(default = "default_payment")]
+    #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$", default = "UNPAID")]
     pub payment_status: PaymentStatus,
     /// In the smallest unit of the currency.
+    #[schema(minimum = 0, maximum = 9007199254740991_i64)]
     pub amount_minor: Option<i64>,
     /// ISO 4217.
+    #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: Option<String>,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub area_id: Option<String>,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub customer_id: Option<String>,
     /// Where the customer orders, such as MYBB or WEB.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub channel: Option<String>,
     /// EXPLORER, TRAVELER, VOYAGER or ELITE; another one counts as none.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub loyalty_level: Option<String>,
 }
 

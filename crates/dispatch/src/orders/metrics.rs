@@ -3,9 +3,9 @@
 //! A change is counted by the process that committed it, after the commit: one that dies in between counts it not at all.
 
 use metrics::{counter, histogram};
+use model::order::{Change, EventReason, OrderStatus, Snapshot};
 
-use super::{Change, EventReason, OrderStatus, Snapshot, area_label, store::ApplyError};
-use crate::db;
+use crate::{areas::label, db, orders::store::ApplyError};
 
 /// Records a committed change.
 pub(super) fn record_change(before: &Snapshot, change: &Change) {
@@ -134,7 +134,7 @@ fn has_reason(change: &Change, reason: EventReason) -> bool {
 }
 
 fn service_labels(change: &Change) -> [(&'static str, String); 2] {
-    let area = area_label::label_of(change.order.area_id.as_deref());
+    let area = label::label_of(change.order.area_id.as_deref());
     [("area_id", area), ("service_type", change.order.service_type.clone())]
 }
 

@@ -3,15 +3,18 @@
 //! * [`update`]: changes an order on request, and enqueues what follows.
 //! * [`unsent`]: orders whose timers Redis did not take.
 //! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
+//! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
+//! * [`step`]: what every timer of an order has in common.
 //! * [`create`]: how an order comes into being.
-//! * [`query`]: reads for people: lists and timelines. [`census`]: counts of open orders.
-//! * [`metrics`]: counters of what changes; [`area_label`]: areas as their labels.
+//! * [`query`]: reads for people: lists and timelines.
+//! * [`metrics`]: counters of what changes.
 
-pub mod area_label;
-pub mod census;
+pub mod accept;
+pub(crate) mod accept_gate;
 pub mod create;
 pub mod metrics;
 pub mod query;
+pub mod step;
 pub mod store;
 pub mod unsent;
 pub mod update;

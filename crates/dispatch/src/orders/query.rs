@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
+use model::actor::{Actor, ActorRole};
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
-use crate::actor::{Actor, ActorRole};
 use crate::db::{Connection, Pool};
 
 /// Which orders to list; newest first.
@@ -58,7 +58,7 @@ pub async fn list_offers(db: &Pool, order: &OrderId) -> Result<Vec<Offer>, sqlx:
 }
 
 /// One line of an order's history.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 pub struct TimelineEvent {
     pub seq: i64,
     pub at: DateTime<Utc>,

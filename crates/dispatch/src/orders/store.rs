@@ -7,20 +7,24 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::{
+    messages::{self, ChannelRoutes},
+    order::{
+        Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
+        PendingCallback, PendingMessage, Snapshot, change::OrderEvent, state, trip,
+    },
+};
 use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
-use super::{
-    Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
-    PendingCallback, PendingMessage, Snapshot, change::OrderEvent, metrics, state, trip,
-};
-use crate::db::Connection;
 use crate::{
     admission::waiting,
     app::App,
     crash,
-    db::{DatabaseFailure, classify_error},
-    notifications::{ChannelRoutes, alerts, messages, outbox},
+    db::{Connection, DatabaseFailure, classify_error},
+    error::ServiceError,
+    notifications::{alerts, outbox},
+    orders::metrics,
 };
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
@@ -72,14 +76,13 @@ pub enum ChangeError {
     Database(#[from] sqlx::Error),
 }
 
-/// The time all deadlines are compared with.
-pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar(
-        "-- now
-                        SELECT dispatchq_now()",
-    )
-    .fetch_one(db)
-    .await
+impl From<ChangeError> for ServiceError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Database(error) => Self::Database(error),
+            other => Self::Incomplete(other.to_string()),
+        }
+    }
 }
 
 /// The order with all that decisions look at and the time, read in one statement.
@@ -101,7 +104,7 @@ async fn load_order_with(
          SELECT o.id, o.service_type, o.area_id, o.customer_id, o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency,
                 o.payment_status, o.status, o.partner, o.job_id, o.driver_id, o.former_drivers, o.attempt_no, o.round,
                 o.attempt_deadline, o.next_attempt_at, o.poll_no, o.next_poll_at, o.lifetime_deadline, o.lifetime_waived,
-                o.trip_deadline, o.held_for_review, o.held_reason, o.version, o.created_at, o.updated_at, o.closed_at,
+                o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
                 o.owner,
                 dispatchq_now() AS now,
                 (SELECT coalesce(json_agg(json_build_object(
@@ -377,7 +380,7 @@ async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
              UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
                     next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
                     updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
-                    former_drivers = $18, trip_deadline = $28, version = version + 1
+                    former_drivers = $18, trip_deadline = $28, hold_cause = $30, version = version + 1
              WHERE id = $1 AND version = $2
                AND ($19::bigint IS NULL OR EXISTS (SELECT 1 FROM inbox WHERE id = $19 AND state = 'pending'))
              RETURNING id),
@@ -430,6 +433,7 @@ async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
     .bind(details)
     .bind(order.trip_deadline)
     .bind(change.actor.key)
+    .bind(order.hold_cause.as_ref().map(Json))
     .fetch_one(tx)
     .await
     .map_err(driver_busy)?;

@@ -3,12 +3,7 @@
 //! The reconciler enqueues a missing timer once it is overdue. This process enqueues it as soon as Redis takes jobs again, so that a
 //! timer of a later hour is there in time. The set is a hint: a process that ends takes it along, and the reconciler remains.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use jobs::OrderId;
 use tokio::time::{sleep, timeout};
@@ -18,63 +13,29 @@ use workers::retry::add_jitter;
 use super::{store, timers};
 use crate::{app::App, db};
 
-/// Orders remembered. Those above it are left to the reconciler.
-const MOST: usize = 50_000;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Loading an order and enqueueing its timers may take so long.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Cheap to clone; clones share the orders.
-#[derive(Debug, Clone, Default)]
-pub struct UnsentTimers(Arc<Mutex<UnsentOrders>>);
-
-#[derive(Debug, Default)]
-struct UnsentOrders {
-    orders: BTreeSet<OrderId>,
-    /// A task is at it.
-    is_retrying: bool,
-}
-
-impl UnsentTimers {
-    fn lock_orders(&self) -> MutexGuard<'_, UnsentOrders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the next order out. `None`: none is left, and the task ends.
-    fn take_next(&self) -> Option<OrderId> {
-        let mut unsent = self.lock_orders();
-        let next = unsent.orders.pop_first();
-        unsent.is_retrying = next.is_some();
-        next
-    }
-
-    fn put_back(&self, order: OrderId) {
-        let mut unsent = self.lock_orders();
-        if unsent.orders.len() < MOST {
-            unsent.orders.insert(order);
-        }
-    }
-}
-
 /// Remembers an order whose timers Redis did not take.
 pub fn remember_unsent(app: &App, order: OrderId) {
     app.unsent.put_back(order);
-    if !mem::replace(&mut app.unsent.lock_orders().is_retrying, true) {
+    if app.unsent.begin_retrying() {
         tokio::spawn(retry_all(app.clone()));
     }
 }
 
 /// Enqueues what was remembered, until nothing is left.
 async fn retry_all(app: App) {
-    sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
+    sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
     while let Some(order) = app.unsent.take_next() {
         // A task of its own: a panic about one order is not to end the others' retries.
         let trying = AbortOnDropHandle::new(tokio::spawn(enqueue_timers(app.clone(), order.clone())));
         let is_settled = timeout(DEADLINE, trying).await.is_ok_and(|tried| tried.unwrap_or(true));
         if !is_settled {
             app.unsent.put_back(order);
-            sleep(add_jitter(PAUSE, 0.5, rand::random())).await;
+            sleep(add_jitter(PAUSE, 0.5, app.rng.next_unit())).await;
         }
     }
 }

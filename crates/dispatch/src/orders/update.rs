@@ -1,19 +1,20 @@
 //! Changes an order on request, and enqueues what follows.
 
 use jobs::OrderId;
+use model::order::{Decision, Snapshot, timers};
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::{
-    Decision, Snapshot,
-    store::{self, ChangeError, ChangeOutcome},
-    timers, unsent,
-};
 use crate::{
     app::App,
     crash,
-    dead_letters::table::{self, Resolution},
-    reservation,
+    dead_letter_rows::{self, Resolution},
+    error::ServiceError,
+    orders::{
+        accept_gate,
+        store::{self, ChangeError, ChangeOutcome},
+        unsent,
+    },
 };
 
 /// Decides and writes, then enqueues the jobs the order must now have. Repeating it is harmless.
@@ -53,7 +54,7 @@ async fn update_about(
             revive_dead_timers(app, after).await;
         }
         if had_driver && after.order.status.is_searching() {
-            reservation::forget_lock(app, id).await;
+            accept_gate::forget_lock(app, id).await;
         }
         enqueue_jobs(app, after).await;
     }
@@ -65,9 +66,9 @@ async fn revive_dead_timers(app: &App, snapshot: &Snapshot) {
     let ids: Vec<_> = timers::derive_jobs(snapshot).into_iter().map(|job| job.id.to_string()).collect();
     let revived = Resolution::revived("its order was taken out of review");
     let done = async {
-        table::resolve_jobs(&app.db, &ids, &revived).await?;
+        dead_letter_rows::resolve_jobs(&app.db, &ids, &revived).await?;
         app.store.discard(&ids, &jobs::queues::ALL).await?;
-        anyhow::Ok(())
+        Ok::<_, ServiceError>(())
     };
     if let Err(error) = done.await {
         tracing::warn!(order.id = %snapshot.order.id, %error, "The dead timers of an order could not be removed.");

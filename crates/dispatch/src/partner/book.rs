@@ -8,23 +8,26 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use jobs::DispatchOrder;
+use model::{
+    order::{Booking, BookingState, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, JobId, Outcome, retry::add_jitter};
 
-use super::{
-    ConfiguredPartner, backoff,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    settings::{self, partner_rules},
-    throttle::CallOutcome,
-};
+use super::{backoff, decide, failure};
 use crate::{
     app::App,
-    crash,
+    crash, db,
     orders::{
-        Booking, BookingState, Snapshot,
+        step,
         store::{self, ApplyError},
     },
-    worker::step,
+    partner_client::{
+        ConfiguredPartner,
+        client::PartnerCall,
+        settings::{self, partner_rules},
+        throttle::CallOutcome,
+    },
 };
 
 /// How often to look whether the booking before is gone.
@@ -52,14 +55,14 @@ pub(super) async fn ask_and_learn(
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
     let called = partner
-        .call_throttled(&app.store, PartnerCall::Book, |client| async move {
+        .call_throttled(&app.store, &*app.rng, PartnerCall::Book, |client| async move {
             client.create_booking(&s.order, booking).await
         })
         .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(app, partner).await;
+            let percent = settings::polling_percent(&app.db, partner).await;
             let poll = backoff::is_polled(order, percent);
             step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await
@@ -102,10 +105,10 @@ async fn write_intent(
     }
     let open_for = partner.known_open_for();
     if !open_for.is_zero() {
-        return Err(failure::snooze_while_open(open_for));
+        return Err(failure::snooze_while_open(app, open_for));
     }
     if awaits_cancel(s, partner) {
-        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, rand::random()) });
+        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, app.rng.next_unit()) });
     }
     crash::reach_point("intent", "decided");
     match store::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
@@ -117,6 +120,6 @@ async fn write_intent(
         // Another change was quicker; look again.
         Err(ApplyError::Conflict) => Err(Outcome::Snooze { delay: Duration::ZERO }),
         Err(ApplyError::Refused(refusal)) => Err(Outcome::Retry(refusal.to_string())),
-        Err(ApplyError::Database(e)) => Err(step::database_failed(&e)),
+        Err(ApplyError::Database(e)) => Err(db::database_failed(&*app.rng, &e)),
     }
 }

@@ -4,22 +4,18 @@
 //! process died, the order kept changing, the callback came before its booking was known.
 
 use jobs::{ApplyCallback, OrderId};
+use model::order::{Decision, Snapshot, timers};
 use workers::Outcome;
 
 use super::{
-    decide, inbox,
+    BookingReference, decide, inbox,
     observation::{CallbackBody, Observation},
-    settings::partner_rules,
 };
 use crate::{
     app::App,
-    crash,
-    orders::{
-        Decision, Snapshot,
-        store::{self, ChangeError, ChangeOutcome},
-        timers,
-    },
-    worker::step,
+    crash, db,
+    orders::store::{self, ChangeError, ChangeOutcome},
+    partner_client::settings::partner_rules,
 };
 
 pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
@@ -31,7 +27,7 @@ pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outc
     let body = match inbox::load_pending(&app.db, inbox_id, order).await {
         Ok(Some(body)) => body,
         Ok(None) => return Outcome::done(),
-        Err(e) => return step::database_failed(&e),
+        Err(e) => return db::database_failed(&*app.rng, &e),
     };
     match serde_json::from_value(body) {
         Ok(body) => process_body(app, order, inbox_id, &body).await,
@@ -66,12 +62,12 @@ pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &Call
                 s.callbacks.retain(|c| c.id != inbox_id);
                 Outcome::then_enqueue(timers::derive_jobs(&s))
             }
-            Err(e) => step::database_failed(&e),
+            Err(e) => db::database_failed(&*app.rng, &e),
         },
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
         Err(ChangeError::Busy) => Outcome::Snooze { delay: std::time::Duration::from_millis(100) },
-        Err(ChangeError::Database(e)) => step::database_failed(&e),
+        Err(ChangeError::Database(e)) => db::database_failed(&*app.rng, &e),
     }
 }
 
@@ -79,7 +75,7 @@ pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &Call
 fn attempt_of(s: &Snapshot, body: &CallbackBody) -> Option<i32> {
     let by_booking = s.bookings.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
     by_booking.map(|b| b.attempt_no).or_else(|| {
-        let (order, attempt) = body.reference.as_deref()?.rsplit_once(':')?;
-        (order == s.order.id.as_str()).then(|| attempt.parse().ok()).flatten()
+        let reference = body.reference.as_deref()?.parse::<BookingReference>().ok()?;
+        (reference.order == s.order.id).then_some(reference.attempt_no)
     })
 }

@@ -5,23 +5,22 @@
 
 use chrono::TimeDelta;
 use jobs::CancelBooking;
+use model::{
+    order::{Booking, BookingState, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, Outcome};
 
-use super::{
-    ConfiguredPartner, book,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    throttle::CallOutcome,
-};
+use super::{book, decide, failure};
 use crate::{
     app::App,
-    orders::{Booking, BookingState, Snapshot},
-    worker::step::{self, Step},
+    orders::step::{self, Step},
+    partner_client::{ConfiguredPartner, client::PartnerCall, throttle::CallOutcome},
 };
 
 pub async fn perform_cancel_booking(app: App, job: CancelBooking) -> Outcome {
     if let Some(delay) = app.partners.all_open_for() {
-        return failure::snooze_while_open(delay);
+        return failure::snooze_while_open(&app, delay);
     }
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(cancel_at_partner(app, job, &s).await) })
@@ -40,9 +39,12 @@ async fn cancel_at_partner(app: &App, job: &CancelBooking, s: &Snapshot) -> Outc
         // Its answer, or the partner's no, ends the search for the id; then there is something to cancel, or nothing.
         return book::ask_and_learn(app, partner, s, booking, &job.id()).await;
     };
-    let called = partner
-        .call_throttled(&app.store, PartnerCall::Cancel, |client| async move { client.cancel_booking(id).await })
-        .await;
+    let called =
+        partner
+            .call_throttled(&app.store, &*app.rng, PartnerCall::Cancel, |client| async move {
+                client.cancel_booking(id).await
+            })
+            .await;
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         // The partner may not show yet what it has just booked.

@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use jobs::OrderId;
+use model::{messages, order::timers, partner::answer::CallError};
 use workers::Outcome;
 
-use super::{ConfiguredPartner, backoff, client::CallError, settings};
+use super::backoff;
 use crate::{
     app::App,
-    notifications::{messages, outbox},
-    orders::{store, timers},
+    db,
+    notifications::outbox,
+    partner_client::{ConfiguredPartner, settings},
 };
 
 /// A booking of a partner that is no longer configured waits for an operator, at the price of a look a minute.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The partner is left alone for this long. Later and never earlier, and not all at once.
-pub(super) fn snooze_while_open(open_for: Duration) -> Outcome {
-    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * rand::random::<f64>()) }
+pub(super) fn snooze_while_open(app: &App, open_for: Duration) -> Outcome {
+    Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * app.rng.next_unit()) }
 }
 
 pub(super) fn snooze_unconfigured(partner: &str) -> Outcome {
@@ -33,7 +35,7 @@ pub(super) async fn retry_pause(
     error: &CallError,
     tries: i32,
 ) -> Duration {
-    let own = backoff::retry_pause(&partner.config.poll, tries, rand::random());
+    let own = backoff::retry_pause(&partner.config.poll, tries, app.rng.next_unit());
     match error {
         CallError::TooMany(pause) => own.max((*pause).min(Duration::from_secs(40))),
         CallError::Unauthorized(_) => {
@@ -54,7 +56,7 @@ async fn alert_once_an_hour(
 ) -> Result<(), sqlx::Error> {
     let mut tx = app.db.begin().await?;
     if settings::claim_alert(&mut tx, &partner.name).await? {
-        let now = store::database_now(&mut *tx).await?;
+        let now = db::database_now(&mut *tx).await?;
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;

@@ -3,10 +3,37 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::observation::CallbackBody;
+use super::{BookingReference, observation::CallbackBody};
 use crate::db::Pool;
+
+/// The state of a callback's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum CallbackState {
+    /// Waits to be acted on.
+    Pending,
+    /// Acted on.
+    Processed,
+    /// Acted on, and it changed nothing.
+    Ignored,
+    /// Of a booking that is not known yet. It is pending once the booking is.
+    Unmatched,
+}
+
+impl CallbackState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Processed => "processed",
+            Self::Ignored => "ignored",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
 
 /// A callback as it lies in the inbox.
 #[derive(Debug, Clone, sqlx::FromRow)]
@@ -14,7 +41,7 @@ pub struct InboxRow {
     pub id: i64,
     /// `None`: of a booking we do not know (yet).
     pub order_id: Option<String>,
-    pub state: String,
+    pub state: CallbackState,
     pub received_at: DateTime<Utc>,
     /// It had not come before.
     #[sqlx(default)]
@@ -29,7 +56,7 @@ pub async fn store_callback(
     body: &CallbackBody,
     raw: &Value,
 ) -> Result<InboxRow, sqlx::Error> {
-    let referred = body.reference.as_deref().and_then(|r| r.rsplit_once(':')).map(|(order, _)| order);
+    let referred = body.reference.as_deref().and_then(|text| text.parse::<BookingReference>().ok());
     let stored: Option<InboxRow> = sqlx::query_as(
         "-- store callback
          INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
@@ -43,7 +70,7 @@ pub async fn store_callback(
     .bind(partner)
     .bind(&body.event_id)
     .bind(&body.booking_id)
-    .bind(referred)
+    .bind(referred.as_ref().map(|reference| reference.order.as_str()))
     .bind(raw)
     .fetch_optional(db)
     .await?;

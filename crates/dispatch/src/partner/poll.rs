@@ -5,26 +5,23 @@
 
 use chrono::TimeDelta;
 use jobs::PollPartner;
+use model::{
+    order::{Booking, Decision, Snapshot},
+    partner::answer::CallError,
+};
 use workers::{Job, Outcome, retry::add_jitter};
 
-use super::{
-    backoff,
-    client::{CallError, PartnerCall},
-    decide, failure,
-    observation::Observation,
-    settings::partner_rules,
-    throttle::CallOutcome,
-};
+use super::{backoff, decide, failure, observation::Observation};
 use crate::{
     app::App,
-    orders::{Booking, Decision, Snapshot},
-    worker::step::{self, Step},
+    orders::step::{self, Step},
+    partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
 pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
     // While every partner is left alone, not even the row is looked at.
     if let Some(delay) = app.partners.all_open_for() {
-        return failure::snooze_while_open(delay);
+        return failure::snooze_while_open(&app, delay);
     }
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move { Step::Finish(ask_partner(app, job, &s).await) }).await
@@ -37,13 +34,15 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };
     let called = partner
-        .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
+        .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
+            client.job_status(booking_id).await
+        })
         .await;
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
-    let pause = next_pause(s, polls, rules);
+    let pause = next_pause(s, polls, rules, app.rng.next_unit());
     let error = match called {
         CallOutcome::RateLimited { retry_in } => return Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(status) => {
@@ -71,11 +70,12 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
         .await
 }
 
-fn next_pause(s: &Snapshot, polls: i32, rules: decide::PartnerRules) -> std::time::Duration {
+/// `random` lies in 0..1.
+fn next_pause(s: &Snapshot, polls: i32, rules: decide::PartnerRules, random: f64) -> std::time::Duration {
     if s.order.status.occupies_driver() {
-        return add_jitter(rules.poll.follow, rules.poll.jitter, rand::random());
+        return add_jitter(rules.poll.follow, rules.poll.jitter, random);
     }
-    backoff::poll_pause(rules.poll, polls, rand::random())
+    backoff::poll_pause(rules.poll, polls, random)
 }
 
 fn is_past_grace(s: &Snapshot, booking: &Booking, rules: decide::PartnerRules) -> bool {

@@ -5,19 +5,14 @@
 //! with anyway, and the lifetime bounds the wait.
 
 use jobs::ExpireAttempt;
+use model::{order::Snapshot, partner::answer::CallError};
 use workers::{Job, Outcome};
 
-use super::{
-    client::{CallError, PartnerCall},
-    decide, failure,
-    observation::Observation,
-    settings::partner_rules,
-    throttle::CallOutcome,
-};
+use super::{decide, failure, observation::Observation};
 use crate::{
     app::App,
-    orders::Snapshot,
-    worker::step::{self, Step},
+    orders::step::{self, Step},
+    partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
 pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {
@@ -29,7 +24,9 @@ pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Sn
         return Step::write_change(decide::attempt_timed_out(&s, rules), s);
     };
     let called = partner
-        .call_throttled(&app.store, PartnerCall::JobStatus, |client| async move { client.job_status(booking_id).await })
+        .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
+            client.job_status(booking_id).await
+        })
         .await;
     let delay = match called {
         CallOutcome::Answered(status) => {

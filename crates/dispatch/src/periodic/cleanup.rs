@@ -5,13 +5,16 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use workers::store::DeadFilter;
 
-use crate::db::Pool;
-use crate::{app::App, config::RetentionConfig, db, orders::store};
+use crate::{
+    app::App,
+    config::RetentionConfig,
+    db::{self, Pool},
+    error::ServiceError,
+};
 
 /// Rows of one statement: few, so that it takes milliseconds.
 const BATCH: i64 = 250;
@@ -47,18 +50,18 @@ pub struct CleanupReport {
 
 /// Removes what is older than `[retention]` says. Fails after the last sweep if one of them failed, and at once when a server
 /// is away.
-pub async fn run(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
+pub async fn run(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let report = run_all(app, mode).await?;
     if !report.failed.is_empty() {
-        bail!("cleanup failed in part: {}", report.failed.join("; "));
+        return Err(ServiceError::Incomplete(format!("cleanup failed in part: {}", report.failed.join("; "))));
     }
     Ok(report)
 }
 
 /// As [`run`], with the failures in the report.
-pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupReport> {
+pub async fn run_all(app: &App, mode: CleanupMode) -> Result<CleanupReport, ServiceError> {
     let keep = &app.config.retention;
-    let mut sweeper = TableSweeper { db: &app.db, now: store::database_now(&app.db).await?, mode, failed: Vec::new() };
+    let mut sweeper = TableSweeper { db: &app.db, now: db::database_now(&app.db).await?, mode, failed: Vec::new() };
     let mut report = CleanupReport {
         orders: sweeper.sweep_orders(keep.orders).await?,
         messages: sweeper.sweep_table(&OFFERS, keep.messages).await?
@@ -85,7 +88,7 @@ pub async fn run_all(app: &App, mode: CleanupMode) -> anyhow::Result<CleanupRepo
     Ok(report)
 }
 
-async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> anyhow::Result<u64> {
+async fn remove_dead_jobs(app: &App, queue: &str, keep: Duration, mode: CleanupMode) -> Result<u64, ServiceError> {
     let mut total = 0;
     if mode == CleanupMode::DryRun {
         let filter = DeadFilter { older_than: keep, ..DeadFilter::default() };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{admission::report, app::App};
+use crate::{app::App, error::ServiceError, reports::area_status};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct StatisticsReport {
@@ -10,7 +10,7 @@ pub struct StatisticsReport {
     pub areas: usize,
 }
 
-pub async fn run(app: &App) -> anyhow::Result<StatisticsReport> {
+pub async fn run(app: &App) -> Result<StatisticsReport, ServiceError> {
     let stats = app.store.queue_stats(&jobs::queues::ALL).await?;
     let column = |value: fn(&workers::store::QueueStats) -> u64| -> Vec<i64> {
         stats.iter().map(|s| value(s).cast_signed()).collect()
@@ -29,6 +29,6 @@ pub async fn run(app: &App) -> anyhow::Result<StatisticsReport> {
     .bind(column(|s| s.dead))
     .execute(&app.db)
     .await?;
-    let areas = report::save_snapshot(app).await?;
+    let areas = area_status::save_snapshot(app).await?;
     Ok(StatisticsReport { queues: stats.len(), areas })
 }

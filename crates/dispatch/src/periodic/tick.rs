@@ -8,9 +8,13 @@ use jobs::PeriodicTick;
 use serde_json::Value;
 use workers::{NewJob, Outcome};
 
-use super::{cleanup, schedule::ScheduledTask, statistics};
-use crate::db::Pool;
-use crate::{app::App, orders::store, worker::step};
+use super::{cleanup, schedule::next_job, statistics};
+use crate::{
+    app::App,
+    config::ScheduledTask,
+    db::{self, Pool},
+    error::ServiceError,
+};
 
 pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     let Some(task) = ScheduledTask::ALL.into_iter().find(|task| task.name() == job.schedule) else {
@@ -19,23 +23,25 @@ pub async fn perform_tick(app: App, job: PeriodicTick) -> Outcome {
     };
     match run_task(&app, task, &job).await {
         Ok(then) => Outcome::then_enqueue(then),
-        Err(error) => match error.downcast_ref::<sqlx::Error>() {
-            Some(database) => step::database_failed(database),
-            None => Outcome::Retry(format!("{error:#}")),
+        Err(error) => match error.database_error() {
+            Some(database) => db::database_failed(&*app.rng, database),
+            None => Outcome::Retry(error.to_string()),
         },
     }
 }
 
-async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> anyhow::Result<Vec<NewJob>> {
+async fn run_task(app: &App, task: ScheduledTask, job: &PeriodicTick) -> Result<Vec<NewJob>, ServiceError> {
     if claim_run(&app.db, job).await? {
         let result = match task {
-            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?)?,
-            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?)?,
+            ScheduledTask::Cleanup => serde_json::to_value(cleanup::run(app, cleanup::CleanupMode::Remove).await?),
+            ScheduledTask::Statistics => serde_json::to_value(statistics::run(app).await?),
         };
+        let result = result.map_err(|error| ServiceError::Incomplete(error.to_string()))?;
         record_result(&app.db, job, result).await?;
     }
-    let now = store::database_now(&app.db).await?;
-    let next = app.config.schedules.get(&task).map(|schedule| schedule.next_job(task, now)).transpose()?;
+    let now = db::database_now(&app.db).await?;
+    let next = app.config.schedules.get(&task).map(|schedule| next_job(schedule, task, now)).transpose();
+    let next = next.map_err(|error| ServiceError::Unusable(error.to_string()))?;
     Ok(next.into_iter().collect())
 }
 

@@ -2,11 +2,11 @@
 //! `dead_letters::mirror`.)
 //!
 //! * [`reconciler`]: when to look, and one at a time.
-//! * [`repair`]: what a look does.
+//! * [`repair`]: what a look does, with the rows of `pages`. [`overdue`]: orders far past their lifetime are ended.
 //! * [`pauses`]: queues an operator stopped stay stopped.
-//! * [`lock`]: one replica at a time.
 
-pub mod lock;
+pub mod overdue;
+mod pages;
 pub mod pauses;
 pub mod reconciler;
 pub mod repair;

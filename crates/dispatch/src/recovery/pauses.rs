@@ -3,24 +3,19 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
-use workers::StoreError;
+use model::actor::Actor;
 
-use crate::db::{Connection, Pool, Transaction};
-use crate::{actor::Actor, app::App};
+use crate::{
+    app::App,
+    db::{Connection, Pool, Transaction},
+    error::ServiceError,
+};
 
 /// Any number, the same in every process.
 const LOCK: i64 = 0x6470_7061_7573_6573;
 
-#[derive(Debug, thiserror::Error)]
-pub enum PauseError {
-    #[error(transparent)]
-    Database(#[from] sqlx::Error),
-    #[error(transparent)]
-    Redis(#[from] StoreError),
-}
-
 /// Stops a queue; running jobs finish. Returns false if it was stopped already.
-pub async fn pause_queue(app: &App, queue: &str, who: &Actor) -> Result<bool, PauseError> {
+pub async fn pause_queue(app: &App, queue: &str, who: &Actor) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
@@ -36,7 +31,7 @@ pub async fn pause_queue(app: &App, queue: &str, who: &Actor) -> Result<bool, Pa
 }
 
 /// Lets a queue run again. Returns false if it was running.
-pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, PauseError> {
+pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- resume queue
@@ -51,7 +46,7 @@ pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, PauseError> {
 }
 
 /// Makes Redis follow Postgres: stops the queues that are stopped there, and lets all others run.
-pub async fn mirror_pauses(app: &App) -> Result<(), PauseError> {
+pub async fn mirror_pauses(app: &App) -> Result<(), ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     let wanted = list_paused(&mut tx).await?;
     for stats in app.store.queue_stats(&jobs::queues::ALL).await? {

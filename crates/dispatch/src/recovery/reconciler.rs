@@ -9,15 +9,17 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    lock,
-    repair::{self, RepairReport},
-};
 use crate::{
     admission::waiting::{self, SuspectMembers, WaitingDrift},
     app::App,
+    db::lock,
+    error::ServiceError,
     fleet::driver_index,
     loops::report_progress,
+    recovery::{
+        overdue,
+        repair::{self, RepairReport},
+    },
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -45,15 +47,15 @@ pub async fn run(app: App, missing_epoch: Arc<Notify>, stop: CancellationToken) 
 /// One turn of the loop. Each part logs its own failure, and the next part is done all the same.
 async fn run_turn(app: &App, places: &mut PlacesCheck) {
     if let Err(error) = reconcile_once(app).await {
-        tracing::warn!(error = format!("{error:#}"), "The reconciler could not do its work; it tries again.");
+        tracing::warn!(%error, "The reconciler could not do its work; it tries again.");
     }
     report_progress();
     if let Err(error) = driver_index::rebuild_if_missing(app).await {
-        tracing::debug!(error = format!("{error:#}"), "The index of drivers could not be refreshed yet.");
+        tracing::debug!(%error, "The index of drivers could not be refreshed yet.");
     }
     report_progress();
     if let Err(error) = places.compare_places(app).await {
-        tracing::debug!(error = format!("{error:#}"), "Who waits in which area could not be compared yet.");
+        tracing::debug!(%error, "Who waits in which area could not be compared yet.");
     }
 }
 
@@ -65,7 +67,7 @@ struct PlacesCheck {
 }
 
 impl PlacesCheck {
-    async fn compare_places(&mut self, app: &App) -> anyhow::Result<()> {
+    async fn compare_places(&mut self, app: &App) -> Result<(), ServiceError> {
         let is_due = self.compared.is_none_or(|at| at.elapsed() > PLACES_EVERY);
         if !is_due && waiting::is_complete(app).await? {
             return Ok(());
@@ -83,7 +85,7 @@ impl PlacesCheck {
 }
 
 /// One run, if no other replica is at it. `None`: another is.
-pub async fn reconcile_once(app: &App) -> anyhow::Result<Option<RepairReport>> {
+pub async fn reconcile_once(app: &App) -> Result<Option<RepairReport>, ServiceError> {
     run_exclusively(app, async {
         if repair::needs_rebuild(app).await? {
             repair::rebuild_timers(app).await
@@ -95,18 +97,18 @@ pub async fn reconcile_once(app: &App) -> anyhow::Result<Option<RepairReport>> {
 }
 
 /// As [`reconcile_once`], but every timer is compared, whatever Redis says of itself.
-pub async fn reconcile_in_full(app: &App) -> anyhow::Result<Option<RepairReport>> {
+pub async fn reconcile_in_full(app: &App) -> Result<Option<RepairReport>, ServiceError> {
     run_exclusively(app, repair::rebuild_timers(app)).await
 }
 
 async fn run_exclusively(
     app: &App,
-    work: impl Future<Output = anyhow::Result<RepairReport>>,
-) -> anyhow::Result<Option<RepairReport>> {
+    work: impl Future<Output = Result<RepairReport, ServiceError>>,
+) -> Result<Option<RepairReport>, ServiceError> {
     let recorded = async {
         // Orders past their lifetime need Postgres alone, for Redis may be away or full. Neither waits for the other: one order
         // that is locked must not keep the timers of all from coming back.
-        let (ended, done) = tokio::join!(Box::pin(repair::end_far_overdue(app)), Box::pin(work));
+        let (ended, done) = tokio::join!(Box::pin(overdue::end_far_overdue(app)), Box::pin(work));
         let (compensated, not_ended) = ended.map_or_else(|error| (0, Some(error)), |ended| (ended, None));
         let (report, failed) = match done {
             Ok(report) => (RepairReport { compensated, ..report }, not_ended),

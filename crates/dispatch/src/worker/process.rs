@@ -2,25 +2,29 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
-use super::{gate, registry};
-use crate::{admission::rules, app::App, db::history_days, dead_letters::mirror, recovery::reconciler};
+use crate::{
+    app::App,
+    db::{history_days, readiness},
+    dead_letters::mirror,
+    error::ServiceError,
+    handlers::registry,
+    recovery::reconciler,
+};
 
 /// Which queues to serve, each with the jobs performed at the same time.
 pub type Queues = Vec<(&'static str, usize)>;
 
 /// The queues by configuration, narrowed to `only` and set to `concurrency` where given.
-pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> anyhow::Result<Queues> {
+pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> Result<Queues, ServiceError> {
     for name in only {
-        anyhow::ensure!(
-            jobs::queues::ALL.contains(&name.as_str()),
-            "no queue '{name}'; queues are {}",
-            jobs::queues::ALL.join(", ")
-        );
+        if !jobs::queues::ALL.contains(&name.as_str()) {
+            let known = jobs::queues::ALL.join(", ");
+            return Err(ServiceError::Unusable(format!("no queue '{name}'; queues are {known}")));
+        }
     }
     let queues: Queues = jobs::queues::ALL
         .into_iter()
@@ -30,19 +34,27 @@ pub fn select_queues(app: &App, only: &[String], concurrency: Option<usize>) -> 
             concurrency.or(configured).filter(|n| *n > 0).map(|n| (queue, n))
         })
         .collect();
-    anyhow::ensure!(!queues.is_empty(), "no queue to serve; set worker.concurrency in config.toml");
+    if queues.is_empty() {
+        return Err(ServiceError::Unusable("no queue to serve; set worker.concurrency in config.toml".to_owned()));
+    }
     Ok(queues)
 }
 
 /// Performs jobs until `stop`, then drains: running jobs may finish, the others are handed back.
-pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::Result<RunSummary> {
+pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<RunSummary, ServiceError> {
     let gate = Gate::new_closed();
     let missing_epoch = Arc::new(Notify::new());
     let helpers = CancellationToken::new();
-    let watch = tokio::spawn(gate::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
+    let watch =
+        tokio::spawn(readiness::watch_gate(app.readiness.clone(), gate.clone(), app.loops.clone(), helpers.clone()));
     let reconcile = tokio::spawn(reconciler::run(app.clone(), missing_epoch.clone(), helpers.clone()));
     let mirror = tokio::spawn(mirror::run(app.clone(), helpers.clone()));
-    let rules = tokio::spawn(rules::keep_rules_fresh(app.clone(), helpers.clone()));
+    let rules = tokio::spawn(app.rules.clone().keep_fresh(
+        app.db.clone(),
+        app.config.clone(),
+        app.loops.clone(),
+        helpers.clone(),
+    ));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
@@ -55,7 +67,10 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> anyhow::R
     if !app.config.worker.name.is_empty() {
         runtime = runtime.name(&app.config.worker.name);
     }
-    let summary = runtime.run(stop).await.context("the worker stopped by itself");
+    let summary = runtime
+        .run(stop)
+        .await
+        .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
     for helper in [watch, reconcile, mirror, days, rules, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.

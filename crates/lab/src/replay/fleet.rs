@@ -9,8 +9,7 @@ use super::{
     choices::ChoiceSeed,
     plan::{PlannedOrder, ReplayPlan},
 };
-use dispatch::accounts::api_keys;
-use dispatch::db::Pool;
+use dispatch::{accounts::api_keys, db::Pool};
 
 /// Replayed orders are all of this type.
 pub(super) const SERVICE_TYPE: &str = "RIDE";

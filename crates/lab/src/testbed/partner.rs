@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::settings::ServedBy;
-use dispatch::partner::PartnerConfig;
+use dispatch::config::PartnerConfig;
 use partner_sim::{PartnerSim, PartnerSimOptions};
 
 /// Its name, and the service type it serves.

@@ -5,13 +5,9 @@
 use std::{collections::hash_map::RandomState, hash::BuildHasher, net::TcpListener, time::Duration};
 
 use dispatch::{
-    config::{ChannelConfig, Config},
+    config::{BreakerConfig, ChannelConfig, Config, PartnerConfig, PollConfig},
     db::UPKEEP_CONNECTIONS,
     fleet::policy::DispatchPolicy,
-    partner::{
-        PartnerConfig,
-        settings::{BreakerConfig, PollConfig},
-    },
 };
 
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
@@ -167,7 +163,7 @@ mod tests {
         let dir = RunDir::create_unique().unwrap();
         let config = config(300.0, 2);
         fs::write(dir.config_file(), render_toml(&config).unwrap()).unwrap();
-        let read = Config::load(Some(&dir.config_file())).unwrap();
+        let read = dispatch::settings::load_config(Some(&dir.config_file())).unwrap();
         assert_eq!(serde_json::to_value(read).unwrap(), serde_json::to_value(config).unwrap());
     }
 

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 /// How loyal a customer is, from the lowest to the highest. Source: the requirement on server busy, 4.5.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum LoyaltyLevel {
     Explorer,
@@ -138,7 +138,7 @@ impl AreaOverride {
 }
 
 /// Whether areas refuse at all, and for whom. Source: the requirement on server busy, 6.1.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 pub struct AdmissionFlag {
     pub enabled: bool,
     /// Empty: all.

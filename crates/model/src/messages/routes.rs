@@ -2,25 +2,33 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use garde::Validate;
 use serde::{Deserialize, Serialize};
 
 use super::{self as messages, MessageAudience};
-use crate::duration;
+use crate::{
+    bounds::{MS, YEAR, number_within, time_within},
+    duration,
+};
 
 /// The channel that always exists: a line in the worker's log.
 pub const LOG: &str = "log";
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(default, deny_unknown_fields)]
+#[garde(allow_unvalidated)]
 pub struct ChannelRoutes {
     /// Channels that carry offers to drivers, unless their service type has its own.
+    #[garde(custom(reach_someone))]
     pub driver: Vec<String>,
     /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
     #[serde(skip)]
     pub driver_by_service_type: BTreeMap<String, Vec<String>>,
     /// Channels of the supporting reservation team.
+    #[garde(custom(reach_someone))]
     pub support: Vec<String>,
     /// Channels used for dispatchers when no user with that role exists.
+    #[garde(custom(reach_someone))]
     pub dispatchers: Vec<String>,
     /// Channels of the escalation. None: those of support.
     pub escalation: Vec<String>,
@@ -29,22 +37,35 @@ pub struct ChannelRoutes {
     /// Channels that reach customers.
     pub customer: Vec<String>,
     /// Alerts that are not acknowledged; `after` is the SLA.
+    #[garde(dive)]
     pub escalate: RepeatSchedule,
     /// Orders that wait for a dispatcher.
+    #[garde(dive)]
     pub remind: RepeatSchedule,
 }
 
 /// Told again, so many times.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct RepeatSchedule {
     /// Until the first time.
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub after: Duration,
     /// Between two times.
     #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
     pub every: Duration,
+    #[garde(custom(number_within(0.0..=10_000.0)))]
     pub times: u16,
+}
+
+/// The rule of routes whose messages a person must get.
+fn reach_someone(route: &[String], (): &()) -> garde::Result {
+    if route.is_empty() {
+        return Err(garde::Error::new("is empty: no one would be told; use [\"log\"] at least"));
+    }
+    Ok(())
 }
 
 impl ChannelRoutes {

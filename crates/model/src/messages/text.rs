@@ -4,9 +4,14 @@
 
 use std::{fmt::Write, time::Duration};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 
-use super::{kinds::*, money};
+use super::{
+    body::{ActionHead, MessageBody, OrderAlertBody, StoredMessage, show_field, show_text},
+    kind::MessageKind,
+    money,
+};
 
 /// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,134 +22,172 @@ pub struct MessageText {
     pub body: String,
 }
 
-/// Renders a message. `sla` is the time within which an alert is to be acknowledged.
-pub fn render_message(kind: &str, payload: &Value, sla: Duration) -> MessageText {
-    let order = show_value(&payload["order_id"]).unwrap_or_default();
-    let heading = heading_of(kind, payload);
+/// Renders a message. `sla` is the time within which an alert is to be acknowledged. What this version cannot read is
+/// listed field by field.
+pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
+    let content = message.read_body();
+    let heading = heading_of(message, &content);
     let mut body = format!("{heading}\n\n");
-    match kind {
-        ESCALATION | REMINDER => {
-            let kind = payload["alert_kind"].as_str().unwrap_or_default();
-            let told = &payload["alert"];
-            let raised = show_value(&payload["raised_at"]).unwrap_or_default();
+    match &content {
+        MessageBody::Escalation(repeated) | MessageBody::Reminder(repeated) => {
+            let raised = show_time(repeated.raised_at);
             let _ = writeln!(
                 body,
                 "Raised at {raised} and not acknowledged. Do so: dispatchq alert ack {}\n",
-                payload["alert_id"]
+                repeated.alert_id
             );
-            body += &render_message(kind, told, sla).body;
+            body += &render_message(&repeated.told_alert(), sla).body;
         }
-        ORDER_CANCELLED => {
-            let _ = write!(
-                body,
-                "Your order {order} was cancelled: {}.",
-                show_value(&payload["reason"]).unwrap_or_default()
-            );
-            if payload["refund"] == true {
+        MessageBody::OrderCancelled(news) => {
+            let _ = write!(body, "Your order {} was cancelled: {}.", news.order_id, show_text(&news.reason));
+            if news.refund {
                 body += " You will get your money back; our support team takes care of it.";
             }
         }
-        _ => match actions_for(kind) {
-            [] => body += &list_fields(payload),
-            actions => body += &alert_text(payload, actions, sla),
+        _ => match alert_lines(message, &content) {
+            Some(lines) => body += &alert_text(message, &content, lines, sla),
+            None => body += &list_fields(&message.payload),
         },
     }
-    MessageText { subject: format!("{heading}: {order}"), body }
+    MessageText { subject: format!("{heading}: {}", content.order_id()), body }
 }
 
-fn heading_of(kind: &str, payload: &Value) -> String {
-    let said = match kind {
-        MANUAL_REFUND_REQUIRED => "🚨 Manual Refund Required",
-        UNEXPECTED_STATE => "🚨 Unexpected State",
-        TIMER_DEAD => "🚨 Order Stuck",
-        STALE_TRIP => "🚨 Trip Overdue",
-        FAILED_TO_GET_ORDER => "🚨 Failed To Get Order",
-        STATUS_UPDATE_FAILED => "🚨 Status Update Failed",
-        PARTNER_REFUSES_KEY => "🚨 Partner Refuses Our Key",
-        DISPATCH_FAILED => "🚨 Dispatcher Needed",
-        ORDER_CANCELLED => "Order Cancelled",
-        REMINDER => return format!("🚨 Reminder {}: Dispatcher Needed", payload["number"]),
-        ESCALATION => {
-            let alert = heading_of(payload["alert_kind"].as_str().unwrap_or_default(), &payload["alert"]);
-            return format!("🚨 Escalation {}: {}", payload["number"], alert.trim_start_matches("🚨 "));
+fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {
+    match body {
+        MessageBody::Reminder(repeated) => return format!("🚨 Reminder {}: Dispatcher Needed", repeated.number),
+        MessageBody::Escalation(repeated) => {
+            let told = repeated.told_alert();
+            let alert = heading_of(&told, &told.read_body());
+            return format!("🚨 Escalation {}: {}", repeated.number, alert.trim_start_matches("🚨 "));
         }
-        other => other,
+        _ => {}
+    }
+    let said = match message.known_kind() {
+        Some(MessageKind::ManualRefundRequired) => "🚨 Manual Refund Required",
+        Some(MessageKind::UnexpectedState) => "🚨 Unexpected State",
+        Some(MessageKind::TimerDead) => "🚨 Order Stuck",
+        Some(MessageKind::StaleTrip) => "🚨 Trip Overdue",
+        Some(MessageKind::FailedToGetOrder) => "🚨 Failed To Get Order",
+        Some(MessageKind::StatusUpdateFailed) => "🚨 Status Update Failed",
+        Some(MessageKind::PartnerRefusesKey) => "🚨 Partner Refuses Our Key",
+        Some(MessageKind::DispatchFailed) => "🚨 Dispatcher Needed",
+        Some(MessageKind::OrderCancelled) => "Order Cancelled",
+        _ => &message.kind,
     };
     said.to_owned()
 }
 
 /// What the reader of an alert is to do; nothing for messages that ask nothing.
-fn actions_for(kind: &str) -> &'static [&'static str] {
+fn actions_for(kind: MessageKind) -> &'static [&'static str] {
     match kind {
-        MANUAL_REFUND_REQUIRED => &[
+        MessageKind::ManualRefundRequired => &[
             "Verify order details in admin panel",
             "Process full refund via refund module",
             "Contact customer if needed",
             "Mark as resolved in support system",
         ],
-        UNEXPECTED_STATE => &[
+        MessageKind::UnexpectedState => &[
             "Verify order and payment details in admin panel",
             "Decide whether the customer is to get money back",
             "End the order, or report the payment's true status",
             "Mark as resolved in support system",
         ],
-        TIMER_DEAD => &[
+        MessageKind::TimerDead => &[
             "Verify order details in admin panel",
             "Assign a driver, redispatch or cancel the order",
             "Report the reason to the engineers",
         ],
-        STALE_TRIP => &[
+        MessageKind::StaleTrip => &[
             "Ask the driver how the trip stands",
             "Have it completed, take the order back (dispatchq order release), or cancel it",
         ],
-        FAILED_TO_GET_ORDER => {
+        MessageKind::FailedToGetOrder => {
             &["Find out what became of the order and whether it was paid", "Report it to the engineers"]
         }
-        STATUS_UPDATE_FAILED => &[
+        MessageKind::StatusUpdateFailed => &[
             "Verify order and payment details in admin panel",
             "Report the error to the engineers; the update is tried again by itself",
             "Contact customer if needed",
         ],
-        PARTNER_REFUSES_KEY => &["Ask the partner for a valid key and put it into the configuration"],
-        DISPATCH_FAILED => &["Assign a driver, redispatch or cancel the order"],
+        MessageKind::PartnerRefusesKey => &["Ask the partner for a valid key and put it into the configuration"],
+        MessageKind::DispatchFailed => &["Assign a driver, redispatch or cancel the order"],
         _ => &[],
     }
 }
 
-fn alert_text(payload: &Value, actions: &[&str], sla: Duration) -> String {
-    let mut text = String::new();
-    for (label, field) in [
-        ("Order ID", "order_id"),
-        ("Service Type", "service_type"),
-        ("Area", "area_id"),
-        ("Partner", "partner"),
-        ("Attempts", "attempts"),
-        ("Lifetime Ends", "lifetime_deadline"),
-        ("Driver", "driver_id"),
-        ("Status", "status"),
-        ("Reason", "reason"),
-        ("Error", "error"),
-        ("Payment Status", "payment_status"),
-    ] {
-        if let Some(value) = show_value(&payload[field]) {
-            let _ = writeln!(text, "{label}: {value}");
+/// The labelled lines of an alert; `None` of messages that ask nothing of their reader. An alert that this version cannot read
+/// shows all its fields.
+fn alert_lines(message: &StoredMessage, body: &MessageBody) -> Option<String> {
+    let mut lines = AlertLines::default();
+    match body {
+        MessageBody::DispatchFailed(alert) => lines
+            .push("Order ID", alert.order_id.as_str())
+            .push("Service Type", &alert.service_type)
+            .push_some("Area", alert.area_id.as_deref())
+            .push("Attempts", &alert.attempts.to_string())
+            .push("Lifetime Ends", &show_time(alert.lifetime_deadline)),
+        MessageBody::ManualRefundRequired(alert)
+        | MessageBody::UnexpectedState(alert)
+        | MessageBody::TimerDead(alert) => lines.push_head(&alert.head).push_order(alert),
+        MessageBody::StaleTrip(trip) => {
+            lines.push_head(&trip.alert.head).push_some("Driver", trip.driver_id.as_deref()).push_order(&trip.alert)
         }
+        MessageBody::FailedToGetOrder(head) => lines.push_head(head),
+        MessageBody::StatusUpdateFailed(alert) => lines.push_head(&alert.head).push("Error", &alert.error),
+        MessageBody::PartnerRefusesKey(alert) => {
+            lines.push_head(&alert.head).push("Partner", &alert.partner).push("Error", &alert.error)
+        }
+        MessageBody::Unknown(_) if message.known_kind().is_some_and(|kind| !actions_for(kind).is_empty()) => {
+            return Some(list_fields(&message.payload) + "\n");
+        }
+        _ => return None,
+    };
+    Some(lines.text)
+}
+
+#[derive(Debug, Default)]
+struct AlertLines {
+    text: String,
+}
+
+impl AlertLines {
+    fn push(&mut self, label: &str, value: &str) -> &mut Self {
+        let _ = writeln!(self.text, "{label}: {}", show_text(value));
+        self
     }
-    if payload.get("payment_status").is_some() {
-        let _ = writeln!(text, "Payment Amount: {}", amount_text(payload));
+
+    fn push_some(&mut self, label: &str, value: Option<&str>) -> &mut Self {
+        if let Some(value) = value {
+            self.push(label, value);
+        }
+        self
     }
-    text += "\nAction Required:\n";
-    for (i, action) in actions.iter().enumerate() {
+
+    fn push_head(&mut self, head: &ActionHead) -> &mut Self {
+        self.push("Order ID", head.order_id.as_str())
+    }
+
+    fn push_order(&mut self, alert: &OrderAlertBody) -> &mut Self {
+        self.push("Status", alert.status.as_str())
+            .push("Reason", &alert.reason)
+            .push("Payment Status", alert.payment_status.as_str())
+            .push("Payment Amount", &amount_text(alert))
+    }
+}
+
+fn alert_text(message: &StoredMessage, body: &MessageBody, lines: String, sla: Duration) -> String {
+    let mut text = lines + "\nAction Required:\n";
+    for (i, action) in message.known_kind().map_or(&[][..], actions_for).iter().enumerate() {
         let _ = writeln!(text, "{}. {action}", i + 1);
     }
-    if payload.get("severity").is_some() {
+    if body.is_urgent() {
         let _ = write!(text, "\nPriority: High\nSLA: Within {}", duration_words(sla));
     }
     text.trim_end().to_owned()
 }
 
-fn amount_text(payload: &Value) -> String {
-    match (payload["payment_amount_minor"].as_i64(), payload["payment_currency"].as_str()) {
+fn amount_text(alert: &OrderAlertBody) -> String {
+    match (alert.payment_amount_minor, &alert.payment_currency) {
         (Some(minor), Some(currency)) => money::format_amount(minor, currency),
         (Some(minor), None) => format!("{minor} (currency unknown)"),
         (None, _) => "unknown".to_owned(),
@@ -157,17 +200,13 @@ fn list_fields(payload: &Value) -> String {
         .as_object()
         .into_iter()
         .flatten()
-        .filter_map(|(name, value)| Some(format!("{name}: {}", show_value(value)?)));
+        .filter_map(|(name, value)| Some(format!("{name}: {}", show_field(value)?)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// On one line, whatever is in it.
-fn show_value(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::String(text) => Some(text.replace(crate::plain_text::is_unsafe, " ")),
-        other => Some(other.to_string()),
-    }
+/// As JSON writes it.
+fn show_time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// `24 hours`, `90 minutes`, `30 seconds`
@@ -187,7 +226,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::order::{OrderStatus, PaymentStatus, order::fixture};
+    use crate::{
+        messages::{MANUAL_REFUND_REQUIRED, Message, RepeatedAlert, alert_escalation, refund_required},
+        order::{OrderStatus, PaymentStatus, order::fixture},
+    };
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -202,7 +244,7 @@ mod tests {
     #[test]
     fn the_refund_alert_reads_as_the_requirement_writes_it() {
         let alert = refund();
-        let text = render_message(alert.kind, &alert.payload, DAY);
+        let text = render_message(&alert.to_stored(), DAY);
         assert_eq!(text.subject, "🚨 Manual Refund Required: CCT-20260109XXXXX");
         assert_eq!(
             text.body,
@@ -228,17 +270,17 @@ mod tests {
     #[test]
     fn an_escalation_says_what_it_is_about() {
         let s = fixture::created_snapshot();
-        let told = refund().payload;
+        let told = refund().body.to_payload();
         let alert = RepeatedAlert {
             alert_id: 7,
-            order_id: "CCT-20260109XXXXX",
+            order_id: &"CCT-20260109XXXXX".parse().unwrap(),
             kind: MANUAL_REFUND_REQUIRED,
             raised_at: s.now,
             number: 2,
             told: &told,
         };
         let escalation = alert_escalation(&alert, s.now);
-        let text = render_message(ESCALATION, &escalation.payload, DAY);
+        let text = render_message(&escalation.to_stored(), DAY);
         assert_eq!(text.subject, "🚨 Escalation 2: Manual Refund Required: CCT-20260109XXXXX");
         assert!(text.body.contains("dispatchq alert ack 7"), "{}", text.body);
         assert!(text.body.contains("Payment Amount: Rp 150,000"), "{}", text.body);
@@ -248,13 +290,14 @@ mod tests {
     fn a_line_of_an_alert_stays_one_line() {
         let s = fixture::created_snapshot();
         let alert = refund_required(&s.order, "first\nPayment Amount: Rp 9", s.now);
-        let text = render_message(alert.kind, &alert.payload, DAY).body;
+        let text = render_message(&alert.to_stored(), DAY).body;
         assert!(text.contains("Reason: first Payment Amount: Rp 9\nPayment Status: UNPAID\n"), "{text}");
     }
 
     #[test]
     fn a_message_of_any_kind_can_be_read() {
-        let text = render_message("order.something", &json!({ "order_id": "ORD-1", "count": 3, "none": null }), DAY);
+        let payload = json!({ "order_id": "ORD-1", "count": 3, "none": null });
+        let text = render_message(&StoredMessage { kind: "order.something".to_owned(), payload }, DAY);
         assert_eq!(
             (text.subject.as_str(), text.body.as_str()),
             ("order.something: ORD-1", "order.something\n\norder_id: ORD-1\ncount: 3")

@@ -6,11 +6,11 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Booking, EventReason, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
+use super::{Booking, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
 use crate::{
     actor::Actor,
     fleet::ranking::{DriverRanking, RankedDriver},
-    messages::{self, Message},
+    messages::{self, Message, MessageKind},
 };
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.
@@ -46,7 +46,7 @@ pub struct OfferEnd {
 /// Alerts whose matter a change settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertSettlement {
-    pub kind: &'static str,
+    pub kind: MessageKind,
     /// Only those raised for this reason; `None`: all of this kind.
     pub reason: Option<String>,
     /// What their acknowledgement says.
@@ -126,11 +126,11 @@ impl Change {
             self.order.next_attempt_at = None;
         }
         for kind in settled_alert_kinds(from, to) {
-            self.acknowledge_alerts(kind, format!("the order became {to}"));
+            self.acknowledge_alerts(*kind, format!("the order became {to}"));
         }
         // Without a deadline support was told that the trip is stale.
         if from.occupies_driver() && self.order.trip_deadline.take().is_none() && from != to {
-            self.acknowledge_alerts(messages::STALE_TRIP, format!("the order became {to}"));
+            self.acknowledge_alerts(MessageKind::StaleTrip, format!("the order became {to}"));
         }
         if !to.is_searching() && !to.occupies_driver() {
             self.order.next_poll_at = None;
@@ -248,12 +248,12 @@ impl Change {
     }
 
     /// Acknowledges the open alerts of this kind.
-    pub fn acknowledge_alerts(&mut self, kind: &'static str, note: String) {
+    pub fn acknowledge_alerts(&mut self, kind: MessageKind, note: String) {
         self.settles.push(AlertSettlement { kind, reason: None, note });
     }
 
     /// Stops the order's timers until a person has decided. Drivers who were asked are asked no more.
-    pub fn hold_for_review(&mut self, snapshot: &Snapshot, why: impl Into<String>) {
+    pub fn hold_for_review(&mut self, snapshot: &Snapshot, cause: HoldCause, why: impl Into<String>) {
         let why = why.into();
         // A driver who is under way is not called back for it.
         if self.order.status.is_searching() {
@@ -263,6 +263,7 @@ impl Change {
         self.order.next_poll_at = None;
         self.order.held_for_review = true;
         self.order.held_reason = Some(why.clone());
+        self.order.hold_cause = Some(cause);
         self.record_event(EventReason::HeldForReview, Some(why));
     }
 
@@ -270,8 +271,9 @@ impl Change {
     /// else the desk was told of the order stays open.
     pub fn release_hold(&mut self) {
         let held_reason = self.order.held_reason.take();
+        self.order.hold_cause = None;
         if std::mem::take(&mut self.order.held_for_review) {
-            for kind in [messages::UNEXPECTED_STATE, messages::TIMER_DEAD] {
+            for kind in [MessageKind::UnexpectedState, MessageKind::TimerDead] {
                 let note = "the review ended".to_owned();
                 self.settles.push(AlertSettlement { kind, reason: held_reason.clone(), note });
             }
@@ -280,12 +282,12 @@ impl Change {
 }
 
 /// Alerts that no longer need a person once an order goes from one state to another.
-fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [&'static str] {
+fn settled_alert_kinds(from: OrderStatus, to: OrderStatus) -> &'static [MessageKind] {
     match (from, to) {
         (OrderStatus::Pending, OrderStatus::Pending) => &[],
-        (OrderStatus::Pending, _) => &[messages::DISPATCH_FAILED],
-        (OrderStatus::Compensating, _) => &[messages::STATUS_UPDATE_FAILED],
-        (_, OrderStatus::RefundPending | OrderStatus::Refunded) => &[messages::MANUAL_REFUND_REQUIRED],
+        (OrderStatus::Pending, _) => &[MessageKind::DispatchFailed],
+        (OrderStatus::Compensating, _) => &[MessageKind::StatusUpdateFailed],
+        (_, OrderStatus::RefundPending | OrderStatus::Refunded) => &[MessageKind::ManualRefundRequired],
         _ => &[],
     }
 }

@@ -5,7 +5,7 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Booking, Change, OrderStatus, PaymentStatus};
+use super::{Booking, Change, HoldCause, OrderStatus, PaymentStatus};
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
@@ -49,7 +49,12 @@ pub struct Order {
     /// With a driver: when the next step of the trip is overdue. `None` once support was told, or when none is configured.
     pub trip_deadline: Option<DateTime<Utc>>,
     pub held_for_review: bool,
+    /// Why, as people read it.
     pub held_reason: Option<String>,
+    /// Why, as decisions read it. `None` also of orders that a version before 0028 holds: ask [`Order::dead_timer`].
+    #[serde(skip)]
+    #[sqlx(json(nullable))]
+    pub hold_cause: Option<HoldCause>,
     /// Raised by every change; a change names the version it was decided on.
     pub version: i64,
     pub created_at: DateTime<Utc>,
@@ -87,6 +92,7 @@ impl Order {
             trip_deadline: None,
             held_for_review: false,
             held_reason: None,
+            hold_cause: None,
             version: 0,
             created_at: now,
             updated_at: now,

@@ -63,7 +63,7 @@ mod tests {
         let ids = |s: &Snapshot| timers::derive_timers(s).iter().map(|t| t.id().to_string()).collect::<Vec<_>>();
         assert_eq!(ids(&s), ["trip:ORD-1"]);
         let change = report_stale_trip(&s);
-        assert_eq!(change.messages[0].kind, messages::STALE_TRIP);
+        assert_eq!(change.messages[0].kind(), messages::STALE_TRIP);
         s.order = change.order;
         assert_eq!(ids(&s), Vec::<String>::new());
     }

@@ -6,25 +6,34 @@ use serde::Serialize;
 
 use crate::order::{Order, OrderStatus, PaymentStatus, Snapshot, timers::time_until};
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Order)]
 pub struct OrderView {
+    #[schema(value_type = String)]
     pub order_id: OrderId,
     pub status: OrderStatus,
     pub service_type: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub area_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub customer_id: Option<String>,
+    #[schema(value_type = String)]
     pub payment_status: PaymentStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub amount_minor: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub currency: Option<String>,
     /// Who finds the driver; absent for the own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub partner: Option<String>,
     /// The partner's job id.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub job_id: Option<String>,
     pub driver_id: Option<String>,
     /// Offers or bookings made so far.
@@ -36,11 +45,13 @@ pub struct OrderView {
     pub lifetime_deadline: DateTime<Utc>,
     /// Seconds left to find a driver; absent when none is searched.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub lifetime_left_sec: Option<u64>,
     pub closed_at: Option<DateTime<Utc>>,
 }
 
-#[derive(Debug, Serialize)]
+/// A step that an order takes by itself.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct NextStep {
     pub action: &'static str,
     pub at: DateTime<Utc>,

@@ -17,7 +17,7 @@ use crate::{
     actor::Actor,
     fleet::policy::DispatchPolicy,
     messages::{self, RetrievalMethod},
-    order::{Booking, BookingState, Change, Decision, EventReason, OfferState, OrderStatus, Snapshot},
+    order::{Booking, BookingState, Change, Decision, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
 };
 
 /// The durations a decision goes by.
@@ -198,7 +198,7 @@ pub fn cancel_refused(s: &Snapshot, attempt_no: i32, error: &str) -> Decision {
     let why = format!("attempt {attempt_no}'s booking is carried out though it is no longer wanted; {error}");
     let mut change = Change::new(s, Actor::SYSTEM);
     if s.order.status.is_searching() && !s.order.held_for_review {
-        change.hold_for_review(s, why.clone());
+        change.hold_for_review(s, HoldCause::UnwantedTrip, why.clone());
     }
     let booking = change.booking_mut(before);
     booking.last_error = Some(error.to_owned());
@@ -435,7 +435,7 @@ fn lose_partner_driver(change: &mut Change, s: &Snapshot, before: &Booking, rule
         }
         OrderStatus::PickedUp if !s.order.held_for_review => {
             let why = "the partner broke the trip off after pick-up";
-            change.hold_for_review(s, why);
+            change.hold_for_review(s, HoldCause::BrokenTrip, why);
             change.notify(messages::unexpected_state(&change.order, why, change.at));
         }
         _ => {}

@@ -2,6 +2,7 @@
 //!
 //! * [`answer`]: what a partner answers. [`observation`]: what a callback or an answer says, in one form.
 //! * [`decide`]: what it leads to.
+//! * [`reference`]: our name for a booking.
 //! * [`backoff`], `poll_config`: when the partner is asked again.
 
 pub mod answer;
@@ -9,5 +10,7 @@ pub mod backoff;
 pub mod decide;
 pub mod observation;
 mod poll_config;
+pub mod reference;
 
 pub use poll_config::PollConfig;
+pub use reference::BookingReference;

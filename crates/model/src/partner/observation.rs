@@ -82,11 +82,15 @@ impl Observation {
 }
 
 /// A callback's body, as docs/PARTNER.md describes it. Fields we do not know are the partner's business.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[schema(as = Callback)]
 pub struct CallbackBody {
+    #[schema(min_length = 1, max_length = 128)]
     pub event_id: String,
     #[serde(rename = "type")]
+    #[schema(value_type = String)]
     pub kind: CallbackKind,
+    #[schema(min_length = 1, max_length = 128)]
     pub booking_id: String,
     /// `{order}:{attempt}`, as we gave it when booking.
     pub reference: Option<String>,

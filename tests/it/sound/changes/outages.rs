@@ -3,8 +3,7 @@
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     app::App,
-    db,
-    worker::gate::PostgresState,
+    db::{self, readiness::PostgresState},
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};

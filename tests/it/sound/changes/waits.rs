@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use dispatch::{
-    accounts::api_keys::AccountRole, admission::rules, db, dead_letters::mirror, fleet::offer_board,
-    loops::LoopRegistry, recovery::reconciler,
-};
+use dispatch::{accounts::api_keys::AccountRole, db, dead_letters::mirror, loops::LoopRegistry, recovery::reconciler};
 use serde_json::json;
 use servers::TcpProxy;
 use tokio::{sync::Notify, task::JoinSet};
@@ -32,12 +29,12 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     let mut running = JoinSet::new();
     running.spawn(reconciler::run(app.clone(), Arc::new(Notify::new()), stop.clone()));
     running.spawn(mirror::run(app.clone(), stop.clone()));
-    running.spawn(rules::keep_rules_fresh(app.clone(), stop.clone()));
+    running.spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
     let waiting = app.clone();
     // As an app does: it asks again when it gets no answer.
     running.spawn(async move {
         loop {
-            drop(offer_board::wait_for_offers(&waiting, "D1", &[].into(), secs(50)).await);
+            drop(waiting.offers.wait_for_offers((&waiting.db, &waiting.loops), "D1", &[].into(), secs(50)).await);
         }
     });
 

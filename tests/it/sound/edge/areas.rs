@@ -5,8 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
-    admission::table::{self, ChangeAuthor, LimitsChange},
-    areas::import,
+    areas::{
+        import,
+        table::{
+            ChangeAuthor, geofences,
+            limits::{self, LimitsChange},
+        },
+    },
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,7 +37,7 @@ fn area(id: &str, width: u32) -> String {
 
 async fn import(t: &TestApp, id: &str, width: u32) {
     let areas = import::parse(&area(id, width)).unwrap();
-    table::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
+    geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
 }
 
 async fn refresh(t: &TestApp) -> bool {
@@ -65,7 +70,7 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
     let before = t.app.rules.get().geofence.clone();
     let change =
         LimitsChange { service_type: "RIDE".to_owned(), max_waiting_orders: Some(7), ..LimitsChange::default() };
-    table::set_limits(&t.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&t.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
     assert!(refresh(&t).await, "the limits are read");
     let rules = t.app.rules.get();
     assert_eq!(rules.limits_for("JKT", "RIDE").max_waiting, 7);

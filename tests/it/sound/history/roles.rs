@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dispatch::{app::App, config::Config};
+use dispatch::{app::App, settings};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -91,7 +91,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     let key = roles.command("dispatchq_run", &["apikey", "create", "shop", "--role", "producer", "--json"]);
     let key: Value = serde_json::from_str(&key.stdout).unwrap_or_else(|_| panic!("{key:?}"));
 
-    let mut config = Config::load(Some(&roles.fleet.dir().join("config.toml"))).unwrap();
+    let mut config = settings::load_config(Some(&roles.fleet.dir().join("config.toml"))).unwrap();
     config.database.url = roles.url("dispatchq_run");
     let app = App::connect(config).await.unwrap();
     hire(&app, 3).await;

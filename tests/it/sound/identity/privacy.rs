@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use dispatch::{
     accounts::api_keys::AccountRole,
     actor::{Actor, ActorRole},
+    db,
     fleet::drivers,
-    orders::{actions, store},
+    orders::actions,
     periodic::cleanup::{self, CleanupMode},
     privacy::{self, ErasureOutcome, ErasureRecord, ErasureSubject},
 };
@@ -70,7 +71,7 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
 }
 
 async fn erasure(t: &TestApp, subject: ErasureSubject, id: &str) -> ErasureRecord {
-    let now = store::database_now(&t.app.db).await.unwrap();
+    let now = db::database_now(&t.app.db).await.unwrap();
     ErasureRecord::new(subject, id, "a request", &by("cli:eve"), now)
 }
 

@@ -11,7 +11,7 @@ use dispatch::{
         alerts::{self, AlertFilter, AlertSelection},
         messages::{self, ESCALATION, MANUAL_REFUND_REQUIRED, STALE_TRIP, UNEXPECTED_STATE},
     },
-    orders::{Change, Decision, OrderStatus, Snapshot, actions},
+    orders::{Change, Decision, HoldCause, OrderStatus, Snapshot, actions},
     recovery::reconciler,
 };
 use workers::{JobId, Outcome};
@@ -178,7 +178,7 @@ async fn f19c_the_end_of_a_review_leaves_alerts_about_other_matters_open() {
     t.act("ORD-1", told("the partner will not cancel a booking")).await.unwrap();
     t.act("ORD-1", |s| {
         let mut change = Change::new(s, by("system"));
-        change.hold_for_review(s, "its payment is odd");
+        change.hold_for_review(s, HoldCause::UnknownPayment, "its payment is odd");
         change.notify(messages::unexpected_state(&change.order, "its payment is odd", s.now));
         change.into()
     })

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use dispatch::{app::App, orders::OrderStatus, reservation};
+use dispatch::{
+    app::App,
+    orders::{OrderStatus, accept},
+};
 
 use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis, secs};
 
@@ -19,7 +22,7 @@ async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_bei
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
     let app = Arc::new(App { patience: millis(1), ..t.app.clone() });
-    reservation::accept_offer(&app, &id("ORD-1"), "D1", first.id, &by("driver:D1")).await.unwrap();
+    accept::accept_offer(&app, &id("ORD-1"), "D1", first.id, &by("driver:D1")).await.unwrap();
     // The answer is here, and the withdrawal of the other offer is yet to come.
     eventually("the other offer is being withdrawn", secs(5), || async {
         t.count(

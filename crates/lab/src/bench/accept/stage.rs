@@ -11,17 +11,14 @@ use workers::{Outcome, Store};
 
 use super::{options::AcceptOptions, ways};
 use api::server;
-use dispatch::db::Pool;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
     app::App,
     config::Config,
-    db,
-    fleet::{
-        self,
-        drivers::{self, NewDriver},
-    },
+    db::{self, Pool},
+    fleet::drivers::{self, NewDriver},
+    handlers,
     orders::{
         actions,
         create::{self, NewOrder, OrderLocation},
@@ -104,7 +101,8 @@ impl AcceptStage {
         create::create_order(&self.app, id.clone(), &new, &Actor::with_fixed_name(ActorRole::Producer, "bench"))
             .await?;
         let outcome =
-            fleet::dispatch::perform_dispatch(self.app.clone(), DispatchOrder { order: id.clone(), attempt: 1 }).await;
+            handlers::dispatch::perform_dispatch(self.app.clone(), DispatchOrder { order: id.clone(), attempt: 1 })
+                .await;
         ensure!(matches!(outcome, Outcome::Done { .. }), "the order was not offered: {outcome:?}");
         // How offers travel is another matter: these have arrived.
         sqlx::query("UPDATE outbox SET state = 'delivered' WHERE state = 'pending'").execute(&self.app.db).await?;

@@ -16,11 +16,16 @@ use dispatch::{
     admission::{
         answer::THRESHOLD_REACHED,
         limits::AdmissionFlag,
-        table::{self, ChangeAuthor, LimitsChange},
         waiting::{self, SuspectMembers},
     },
     app::App,
-    areas::import,
+    areas::{
+        import,
+        table::{
+            ChangeAuthor, flag, geofences,
+            limits::{self, LimitsChange},
+        },
+    },
     config::Config,
     db, outbound,
 };
@@ -134,7 +139,7 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         }));
     }
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
-    table::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
+    geofences::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     let change = LimitsChange {
         service_type: SERVICE_TYPE.to_owned(),
         max_waiting_orders: Some(THRESHOLD),
@@ -142,8 +147,8 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    table::set_limits(&app.db, AREA, &change, None, AUTHOR).await?;
-    table::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
+    limits::set_limits(&app.db, AREA, &change, None, AUTHOR).await?;
+    flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
     app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
     waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
     Ok(())

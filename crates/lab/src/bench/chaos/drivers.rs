@@ -13,8 +13,7 @@ use super::{
     crowd::{ChaosCrowd, SPEED, random_millis},
     producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };
-use dispatch::accounts::api_keys;
-use dispatch::db::Pool;
+use dispatch::{accounts::api_keys, db::Pool};
 use partner_sim::seeded_rng::ChoiceSeed;
 
 /// How long an app waits for an offer before it asks again.

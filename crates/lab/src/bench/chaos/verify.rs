@@ -9,9 +9,9 @@ use super::{
     claims::ClientClaims,
     receivers::{ALERTS, MessageReceivers, OFFERS},
 };
-use dispatch::db::Pool;
 use dispatch::{
     app::App,
+    db::Pool,
     notifications::messages::{PARTNER_REFUSES_KEY, STATUS_UPDATE_FAILED, TIMER_DEAD},
 };
 

@@ -27,7 +27,7 @@ use crate::{
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     audit,
-    partner::PartnerConfig,
+    config::PartnerConfig,
 };
 use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 

@@ -1,0 +1,216 @@
+//! How many orders may wait where, and for whom that holds.
+
+use axum::{
+    Json,
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    admission::limits::{AdmissionFlag, ForcedStatus},
+    app::App,
+    areas::table::{
+        ChangeAuthor, flag,
+        limits::{self, LimitsChange, LimitsRow},
+        overrides,
+    },
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{
+    ToSchema,
+    openapi::{Array, ArrayBuilder, ObjectBuilder, Type},
+};
+
+use super::{
+    super::{
+        auth::ApiCaller,
+        body::{AreaPath, JsonBody},
+        error::ApiError,
+        openapi::{AreaErrors, example_area_limits, example_flag},
+        orders::bounded_text,
+    },
+    READERS, WRITERS, etag_header, expected_version,
+};
+
+/// Who decides for an area, whatever its count.
+const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatcher];
+
+/// Sets how many orders may wait in an area, and how long.
+///
+/// What the body leaves out stays as it is.
+#[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
+    params(AreaPath,
+           ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version that was read, as its ETag says")),
+    request_body(content = LimitsChange,
+        example = json!({ "service_type": "RIDE", "max_waiting_orders": 100, "reason": "first guess" })),
+    responses(
+        (status = 200, description = "done", body = LimitsRow,
+         headers(("ETag" = String, description = "the version of the limits")),
+         example = json!(example_area_limits())),
+        AreaErrors,
+    ))]
+pub(super) async fn set_threshold(
+    State(app): State<App>,
+    caller: ApiCaller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+    JsonBody(change): JsonBody<LimitsChange>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    if !app.config.knows_service_type(&change.service_type) {
+        return Err(ApiError::Invalid(format!("unknown service_type '{}'", change.service_type)));
+    }
+    let reason = bounded_text("reason", change.reason.clone())?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    Ok((etag_header(row.version), Json(row)).into_response())
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(super) enum OverrideMode {
+    ForceBusy,
+    ForceAvailable,
+    Auto,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverrideRequest {
+    status: OverrideMode,
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+    /// Until then; left out, until a person ends it.
+    expires_at: Option<DateTime<Utc>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct OverrideAnswer {
+    area_id: String,
+    status: OverrideMode,
+    reason: Option<String>,
+    expires_at: Option<DateTime<Utc>>,
+    version: i64,
+}
+
+/// Decides for an area, whatever its count.
+#[utoipa::path(post, path = "/areas/{area_id}/override", tag = "areas", extensions(("x-roles" = json!(DECIDERS))),
+    params(AreaPath,
+           ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version of the override (override_version of the area); another one by now is answered 412")),
+    request_body(content = OverrideRequest, example = json!({ "status": "FORCE_BUSY", "reason": "Banjir di area" })),
+    responses(
+        (status = 200, description = "done", body = OverrideAnswer,
+         headers(("ETag" = String, description = "the version of the override")),
+         example = json!({ "area_id": "JKT-PUSAT", "status": "FORCE_BUSY", "reason": "Banjir di area", "expires_at": null,
+                           "version": 8 })),
+        AreaErrors,
+    ))]
+pub(super) async fn set_override(
+    State(app): State<App>,
+    caller: ApiCaller,
+    AreaPath(area): AreaPath,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<OverrideRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&DECIDERS)?;
+    if request.expires_at.is_some_and(|end| end <= app.rules.database_now()) {
+        return Err(ApiError::Invalid("expires_at has passed".to_owned()));
+    }
+    let reason = bounded_text("reason", request.reason)?;
+    let forced = match request.status {
+        OverrideMode::ForceBusy => Some((ForcedStatus::ForceBusy, request.expires_at)),
+        OverrideMode::ForceAvailable => Some((ForcedStatus::ForceAvailable, request.expires_at)),
+        OverrideMode::Auto => None,
+    };
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    let version = overrides::set_override(&app.db, &area, forced, expected_version(&headers)?, author).await?;
+    let body =
+        OverrideAnswer { area_id: area, status: request.status, reason, expires_at: request.expires_at, version };
+    Ok((etag_header(version), Json(body)).into_response())
+}
+
+/// Says whether areas refuse orders, and for whom.
+#[utoipa::path(get, path = "/flag", tag = "areas", extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = AdmissionFlag,
+         headers(("ETag" = String, description = "the version of the flag")),
+         example = json!(example_flag())),
+        AreaErrors,
+    ))]
+pub(super) async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
+    caller.require_role(&READERS)?;
+    let flag = flag::load_flag(&app.db).await?;
+    Ok((etag_header(flag.version), Json(flag)).into_response())
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlagRequest {
+    enabled: bool,
+    /// Empty: all.
+    #[serde(default)]
+    #[schema(schema_with = list_of_names)]
+    enabled_areas: Vec<String>,
+    /// Empty: all.
+    #[serde(default)]
+    #[schema(schema_with = list_of_names)]
+    enabled_channels: Vec<String>,
+    /// Part of the users it holds for.
+    #[serde(default = "default_percentage")]
+    #[schema(minimum = 0, maximum = 100, default = default_percentage)]
+    percentage: i32,
+    /// No request is refused; those that would have been are counted.
+    #[serde(default)]
+    shadow_mode: bool,
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+}
+
+fn default_percentage() -> i32 {
+    100
+}
+
+fn list_of_names() -> Array {
+    ArrayBuilder::new()
+        .items(ObjectBuilder::new().schema_type(Type::String).pattern(Some("^[ -~]{1,64}$")))
+        .description(Some("Empty: all."))
+        .build()
+}
+
+/// Sets the flag as a whole.
+#[utoipa::path(put, path = "/flag", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
+    params(("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version that was read, as its ETag says")),
+    request_body(content = FlagRequest,
+        example = json!({ "enabled": true, "enabled_areas": ["JKT-PUSAT"], "shadow_mode": true, "reason": "a trial" })),
+    responses(
+        (status = 200, description = "done", body = AdmissionFlag,
+         headers(("ETag" = String, description = "the version of the flag")),
+         example = json!(example_flag())),
+        AreaErrors,
+    ))]
+pub(super) async fn set_flag(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<FlagRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let expected = expected_version(&headers)?;
+    let flag = AdmissionFlag {
+        enabled: request.enabled,
+        enabled_areas: request.enabled_areas,
+        enabled_channels: request.enabled_channels,
+        percentage: request.percentage,
+        shadow_mode: request.shadow_mode,
+        version: 0,
+    };
+    let reason = bounded_text("reason", request.reason)?;
+    let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    let flag = flag::set_flag(&app.db, &flag, expected, author).await?;
+    Ok((etag_header(flag.version), Json(flag)).into_response())
+}

@@ -1,0 +1,168 @@
+//! The API as OpenAPI 3.1, made of what stands beside each handler. Routes are added with `routes!`, so none can lack its
+//! description; `docs/openapi.json` is a copy for readers, which a test compares.
+
+mod error_answers;
+mod example;
+
+use std::sync::LazyLock;
+
+use axum::http::{HeaderName, header::CONTENT_TYPE};
+use dispatch::config::Config;
+use serde_json::{Value, json};
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        Components, Header, HeaderBuilder, ObjectBuilder, OpenApi as Document, PathItem, RefOr, Response, Schema, Type,
+        path::{Operation, Parameter},
+        schema::{OneOf, SchemaType},
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
+};
+
+pub(crate) use self::{
+    error_answers::{AreaErrors, CallErrors, ProbeErrors, error_code_schema},
+    example::{
+        example_alert, example_area, example_area_limits, example_collection, example_flag, example_order,
+        example_place, example_status,
+    },
+};
+
+/// What is served where, as OpenAPI 3.1.
+pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
+    let mut document = super::sheddable_routes().merge(super::steady_routes()).into_openapi();
+    DocumentFinish.modify(&mut document);
+    // Schemas and paths are texts, numbers, lists and maps by name.
+    document.to_pretty_json().expect("a document of plain values is JSON") + "\n"
+});
+
+/// What the document says of the API as a whole.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "dispatchq",
+        description = "Order dispatch that survives its own crashes. Errors are {error_code, message}; a refusal for want of \
+                       room has the fields of the requirement beside them. Service types are those of the shipped \
+                       configuration; yours may have others. Every answer has an X-Request-Id: the one of the request if it \
+                       brought one (1 to 64 letters, digits, '-', '_', '.' or ':'), or a new one; log lines about the request \
+                       show it. `x-roles` names the roles whose keys may call an operation."
+    ),
+    servers((url = "/")),
+    security(("key" = []))
+)]
+struct DocumentHead;
+
+/// Returns the document without paths.
+pub(crate) fn document_head() -> Document {
+    DocumentHead::openapi()
+}
+
+/// Returns this document.
+#[utoipa::path(get, path = "/openapi.json", tag = "document", security(()),
+    responses((status = 200, description = "done", body = Object), ProbeErrors))]
+pub(crate) async fn serve_document() -> ([(HeaderName, &'static str); 1], &'static str) {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI.as_str())
+}
+
+/// Adds what all operations have in common.
+struct DocumentFinish;
+
+impl Modify for DocumentFinish {
+    fn modify(&self, document: &mut Document) {
+        let components = document.components.get_or_insert_default();
+        let bearer = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("dispatchq apikey create NAME --role ROLE"))
+            .build();
+        components.add_security_scheme("key", SecurityScheme::Http(bearer));
+        error_answers::add_error_answers(components);
+        for answer in components.responses.values_mut() {
+            add_request_id(answer);
+        }
+        add_service_types(components);
+        drop_defaults(components);
+        for operation in document.paths.paths.values_mut().flat_map(list_operations) {
+            add_admin_role(operation);
+            for parameter in operation.parameters.iter_mut().flatten() {
+                forbid_null(parameter);
+            }
+            operation.responses.responses.values_mut().for_each(add_request_id);
+            let body = operation.request_body.iter_mut().flat_map(|body| body.content.values_mut());
+            for schema in body.filter_map(|content| content.schema.as_mut()) {
+                leave_out_null(schema);
+            }
+        }
+    }
+}
+
+fn list_operations(path: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut path.get, &mut path.put, &mut path.post, &mut path.delete, &mut path.patch].into_iter().flatten()
+}
+
+/// Admin may do what any role may. The description says the roles to readers, `x-roles` to programs.
+fn add_admin_role(operation: &mut Operation) {
+    let listed = operation.extensions.as_mut().and_then(|extensions| extensions.get_mut("x-roles"));
+    let Some(Value::Array(roles)) = listed else { return };
+    roles.push(json!("admin"));
+    let names: Vec<_> = roles.iter().filter_map(Value::as_str).collect();
+    let said = format!("Roles: {}.", names.join(", "));
+    operation.description = Some(match operation.description.take() {
+        Some(text) => format!("{text}\n\n{said}"),
+        None => said,
+    });
+}
+
+fn add_request_id(answer: &mut RefOr<Response>) {
+    if let RefOr::T(answer) = answer {
+        answer.headers.insert("X-Request-Id".to_owned(), text_header("the id of the request in the logs"));
+    }
+}
+
+pub(crate) fn text_header(description: &str) -> Header {
+    let text = ObjectBuilder::new().schema_type(Type::String).build();
+    HeaderBuilder::new().schema(text).description(Some(description)).build()
+}
+
+/// A body that may be left out is described as an `Option`; JSON null is refused all the same.
+fn leave_out_null(schema: &mut RefOr<Schema>) {
+    if let RefOr::T(Schema::OneOf(OneOf { items, .. })) = schema
+        && let Some(at) = items.iter().position(|item| matches!(item, RefOr::Ref(_)))
+    {
+        *schema = items.swap_remove(at);
+    }
+}
+
+/// A header or a part of the path that may be left out is an `Option`, too. It is a text, never null.
+fn forbid_null(parameter: &mut Parameter) {
+    if let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
+        && let SchemaType::Array(types) = &object.schema_type
+        && let Some(one) = types.iter().find(|one| **one != Type::Null)
+    {
+        object.schema_type = SchemaType::Type(one.clone());
+    }
+}
+
+/// Limits are read with the defaults of their types, which mean that nothing was said.
+fn drop_defaults(components: &mut Components) {
+    for limits in ["AreaLimits", "LimitsChange"] {
+        let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(limits) else { continue };
+        for property in object.properties.values_mut() {
+            match property {
+                RefOr::T(Schema::Object(object)) => object.default = None,
+                RefOr::T(Schema::Array(array)) => array.default = None,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Which service types there are is configured: requests are described with those of the shipped configuration.
+fn add_service_types(components: &mut Components) {
+    let known: Vec<Value> = Config::defaults().service_types.keys().map(|name| json!(name)).collect();
+    for request in ["AvailabilityRequest", "LimitsChange", "NewOrder"] {
+        if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(request)
+            && let Some(RefOr::T(Schema::Object(service_type))) = object.properties.get_mut("service_type")
+        {
+            service_type.enum_values = Some(known.clone());
+        }
+    }
+}

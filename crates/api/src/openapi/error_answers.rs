@@ -1,0 +1,258 @@
+//! The errors in the document: what each status means, and its codes.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use dispatch::admission::answer::{AREA_DISABLED, AREA_NOT_FOUND, SERVICE_UNAVAILABLE, THRESHOLD_REACHED};
+use utoipa::{
+    IntoResponses, PartialSchema, ToSchema,
+    openapi::{
+        Components, ContentBuilder, HeaderBuilder, Object, ObjectBuilder, Ref, RefOr, Response, ResponseBuilder, Type,
+    },
+};
+
+use super::super::error::ErrorReply;
+
+/// A status, what it means, and the codes that come with it.
+type ErrorMeaning = (StatusCode, &'static str, &'static [&'static str]);
+
+/// A test holds it to what errors answer.
+const MEANINGS: [ErrorMeaning; 15] = [
+    (StatusCode::BAD_REQUEST, "cannot be read", &["MALFORMED", AREA_NOT_FOUND]),
+    (StatusCode::UNAUTHORIZED, "no key, or an unknown one", &["UNAUTHENTICATED", "BAD_SIGNATURE"]),
+    (StatusCode::FORBIDDEN, "this key may not do it", &["FORBIDDEN", "NOT_YOUR_ORDER"]),
+    (
+        StatusCode::NOT_FOUND,
+        "there is no such thing for you",
+        &["NOT_FOUND", "ORDER_NOT_FOUND", "OFFER_NOT_FOUND", "DRIVER_NOT_FOUND", "ALERT_NOT_FOUND", "AREA_NOT_FOUND"],
+    ),
+    (StatusCode::METHOD_NOT_ALLOWED, "method not allowed", &["METHOD_NOT_ALLOWED"]),
+    (StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 s; nothing was done", &["TOO_SLOW"]),
+    (
+        StatusCode::CONFLICT,
+        "it does not allow this now",
+        &[
+            "WRONG_STATE",
+            "ORDER_FINISHED",
+            "ORDER_EXISTS",
+            "ALREADY_ASSIGNED",
+            "RESERVATION_IN_PROGRESS",
+            "NOT_YOUR_OFFER",
+            "DRIVER_BUSY",
+            "LIFETIME_OVER",
+            "SERVED_BY_PARTNER",
+            "NOTHING_PAID",
+            "IDEMPOTENCY_KEY_IN_USE",
+        ],
+    ),
+    (StatusCode::GONE, "it is over", &["OFFER_EXPIRED", "OFFER_DECLINED", "OFFER_GONE"]),
+    (StatusCode::PRECONDITION_FAILED, "it has another version by now", &["VERSION_CHANGED"]),
+    (StatusCode::PAYLOAD_TOO_LARGE, "larger than 64 KiB, or than 16 MiB where areas are imported", &["TOO_LARGE"]),
+    (StatusCode::UNSUPPORTED_MEDIA_TYPE, "no JSON", &["NOT_JSON"]),
+    (
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "it makes no sense; the message says why",
+        &["INVALID", "IDEMPOTENCY_KEY_REUSED", "PAYMENT_EVENT_REUSED"],
+    ),
+    (
+        StatusCode::TOO_MANY_REQUESTS,
+        "too many: requests of this key, wrong keys of this address, or apps of one driver that wait for offers",
+        &["RATE_LIMITED"],
+    ),
+    (StatusCode::INTERNAL_SERVER_ERROR, "a bug", &["INTERNAL", "ILLEGAL_TRANSITION"]),
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "try again later",
+        &["UNAVAILABLE", "BUSY", THRESHOLD_REACHED, AREA_DISABLED, SERVICE_UNAVAILABLE],
+    ),
+];
+
+/// The errors of most operations.
+pub(crate) struct CallErrors;
+
+impl IntoResponses for CallErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refer_to(|status| status != StatusCode::PRECONDITION_FAILED)
+    }
+}
+
+/// The errors of operations on areas, which know versions and no orders.
+pub(crate) struct AreaErrors;
+
+impl IntoResponses for AreaErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refer_to(|status| ![StatusCode::CONFLICT, StatusCode::GONE].contains(&status))
+    }
+}
+
+/// The errors of what asks for no key and no body.
+pub(crate) struct ProbeErrors;
+
+impl IntoResponses for ProbeErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let possible = [
+            StatusCode::METHOD_NOT_ALLOWED,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ];
+        refer_to(|status| possible.contains(&status))
+    }
+}
+
+fn refer_to(is_possible: impl Fn(StatusCode) -> bool) -> BTreeMap<String, RefOr<Response>> {
+    let possible = MEANINGS.iter().filter(|(status, ..)| is_possible(*status));
+    possible.map(|(status, ..)| (status.as_str().to_owned(), Ref::from_response_name(status.as_str()).into())).collect()
+}
+
+/// The codes of all errors.
+pub(crate) fn error_code_schema() -> Object {
+    let codes = MEANINGS.iter().flat_map(|(_, _, codes)| *codes);
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("The stable word that programs match on."))
+        .enum_values(Some(codes.copied()))
+        .build()
+}
+
+/// Describes each error once; operations refer to it.
+pub(super) fn add_error_answers(components: &mut Components) {
+    components.schemas.insert(ErrorReply::name().into_owned(), ErrorReply::schema());
+    for (status, meaning, codes) in MEANINGS {
+        let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorReply::name())));
+        let mut answer = ResponseBuilder::new()
+            .description(format!("{meaning} ({})", codes.join(", ")))
+            .content("application/json", body.build());
+        if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
+            let secs = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
+            let wait = HeaderBuilder::new().schema(secs).description(Some("seconds to wait")).build();
+            answer = answer.header("Retry-After", wait);
+        }
+        components.responses.insert(status.as_str().to_owned(), answer.build().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use dispatch::{
+        accounts::known_keys::LookupError,
+        admission::{
+            answer::{AdmissionAnswer, AreaDetails, ReplyLanguage},
+            decide::AdmissionRefusal,
+        },
+        orders::{OrderRefusal, OrderStatus},
+    };
+
+    use super::*;
+    use crate::error::ApiError;
+
+    /// The refusal after this one, so that the compiler asks for each that is new.
+    fn next_refusal(refusal: &OrderRefusal) -> Option<OrderRefusal> {
+        Some(match refusal {
+            OrderRefusal::OrderFinished(_) => {
+                OrderRefusal::WrongState { status: OrderStatus::Pending, allowed: "ASSIGNED" }
+            }
+            OrderRefusal::WrongState { .. } => OrderRefusal::AlreadyAssigned,
+            OrderRefusal::AlreadyAssigned => OrderRefusal::ReservationInProgress,
+            OrderRefusal::ReservationInProgress => OrderRefusal::NoSuchOffer,
+            OrderRefusal::NoSuchOffer => OrderRefusal::NotYourOffer,
+            OrderRefusal::NotYourOffer => OrderRefusal::OfferExpired,
+            OrderRefusal::OfferExpired => OrderRefusal::OfferDeclined,
+            OrderRefusal::OfferDeclined => OrderRefusal::OfferGone("withdrawn"),
+            OrderRefusal::OfferGone(_) => OrderRefusal::DriverBusy,
+            OrderRefusal::DriverBusy => OrderRefusal::NotYourOrder,
+            OrderRefusal::NotYourOrder => OrderRefusal::NoSuchOrder,
+            OrderRefusal::NoSuchOrder => OrderRefusal::NoSuchDriver,
+            OrderRefusal::NoSuchDriver => OrderRefusal::PaymentEventReused,
+            OrderRefusal::PaymentEventReused => {
+                OrderRefusal::Illegal { from: OrderStatus::Completed, to: OrderStatus::Pending }
+            }
+            OrderRefusal::Illegal { .. } => OrderRefusal::NothingPaid,
+            OrderRefusal::NothingPaid => OrderRefusal::LifetimeOver,
+            OrderRefusal::LifetimeOver => OrderRefusal::ServedByPartner,
+            OrderRefusal::ServedByPartner => return None,
+        })
+    }
+
+    /// As [`next_refusal`], of all errors.
+    fn next_error(error: &ApiError) -> Option<ApiError> {
+        let text = || "text".to_owned();
+        let wait = Duration::from_secs(1);
+        Some(match error {
+            ApiError::Unauthenticated(_) => ApiError::Forbidden(text()),
+            ApiError::Forbidden(_) => ApiError::NoSuchOrder,
+            ApiError::NoSuchOrder => ApiError::NoSuchAlert,
+            ApiError::NoSuchAlert => ApiError::NoSuchDriver,
+            ApiError::NoSuchDriver => ApiError::NoSuchArea,
+            ApiError::NoSuchArea => ApiError::Changed(text()),
+            ApiError::Changed(_) => ApiError::BadSignature(text()),
+            ApiError::BadSignature(_) => ApiError::Malformed(text()),
+            ApiError::Malformed(_) => ApiError::Invalid(text()),
+            ApiError::Invalid(_) => ApiError::TooLarge(1024),
+            ApiError::TooLarge(_) => ApiError::NotJson,
+            ApiError::NotJson => ApiError::IdempotencyMismatch,
+            ApiError::IdempotencyMismatch => ApiError::IdempotencyRunning,
+            ApiError::IdempotencyRunning => ApiError::OrderExists(text()),
+            ApiError::OrderExists(_) => ApiError::Busy,
+            ApiError::Busy => ApiError::TooSlow,
+            ApiError::TooSlow => ApiError::Panicked,
+            ApiError::Panicked => ApiError::NoAnswer,
+            ApiError::NoAnswer => ApiError::Overloaded,
+            ApiError::Overloaded => ApiError::Database(sqlx::Error::PoolClosed),
+            ApiError::Database(_) => ApiError::NoLookup(LookupError::Overrun),
+            ApiError::NoLookup(LookupError::Overrun) => ApiError::NoLookup(LookupError::Unanswered("away".into())),
+            ApiError::NoLookup(LookupError::Unanswered(_)) => ApiError::TooManyRequests(wait),
+            ApiError::TooManyRequests(_) => ApiError::TooManyFailures(wait),
+            ApiError::TooManyFailures(_) => ApiError::SentAway,
+            ApiError::SentAway => refused(AdmissionAnswer::NoArea),
+            ApiError::NoRoom(answer, _) => match **answer {
+                AdmissionAnswer::NoArea => refused(AdmissionAnswer::Unavailable),
+                AdmissionAnswer::Unavailable => refused(busy_area(AdmissionRefusal::Full)),
+                AdmissionAnswer::Refused(AdmissionRefusal::Full, _) => refused(busy_area(AdmissionRefusal::Forced)),
+                AdmissionAnswer::Refused(AdmissionRefusal::Forced, _) => refused(busy_area(AdmissionRefusal::Disabled)),
+                AdmissionAnswer::Refused(AdmissionRefusal::Disabled, _)
+                | AdmissionAnswer::Available(_)
+                | AdmissionAnswer::Bypassed(_)
+                | AdmissionAnswer::Anywhere => ApiError::Refused(OrderRefusal::OrderFinished(OrderStatus::Completed)),
+            },
+            ApiError::Refused(refusal) => ApiError::Refused(next_refusal(refusal)?),
+        })
+    }
+
+    fn refused(answer: AdmissionAnswer) -> ApiError {
+        ApiError::NoRoom(Box::new(answer), ReplyLanguage::English)
+    }
+
+    fn busy_area(why: AdmissionRefusal) -> AdmissionAnswer {
+        let told = AreaDetails {
+            area_id: "JKT-PUSAT".to_owned(),
+            waiting: 105,
+            threshold: 100,
+            with_bypass: None,
+            loyalty: None,
+            estimated_wait_sec: 120,
+            retry_after_sec: 60,
+            oldest_waiting_since: None,
+            reason: None,
+            nearby: Vec::new(),
+        };
+        AdmissionAnswer::Refused(why, told)
+    }
+
+    #[test]
+    fn the_described_errors_are_those_there_are() {
+        let described: BTreeSet<_> = MEANINGS
+            .iter()
+            .flat_map(|(status, _, codes)| codes.iter().map(|code| (status.as_u16(), (*code).to_owned())))
+            .collect();
+        let every = std::iter::successors(Some(ApiError::Unauthenticated("no key")), next_error);
+        let mut answered: BTreeSet<_> =
+            every.map(|error| (error.status_code().as_u16(), error.error_code().to_owned())).collect();
+        // Of the router itself.
+        answered.extend([(404, "NOT_FOUND".to_owned()), (405, "METHOD_NOT_ALLOWED".to_owned())]);
+        assert_eq!(described, answered);
+    }
+}

@@ -1,0 +1,128 @@
+//! What drivers do with orders: they answer offers and carry orders out.
+
+use axum::{Json, extract::State, http::StatusCode};
+use dispatch::{
+    app::App,
+    orders::{Snapshot, accept, actions, update, view::OrderView},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{
+    super::{
+        auth::{ApiCaller, DRIVERS},
+        body::{JsonBody, OrderPath, RawBody},
+        error::ApiError,
+        openapi::{CallErrors, example_order},
+    },
+    as_response, bounded_text, change_order, order_json, order_json_for,
+};
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OfferAnswer {
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: String,
+    offer_id: Uuid,
+    /// Why the driver declines.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+}
+
+/// Accepts an offer: the driver takes the order.
+#[utoipa::path(post, path = "/{id}/accept", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = OfferAnswer, example = json!({ "driver_id": "DRV-1", "offer_id": "019ba1c0-0000-7000-8000-000000000001" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn accept_offer(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    JsonBody(answer): JsonBody<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let accepted = accept::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
+    Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
+}
+
+/// Declines an offer.
+#[utoipa::path(post, path = "/{id}/decline", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = OfferAnswer, example = json!({ "driver_id": "DRV-1", "offer_id": "019ba1c0-0000-7000-8000-000000000001", "reason": "flat tyre" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn decline_offer(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    JsonBody(answer): JsonBody<OfferAnswer>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.acting_driver(Some(&answer.driver_id))?;
+    let reason = bounded_text("reason", answer.reason)?;
+    let actor = caller.actor();
+    let decide = |s: &Snapshot| actions::decline_offer(s, &driver, answer.offer_id, reason.clone()).signed_by(&actor);
+    let declined = update::update_for_offer(&app, &id, answer.offer_id, decide).await?;
+    Ok((StatusCode::OK, Json(order_json_for(&caller, declined.snapshot()))))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DriverStep {
+    /// May be left out by a driver's own key.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: Option<String>,
+}
+
+/// Records that the passenger is aboard.
+#[utoipa::path(post, path = "/{id}/pickup", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = Option<DriverStep>, example = json!({ "driver_id": "DRV-1" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn pick_up(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
+}
+
+/// Records that the trip is over.
+#[utoipa::path(post, path = "/{id}/complete", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = Option<DriverStep>, example = json!({ "driver_id": "DRV-1" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn complete_order(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    as_response(change_order(&app, &caller, &id, |s| actions::complete_trip(s, &driver)).await)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DriverCancel {
+    /// May be left out by a driver's own key.
+    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: Option<String>,
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+}
+
+/// Gives the order back before the pickup.
+///
+/// Another driver is searched.
+#[utoipa::path(post, path = "/{id}/driver-cancel", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+    request_body(content = Option<DriverCancel>, example = json!({ "driver_id": "DRV-1", "reason": "flat tyre" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn driver_cancel(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    RawBody { value, .. }: RawBody<DriverCancel>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    let reason = bounded_text("reason", value.reason)?;
+    as_response(change_order(&app, &caller, &id, |s| actions::cancel_by_driver(s, &driver, reason.clone())).await)
+}

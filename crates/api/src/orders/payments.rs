@@ -1,0 +1,109 @@
+//! What happened to the money of an order.
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    orders::{PaymentStatus, actions, view::OrderView},
+    plain_text,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    super::{
+        auth::ApiCaller,
+        body::{JsonBody, OrderPath, RawBody},
+        error::ApiError,
+        idempotency::{self, IdempotencyHeader},
+        openapi::{CallErrors, example_order},
+    },
+    PRODUCERS, as_response, bounded_text, change_order,
+};
+
+const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PaymentEventRequest {
+    /// The producer's own id of the event: the same again changes nothing.
+    #[schema(pattern = "^[ -~]{1,128}$")]
+    event_id: String,
+    #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$")]
+    payment_status: PaymentStatus,
+}
+
+/// Records what happened to the money.
+#[utoipa::path(post, path = "/{id}/payment", tag = "orders", params(OrderPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(PRODUCERS))),
+    request_body(content = PaymentEventRequest, example = json!({ "event_id": "PAY-1", "payment_status": "SETTLEMENT" })),
+    responses(
+        (status = 200, description = "done", body = OrderView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_order())),
+        CallErrors,
+    ))]
+pub(super) async fn record_payment(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: event }: RawBody<PaymentEventRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&PRODUCERS)?;
+    let event_id = &event.event_id;
+    if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
+        return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
+    }
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let actor = caller.actor();
+        change_order(&app, &caller, &id, |s| actions::record_payment(s, &actor, event_id, &event.payment_status)).await
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"payment", id.as_str().as_bytes(), &bytes], work).await
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RefundStep {
+    action: RefundAction,
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum RefundAction {
+    Start,
+    Done,
+}
+
+/// Records how far the refund is.
+#[utoipa::path(post, path = "/{id}/refund", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(REFUNDERS))),
+    request_body(content = RefundStep, example = json!({ "action": "start", "note": "asked the bank" })),
+    responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
+pub(super) async fn change_refund(
+    State(app): State<App>,
+    caller: ApiCaller,
+    OrderPath(id): OrderPath,
+    JsonBody(step): JsonBody<RefundStep>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    caller.require_role(&REFUNDERS)?;
+    let note = bounded_text("note", step.note)?;
+    let actor = caller.actor();
+    let changed = match step.action {
+        RefundAction::Start => {
+            change_order(&app, &caller, &id, |s| actions::start_refund(s, &actor, note.clone())).await
+        }
+        RefundAction::Done => {
+            change_order(&app, &caller, &id, |s| actions::finish_refund(s, &actor, note.clone())).await
+        }
+    };
+    as_response(changed)
+}

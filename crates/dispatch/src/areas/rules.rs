@@ -1,0 +1,289 @@
+//! All that is configured about areas, in memory.
+//!
+//! Every process asks Postgres twice a second for the number of the latest change, and reads everything again when that has
+//! moved: so a change holds on all replicas within a second, and no request waits. While Postgres is away the
+//! rules stay as they were.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use model::{
+    admission::{
+        decide::AdmissionCaller,
+        limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
+    },
+    area::{Area, Geofence},
+    clock::Clock,
+};
+use serde_json::Value;
+use sqlx::types::Json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    areas::{
+        import::{self, ImportError},
+        table::limits::LimitsRow,
+    },
+    config::{AdmissionConfig, Config},
+    db::Pool,
+    error::ServiceError,
+    loops::LoopRegistry,
+    system::SystemClock,
+};
+
+const LOOK_EVERY: Duration = Duration::from_millis(400);
+
+/// What is configured, as it was at one moment.
+#[derive(Debug, Default)]
+pub struct AdmissionRules {
+    pub geofence: Arc<Geofence>,
+    pub flag: AdmissionFlag,
+    overrides: HashMap<String, AreaOverride>,
+    limits: LimitsTable,
+    defaults: Option<AreaLimits>,
+    /// Areas in Postgres that cannot be read, and so are left out.
+    pub unreadable: Vec<String>,
+    revision: i64,
+    /// Of the areas alone: they are costly to read.
+    areas_revision: i64,
+}
+
+impl AdmissionRules {
+    /// What holds in this area for this service type.
+    pub fn limits_for(&self, area: &str, service_type: &str) -> &AreaLimits {
+        static FALLBACK: std::sync::LazyLock<AreaLimits> =
+            std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
+        let own = self.limits.get(&(area.to_owned(), service_type.to_owned())).map(|(limits, _)| limits);
+        own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
+    }
+
+    /// What the area says of dispatch.
+    pub fn durations_for(&self, area: &str, service_type: &str) -> AreaDurations {
+        let own = self.limits.get(&(area.to_owned(), service_type.to_owned()));
+        own.map(|(_, durations)| durations.clone()).unwrap_or_default()
+    }
+
+    /// The areas and service types with limits of their own.
+    pub fn configured_areas(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.limits.keys().map(|(area, service_type)| (area.as_str(), service_type.as_str()))
+    }
+
+    /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
+    pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
+        let flag = &self.flag;
+        let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
+        everywhere && flag.applies_to("", asker.channel, asker.user)
+    }
+
+    /// The areas a person has decided for.
+    pub fn active_overrides(&self) -> impl Iterator<Item = &AreaOverride> {
+        self.overrides.values()
+    }
+
+    pub fn override_for(&self, area: &str) -> Option<&AreaOverride> {
+        self.overrides.get(area)
+    }
+}
+
+/// The rules of this process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RulesHandle {
+    rules: Arc<RwLock<Arc<AdmissionRules>>>,
+    /// How far Postgres' clock is ahead of ours, in milliseconds.
+    ahead_ms: Arc<AtomicI64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for RulesHandle {
+    fn default() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+}
+
+impl RulesHandle {
+    /// No rules yet, by this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { rules: Arc::default(), ahead_ms: Arc::default(), clock }
+    }
+
+    pub fn get(&self) -> Arc<AdmissionRules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The time by Postgres' clock, as far as is known: this machine's may be wrong.
+    pub fn database_now(&self) -> DateTime<Utc> {
+        self.clock.now() + TimeDelta::milliseconds(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    /// Reads everything again if it has changed. Returns whether it had.
+    pub async fn reload_if_changed(&self, db: &Pool, config: &AdmissionConfig) -> Result<bool, ServiceError> {
+        let (revision, now): (i64, DateTime<Utc>) = sqlx::query_as(
+            "-- admission revision
+             SELECT number, dispatchq_now() FROM admission_revision",
+        )
+        .fetch_one(db)
+        .await?;
+        self.ahead_ms.store((now - self.clock.now()).num_milliseconds(), Ordering::Relaxed);
+        if self.get().revision == revision {
+            return Ok(false);
+        }
+        let rules = load_rules(db, config, &self.get()).await?;
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        Ok(true)
+    }
+}
+
+impl RulesHandle {
+    /// Keeps the rules of this process up to date until told to stop.
+    pub async fn keep_fresh(self, db: Pool, config: Arc<Config>, loops: LoopRegistry, stop: CancellationToken) {
+        let turns = loops.register_loop("rules");
+        let mut failing = false;
+        while !stop.is_cancelled() {
+            let refreshed = turns.run_turn(self.reload_if_changed(&db, &config.admission)).await;
+            let refreshed = refreshed.unwrap_or_else(|| Err(ServiceError::Database(sqlx::Error::PoolTimedOut)));
+            let fails = refreshed.is_err();
+            match refreshed {
+                Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),
+                Ok(false) => {}
+                // Said once, and not twice a second for as long as it lasts.
+                Err(_) if failing => {}
+                Err(error) => {
+                    tracing::warn!(%error, "The rules of areas stay as they were.");
+                }
+            }
+            failing = fails;
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct GeofenceRow {
+    id: String,
+    name: String,
+    priority: i32,
+    geometry: Option<Json<Value>>,
+    geohashes: Vec<String>,
+}
+
+/// All of it, as of one moment; areas that have not changed since `known` are not read again.
+async fn load_rules(
+    db: &Pool,
+    config: &AdmissionConfig,
+    known: &AdmissionRules,
+) -> Result<AdmissionRules, ServiceError> {
+    let mut tx = db.begin().await?;
+    sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY").execute(&mut *tx).await?;
+    let (revision, areas_revision): (i64, i64) = sqlx::query_as(
+        "-- admission revisions
+         SELECT number, areas FROM admission_revision",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let rows: Option<Vec<GeofenceRow>> = if areas_revision == known.areas_revision {
+        None
+    } else {
+        let rows = sqlx::query_as(
+            "-- areas
+             SELECT id, name, priority, geometry, geohashes FROM areas ORDER BY id",
+        );
+        Some(rows.fetch_all(&mut *tx).await?)
+    };
+    let limits: Vec<LimitsRow> = sqlx::query_as(
+        "-- limits of areas
+         SELECT * FROM area_limits",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let overrides: Vec<AreaOverride> = sqlx::query_as(
+        "-- overrides of areas
+         SELECT area_id, status, reason, expires_at, actor FROM area_overrides",
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let flag = sqlx::query_as(
+        "-- admission flag
+         SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let (geofence, unreadable) = match rows {
+        Some(rows) => tokio::task::spawn_blocking(move || draw_areas(rows))
+            .await
+            .map_err(|error| ServiceError::Incomplete(error.to_string()))?,
+        None => (known.geofence.clone(), known.unreadable.clone()),
+    };
+    let defaults = config.default_limits();
+    Ok(AdmissionRules {
+        geofence,
+        unreadable,
+        flag,
+        overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
+        limits: limits.into_iter().map(|row| row.into_table_entry(&defaults)).collect(),
+        defaults: Some(defaults),
+        revision,
+        areas_revision,
+    })
+}
+
+/// One that cannot be read does not take the others along: it is left out, and named.
+fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
+    let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
+    for row in rows {
+        let id = row.id.clone();
+        match read_area(row) {
+            Ok(area) => areas.push(area),
+            Err(error) => {
+                tracing::error!(
+                    area.id = id,
+                    %error,
+                    "An area cannot be read and is left out; import it again."
+                );
+                unreadable.push(id);
+            }
+        }
+    }
+    (Arc::new(Geofence::new(areas)), unreadable)
+}
+
+fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
+    let polygons = row.geometry.map(|Json(json)| import::read_stored(json)).transpose()?;
+    Ok(Area { id: row.id, name: row.name, priority: row.priority, polygons, geohashes: row.geohashes })
+}
+
+impl LimitsRow {
+    fn into_table_entry(self, defaults: &AreaLimits) -> ((String, String), (AreaLimits, AreaDurations)) {
+        let secs = |value: Option<i64>| value.and_then(|secs| u64::try_from(secs).ok()).map(Duration::from_secs);
+        let levels = self
+            .bypass_loyalty_levels
+            .map(|levels| levels.iter().filter_map(|level| level.parse().ok()).collect::<Vec<LoyaltyLevel>>());
+        let limits = AreaLimits {
+            max_waiting: self.max_waiting_orders.unwrap_or(defaults.max_waiting),
+            cooldown: secs(self.cooldown_period_sec).unwrap_or(defaults.cooldown),
+            low_water_percentage: self.low_water_percentage.map_or(defaults.low_water_percentage, i64::from),
+            busy_retry: secs(self.busy_retry_interval_sec).unwrap_or(defaults.busy_retry),
+            bypass_enabled: self.bypass_enabled.unwrap_or(defaults.bypass_enabled),
+            bypass_levels: levels.unwrap_or_else(|| defaults.bypass_levels.clone()),
+            max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
+            enabled: self.enabled,
+        };
+        let durations = AreaDurations {
+            attempt: secs(self.dispatch_timeout_sec),
+            lifetime: secs(self.order_lifetime_sec),
+            retry: secs(self.retry_interval_sec),
+            busy_retry: secs(self.busy_retry_interval_sec),
+        };
+        ((self.area_id, self.service_type), (limits, durations))
+    }
+}

@@ -1,0 +1,68 @@
+//! The flag: where limits hold at all.
+
+use model::admission::limits::AdmissionFlag;
+use serde_json::json;
+
+use super::{ChangeAuthor, TableError, lock_admission, record_change, require_version};
+use crate::db::{Connection, Pool};
+
+/// Sets the flag as a whole. `expected`: the version the author has seen.
+pub async fn set_flag(
+    db: &Pool,
+    flag: &AdmissionFlag,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<AdmissionFlag, TableError> {
+    if !(0..=100).contains(&flag.percentage) {
+        return Err(TableError::Invalid("percentage must be 0 to 100".to_owned()));
+    }
+    let fits = |name: &String| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if !flag.enabled_areas.iter().chain(&flag.enabled_channels).all(fits) {
+        let text = "enabled_areas and enabled_channels must be names of 1 to 64 printable characters";
+        return Err(TableError::Invalid(text.to_owned()));
+    }
+    let mut tx = db.begin().await?;
+    lock_admission(&mut tx).await?;
+    let before = read_flag(&mut tx).await?;
+    require_version(expected, before.version)?;
+    let unknown: Option<String> = sqlx::query_scalar(
+        "-- unknown area
+         SELECT name FROM unnest($1::text[]) AS name WHERE name NOT IN (SELECT id FROM areas) LIMIT 1",
+    )
+    .bind(&flag.enabled_areas)
+    .fetch_optional(&mut *tx)
+    .await?;
+    if let Some(unknown) = unknown {
+        return Err(TableError::Invalid(format!("enabled_areas: no area '{unknown}'; see: dispatchq area list")));
+    }
+    let after = AdmissionFlag { version: before.version + 1, ..flag.clone() };
+    sqlx::query(
+        "-- set admission flag
+         UPDATE admission_flag SET enabled = $1, enabled_areas = $2, enabled_channels = $3, percentage = $4,
+                shadow_mode = $5, version = $6, updated_at = dispatchq_now()",
+    )
+    .bind(after.enabled)
+    .bind(&after.enabled_areas)
+    .bind(&after.enabled_channels)
+    .bind(after.percentage)
+    .bind(after.shadow_mode)
+    .bind(after.version)
+    .execute(&mut *tx)
+    .await?;
+    record_change(&mut tx, author, "flag set", None, Some(json!(before)), Some(json!(after))).await?;
+    tx.commit().await?;
+    Ok(after)
+}
+
+pub async fn load_flag(db: &Pool) -> Result<AdmissionFlag, sqlx::Error> {
+    read_flag(&mut db.acquire().await?).await
+}
+
+async fn read_flag(db: &mut Connection) -> Result<AdmissionFlag, sqlx::Error> {
+    sqlx::query_as(
+        "-- read admission flag
+         SELECT enabled, enabled_areas, enabled_channels, percentage, shadow_mode, version FROM admission_flag",
+    )
+    .fetch_one(db)
+    .await
+}

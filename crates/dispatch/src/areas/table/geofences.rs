@@ -1,0 +1,146 @@
+//! Areas as they were imported.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::types::Json;
+
+use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
+use crate::{
+    areas::import::ImportedArea,
+    db::{Connection, Pool},
+};
+
+/// An area without its geometry.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = Area)]
+pub struct AreaRow {
+    pub id: String,
+    pub name: String,
+    pub priority: i32,
+    pub geohashes: Vec<String>,
+    pub has_polygons: bool,
+    pub version: i64,
+    pub updated_at: DateTime<Utc>,
+}
+
+pub async fn list_areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list areas
+         SELECT id, name, priority, geohashes, geometry IS NOT NULL AS has_polygons, version, updated_at
+         FROM areas ORDER BY id",
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Returns the version of all areas together: it grows whenever one is added, changed or removed.
+pub async fn areas_version(db: &Pool) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- version of all areas
+         SELECT areas FROM admission_revision",
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Adds areas, or brings those that exist up to date; with `replace` others are removed. `expected`: the version of all
+/// areas that the author has seen. Returns how many were written and removed.
+pub async fn import_areas(
+    db: &Pool,
+    areas: &[ImportedArea],
+    replace: bool,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<(u64, u64), TableError> {
+    let mut tx = db.begin().await?;
+    let version = lock_admission(&mut tx).await?;
+    require_version(expected, version)?;
+    for ImportedArea { area, geometry } in areas {
+        let before: Option<Json<Value>> = sqlx::query_scalar(
+            "-- area before
+             SELECT to_jsonb(a) FROM areas a WHERE id = $1",
+        )
+        .bind(&area.id)
+        .fetch_optional(&mut *tx)
+        .await?;
+        let after: Option<Json<Value>> = sqlx::query_scalar(
+            "-- import area
+             INSERT INTO areas AS a (id, name, priority, geometry, geohashes) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (id) DO UPDATE SET name = excluded.name, priority = excluded.priority,
+                 geometry = excluded.geometry, geohashes = excluded.geohashes, version = a.version + 1,
+                 updated_at = dispatchq_now()
+             WHERE (a.name, a.priority, a.geometry, a.geohashes)
+                   IS DISTINCT FROM (excluded.name, excluded.priority, excluded.geometry, excluded.geohashes)
+             RETURNING to_jsonb(a)",
+        )
+        .bind(&area.id)
+        .bind(&area.name)
+        .bind(area.priority)
+        .bind(geometry.as_ref().map(Json))
+        .bind(&area.geohashes)
+        .fetch_optional(&mut *tx)
+        .await?;
+        // One that is as it was leaves no line.
+        if let Some(Json(after)) = after {
+            let before = before.map(|Json(row)| row);
+            record_change(&mut tx, author, "area imported", Some(&area.id), before, Some(after)).await?;
+        }
+    }
+    let mut removed = 0;
+    if replace {
+        let ids: Vec<&str> = areas.iter().map(|a| a.area.id.as_str()).collect();
+        let others: Vec<String> = sqlx::query_scalar(
+            "-- other areas
+             SELECT id FROM areas WHERE id <> ALL ($1) ORDER BY id",
+        )
+        .bind(&ids)
+        .fetch_all(&mut *tx)
+        .await?;
+        for other in others {
+            removed += u64::from(delete_area(&mut tx, &other, author).await?);
+        }
+    }
+    tx.commit().await?;
+    Ok((areas.len() as u64, removed))
+}
+
+/// Removes an area. `expected`: the area's version that the author has seen.
+pub async fn remove_area(
+    db: &Pool,
+    area: &str,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<(), TableError> {
+    let mut tx = db.begin().await?;
+    lock_admission(&mut tx).await?;
+    require_version(expected, lock_area(&mut tx, area).await?)?;
+    if !delete_area(&mut tx, area, author).await? {
+        return Err(TableError::NoSuchArea);
+    }
+    Ok(tx.commit().await?)
+}
+
+/// With its limits and its override, all of which the audit keeps. Was there such an area?
+async fn delete_area(tx: &mut Connection, area: &str, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
+    let before: Option<Json<Value>> = sqlx::query_scalar(
+        "-- area to remove
+         SELECT to_jsonb(a) || jsonb_build_object(
+                    'limits', (SELECT coalesce(jsonb_agg(l), '[]') FROM area_limits l WHERE l.area_id = a.id),
+                    'override', (SELECT to_jsonb(o) FROM area_overrides o WHERE o.area_id = a.id))
+         FROM areas a WHERE id = $1",
+    )
+    .bind(area)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some(Json(before)) = before else { return Ok(false) };
+    sqlx::query(
+        "-- remove area
+         DELETE FROM areas WHERE id = $1",
+    )
+    .bind(area)
+    .execute(&mut *tx)
+    .await?;
+    record_change(tx, author, "area removed", Some(area), Some(before), None).await?;
+    Ok(true)
+}

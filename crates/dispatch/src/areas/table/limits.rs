@@ -1,0 +1,199 @@
+//! The limits of areas.
+
+use model::admission::limits::LoyaltyLevel;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
+use crate::db::Pool;
+
+/// A row of `area_limits`; what is `None` follows the installation. Source: the requirement on server busy, 3.3 and 4.5.2.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
+#[serde(default)]
+#[schema(as = AreaLimits)]
+pub struct LimitsRow {
+    #[schema(required)]
+    pub area_id: String,
+    #[schema(required)]
+    pub service_type: String,
+    pub max_waiting_orders: Option<i64>,
+    pub dispatch_timeout_sec: Option<i64>,
+    pub order_lifetime_sec: Option<i64>,
+    pub retry_interval_sec: Option<i64>,
+    pub busy_retry_interval_sec: Option<i64>,
+    pub cooldown_period_sec: Option<i64>,
+    pub low_water_percentage: Option<i32>,
+    pub bypass_enabled: Option<bool>,
+    pub bypass_loyalty_levels: Option<Vec<String>>,
+    pub max_bypass_percentage: Option<i32>,
+    #[schema(required)]
+    pub enabled: bool,
+    #[schema(required)]
+    pub priority: i32,
+    #[schema(required)]
+    pub version: i64,
+}
+
+/// What of an area's limits is to change; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsChange {
+    #[schema(required)]
+    pub service_type: String,
+    #[schema(minimum = 0, maximum = 1000000)]
+    pub max_waiting_orders: Option<i64>,
+    /// The same as `order_lifetime_sec`: how long an order may wait.
+    #[schema(minimum = 1, maximum = 604800)]
+    pub waiting_timeout_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
+    pub dispatch_timeout_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 604800)]
+    pub order_lifetime_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
+    pub retry_interval_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 86400)]
+    pub busy_retry_interval_sec: Option<i64>,
+    #[schema(minimum = 0, maximum = 86400)]
+    pub cooldown_period_sec: Option<i64>,
+    #[schema(minimum = 1, maximum = 100)]
+    pub low_water_percentage: Option<i32>,
+    pub bypass_enabled: Option<bool>,
+    #[schema(value_type = Option<Vec<LoyaltyLevel>>)]
+    pub bypass_loyalty_levels: Option<Vec<String>>,
+    #[schema(minimum = 0, maximum = 1000)]
+    pub max_bypass_percentage: Option<i32>,
+    pub enabled: Option<bool>,
+    #[schema(minimum = -2147483648, maximum = 2147483647)]
+    pub priority: Option<i32>,
+    /// Why; for the audit.
+    #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
+    pub reason: Option<String>,
+}
+
+impl LimitsChange {
+    fn find_problem(&self) -> Option<String> {
+        if self.waiting_timeout_sec.is_some() && self.order_lifetime_sec.is_some() {
+            return Some("waiting_timeout_sec and order_lifetime_sec are the same thing; give one".to_owned());
+        }
+        for (name, value, range) in [
+            ("max_waiting_orders", self.max_waiting_orders, 0..=1_000_000),
+            ("waiting_timeout_sec", self.waiting_timeout_sec, 1..=604_800),
+            ("order_lifetime_sec", self.order_lifetime_sec, 1..=604_800),
+            ("dispatch_timeout_sec", self.dispatch_timeout_sec, 1..=86_400),
+            ("retry_interval_sec", self.retry_interval_sec, 1..=86_400),
+            ("busy_retry_interval_sec", self.busy_retry_interval_sec, 1..=86_400),
+            ("cooldown_period_sec", self.cooldown_period_sec, 0..=86_400),
+            ("low_water_percentage", self.low_water_percentage.map(i64::from), 1..=100),
+            ("max_bypass_percentage", self.max_bypass_percentage.map(i64::from), 0..=1_000),
+        ] {
+            if value.is_some_and(|v| !range.contains(&v)) {
+                return Some(format!("{name} must be {} to {}", range.start(), range.end()));
+            }
+        }
+        let levels = self.bypass_loyalty_levels.iter().flatten();
+        let unknown = levels.into_iter().find(|level| level.parse::<LoyaltyLevel>().is_err());
+        unknown.map(|level| format!("bypass_loyalty_levels: '{level}' is none of EXPLORER, TRAVELER, VOYAGER, ELITE"))
+    }
+
+    fn apply_to(&self, row: &mut LimitsRow) {
+        let set = |field: &mut Option<i64>, value: Option<i64>| {
+            if value.is_some() {
+                *field = value;
+            }
+        };
+        set(&mut row.max_waiting_orders, self.max_waiting_orders);
+        set(&mut row.dispatch_timeout_sec, self.dispatch_timeout_sec);
+        set(&mut row.order_lifetime_sec, self.order_lifetime_sec.or(self.waiting_timeout_sec));
+        set(&mut row.retry_interval_sec, self.retry_interval_sec);
+        set(&mut row.busy_retry_interval_sec, self.busy_retry_interval_sec);
+        set(&mut row.cooldown_period_sec, self.cooldown_period_sec);
+        row.low_water_percentage = self.low_water_percentage.or(row.low_water_percentage);
+        row.bypass_enabled = self.bypass_enabled.or(row.bypass_enabled);
+        row.max_bypass_percentage = self.max_bypass_percentage.or(row.max_bypass_percentage);
+        if let Some(levels) = &self.bypass_loyalty_levels {
+            row.bypass_loyalty_levels = Some(levels.clone());
+        }
+        row.enabled = self.enabled.unwrap_or(row.enabled);
+        row.priority = self.priority.unwrap_or(row.priority);
+    }
+}
+
+pub async fn list_limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list limits
+         SELECT * FROM area_limits WHERE $1::text IS NULL OR area_id = $1 ORDER BY area_id, service_type",
+    )
+    .bind(area)
+    .fetch_all(db)
+    .await
+}
+
+/// Changes the limits of an area for one service type. `expected`: the version the author has seen.
+pub async fn set_limits(
+    db: &Pool,
+    area: &str,
+    change: &LimitsChange,
+    expected: Option<i64>,
+    author: ChangeAuthor<'_>,
+) -> Result<LimitsRow, TableError> {
+    if let Some(problem) = change.find_problem() {
+        return Err(TableError::Invalid(problem));
+    }
+    let mut tx = db.begin().await?;
+    lock_admission(&mut tx).await?;
+    lock_area(&mut tx, area).await?;
+    let before: Option<LimitsRow> = sqlx::query_as(
+        "-- limits before
+         SELECT * FROM area_limits WHERE area_id = $1 AND service_type = $2 FOR UPDATE",
+    )
+    .bind(area)
+    .bind(&change.service_type)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let version = before.as_ref().map_or(0, |row| row.version);
+    require_version(expected, version)?;
+    let mut row = before.clone().unwrap_or_else(|| LimitsRow {
+        area_id: area.to_owned(),
+        service_type: change.service_type.clone(),
+        enabled: true,
+        ..LimitsRow::default()
+    });
+    change.apply_to(&mut row);
+    row.version = version + 1;
+    sqlx::query(
+        "-- set limits
+         INSERT INTO area_limits (area_id, service_type, max_waiting_orders, dispatch_timeout_sec, order_lifetime_sec,
+             retry_interval_sec, busy_retry_interval_sec, cooldown_period_sec, low_water_percentage, bypass_enabled,
+             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, dispatchq_now())
+         ON CONFLICT (area_id, service_type) DO UPDATE SET max_waiting_orders = excluded.max_waiting_orders,
+             dispatch_timeout_sec = excluded.dispatch_timeout_sec, order_lifetime_sec = excluded.order_lifetime_sec,
+             retry_interval_sec = excluded.retry_interval_sec,
+             busy_retry_interval_sec = excluded.busy_retry_interval_sec,
+             cooldown_period_sec = excluded.cooldown_period_sec,
+             low_water_percentage = excluded.low_water_percentage, bypass_enabled = excluded.bypass_enabled,
+             bypass_loyalty_levels = excluded.bypass_loyalty_levels,
+             max_bypass_percentage = excluded.max_bypass_percentage, enabled = excluded.enabled,
+             priority = excluded.priority, version = excluded.version, updated_at = excluded.updated_at",
+    )
+    .bind(&row.area_id)
+    .bind(&row.service_type)
+    .bind(row.max_waiting_orders)
+    .bind(row.dispatch_timeout_sec)
+    .bind(row.order_lifetime_sec)
+    .bind(row.retry_interval_sec)
+    .bind(row.busy_retry_interval_sec)
+    .bind(row.cooldown_period_sec)
+    .bind(row.low_water_percentage)
+    .bind(row.bypass_enabled)
+    .bind(&row.bypass_loyalty_levels)
+    .bind(row.max_bypass_percentage)
+    .bind(row.enabled)
+    .bind(row.priority)
+    .bind(row.version)
+    .execute(&mut *tx)
+    .await?;
+    record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;
+    tx.commit().await?;
+    Ok(row)
+}

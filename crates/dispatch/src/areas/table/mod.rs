@@ -1,0 +1,136 @@
+//! Areas, limits, overrides and the flag as rows. Each change is one transaction with its line in the audit: who changed what
+//! from what to what, and why.
+//!
+//! * [`geofences`]: areas. [`limits`]: what may wait in each. [`overrides`]: what a person decided for one. [`flag`]: where
+//!   limits hold at all.
+
+pub mod flag;
+pub mod geofences;
+pub mod limits;
+pub mod overrides;
+
+use chrono::{DateTime, Utc};
+use model::actor::Actor;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::db::{Connection, Pool};
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    #[error("no area of this id; see: dispatchq area list")]
+    NoSuchArea,
+    #[error("it was changed meanwhile: it has version {0} now; look again, then decide")]
+    Changed(i64),
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// Who changes something, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeAuthor<'a> {
+    pub actor: &'a Actor,
+    pub reason: Option<&'a str>,
+}
+
+/// One line of the audit.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[schema(as = AreaChange)]
+pub struct AuditEntry {
+    pub id: i64,
+    pub at: DateTime<Utc>,
+    pub actor: String,
+    pub what: String,
+    pub area_id: Option<String>,
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+    pub reason: Option<String>,
+}
+
+/// A page of changes, newest first, from before the entry `before` on. Geometries may be large: in their place stands their
+/// SHA-256 (`geometry_sha256`), which says whether two are the same.
+pub async fn list_changes(
+    db: &Pool,
+    area: Option<&str>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Vec<AuditEntry>, sqlx::Error> {
+    sqlx::query_as(
+        "-- audit of areas
+         SELECT id, at, actor, what, area_id, reason,
+                CASE WHEN jsonb_typeof(before -> 'geometry') = 'object'
+                     THEN before - 'geometry' || jsonb_build_object('geometry_sha256',
+                              encode(sha256(convert_to(before ->> 'geometry', 'UTF8')), 'hex'))
+                     ELSE before END AS before,
+                CASE WHEN jsonb_typeof(after -> 'geometry') = 'object'
+                     THEN after - 'geometry' || jsonb_build_object('geometry_sha256',
+                              encode(sha256(convert_to(after ->> 'geometry', 'UTF8')), 'hex'))
+                     ELSE after END AS after
+         FROM admission_audit
+         WHERE ($1::text IS NULL OR area_id = $1) AND ($2::bigint IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+    )
+    .bind(area)
+    .bind(before)
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Lets a change pass whose author has seen this version, or insists on none.
+fn require_version(expected: Option<i64>, version: i64) -> Result<(), TableError> {
+    match expected {
+        Some(expected) if expected != version => Err(TableError::Changed(version)),
+        _ => Ok(()),
+    }
+}
+
+/// Changes come one after the other, and take this lock first: so no two wait for each other. Returns the version of all
+/// areas.
+async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- lock admission
+         SELECT areas FROM admission_revision FOR UPDATE",
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Returns the area's version.
+async fn lock_area(tx: &mut Connection, area: &str) -> Result<i64, TableError> {
+    let found: Option<i64> = sqlx::query_scalar(
+        "-- lock area
+         SELECT version FROM areas WHERE id = $1 FOR UPDATE",
+    )
+    .bind(area)
+    .fetch_optional(tx)
+    .await?;
+    found.ok_or(TableError::NoSuchArea)
+}
+
+/// Writes a line of the audit, and returns its number.
+async fn record_change(
+    tx: &mut Connection,
+    author: ChangeAuthor<'_>,
+    what: &str,
+    area: Option<&str>,
+    before: Option<Value>,
+    after: Option<Value>,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- write audit
+         INSERT INTO admission_audit (actor, what, area_id, before, after, reason, key_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
+    )
+    .bind(author.actor.to_string())
+    .bind(what)
+    .bind(area)
+    .bind(before)
+    .bind(after)
+    .bind(author.reason)
+    .bind(author.actor.key)
+    .fetch_one(tx)
+    .await
+}

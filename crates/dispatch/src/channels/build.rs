@@ -1,0 +1,74 @@
+//! Channels as they are configured, their secrets read.
+
+use std::collections::BTreeMap;
+
+use super::{
+    MessageChannel, MessageChannels,
+    email::{EmailChannel, SmtpServer},
+    slack::SlackChannel,
+    ticket::TicketChannel,
+    voice::{VoiceChannel, is_phone},
+    webhook::WebhookChannel,
+};
+use crate::config::{
+    ChannelConfig, Config, ConfigError,
+    error::ensure_fits,
+    secret::{check_signing_token, parse_web_address, secret, web_address},
+};
+
+/// Returns the channels messages travel by, or the problems of all that cannot work.
+pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
+    let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
+    for (name, configured) in &config.channels {
+        match build_channel(name, configured) {
+            Ok(channel) => drop(by_name.insert(name.clone(), channel)),
+            Err(error) => problems.push(error.within(&format!("channels.{name}"))),
+        }
+    }
+    ConfigError::refuse_problems(problems)?;
+    let at_once = config.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
+    Ok(MessageChannels::new(by_name, at_once, config.notifications.escalate.after)?)
+}
+
+/// Returns the channel, its secrets read.
+fn build_channel(name: &str, config: &ChannelConfig) -> Result<MessageChannel, ConfigError> {
+    Ok(match config {
+        ChannelConfig::Log {} => MessageChannel::Log,
+        ChannelConfig::Webhook(c) => {
+            let secret = secret!(c, secret, secret_env, secret_file).read()?;
+            let previous = secret!(c, secret_previous, secret_previous_env, secret_previous_file).read()?;
+            ensure_fits(secret.is_some() || previous.is_none(), "secret_previous goes with a secret")?;
+            let secrets = secret.into_iter().chain(previous).collect();
+            MessageChannel::Webhook(WebhookChannel::new(web_address(&secret!(c, url, url_env, url_file))?, secrets)?)
+        }
+        ChannelConfig::Slack(c) => {
+            MessageChannel::Slack(SlackChannel::new(web_address(&secret!(c, url, url_env, url_file))?))
+        }
+        ChannelConfig::Email(c) => {
+            ensure_fits(!c.host.is_empty(), "host is missing")?;
+            let password = secret!(c, password, password_env, password_file).read()?;
+            ensure_fits(c.username.is_some() == password.is_some(), "username and password go together")?;
+            let server =
+                SmtpServer { host: c.host.clone(), port: c.port, tls: c.tls, login: c.username.clone().zip(password) };
+            MessageChannel::Email(EmailChannel::new(server, &c.from, &c.to)?)
+        }
+        ChannelConfig::Ticket(c) => MessageChannel::Ticket(TicketChannel::new(
+            web_address(&secret!(c, url, url_env, url_file))?,
+            secret!(c, token, token_env, token_file).read()?,
+        )),
+        ChannelConfig::Voice(c) => {
+            let token =
+                secret!(c, token, token_env, token_file).read()?.ok_or_else(|| ConfigError::new("token is missing"))?;
+            check_signing_token("token", &token)?;
+            ensure_fits(is_phone(&c.from), "from must be a phone number such as +15550100000")?;
+            let (base, callback) =
+                (parse_web_address("url", &c.url)?, parse_web_address("callback_url", &c.callback_url)?);
+            let previous = secret!(c, token_previous, token_previous_env, token_previous_file).read()?;
+            if let Some(previous) = &previous {
+                check_signing_token("token_previous", previous)?;
+            }
+            let voice = VoiceChannel::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
+            MessageChannel::Voice(voice.with_previous_token(previous))
+        }
+    })
+}

@@ -1,0 +1,61 @@
+//! A POST of `{"id", "type", "data"}`, with the headers of Standard Webhooks: `webhook-id`, `webhook-timestamp` and, if a
+//! secret is configured, `webhook-signature`: one for each secret, separated by spaces.
+
+use std::fmt;
+
+use chrono::Utc;
+use reqwest::{Url, header::CONTENT_TYPE};
+use serde_json::json;
+use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
+
+use super::{DeliveryError, OutgoingMessage, host_of, post};
+use crate::config::{ConfigError, secret::signing_key};
+
+#[derive(Clone)]
+pub struct WebhookChannel {
+    url: Url,
+    /// The keys messages are signed with: of the secret and, while the receiver changes over, of the one before it.
+    keys: Vec<Vec<u8>>,
+}
+
+impl WebhookChannel {
+    /// `secrets` as Standard Webhooks writes them: base64, perhaps after `whsec_`. A message is signed with each of them,
+    /// and its receiver accepts any.
+    pub fn new(url: Url, secrets: Vec<String>) -> Result<Self, ConfigError> {
+        let keys = secrets.iter().map(|secret| signing_key("secret", secret)).collect::<Result<_, _>>()?;
+        Ok(Self { url, keys })
+    }
+
+    pub(super) async fn deliver(
+        &self,
+        client: &reqwest::Client,
+        parcel: &OutgoingMessage<'_>,
+    ) -> Result<(), DeliveryError> {
+        let id = parcel.id.to_string();
+        let body = json!({ "id": id, "type": parcel.content.kind, "data": parcel.content.payload }).to_string();
+        // The receiver compares it with its own clock; no deadline of ours hangs on it.
+        let timestamp = Utc::now().timestamp();
+        let mut request = client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(HEADER_WEBHOOK_ID, &id)
+            .header(HEADER_WEBHOOK_TIMESTAMP, timestamp);
+        if !self.keys.is_empty() {
+            let signatures = self.keys.iter().map(|key| {
+                standardwebhooks::Webhook::from_bytes(key.clone())
+                    .and_then(|key| key.sign(&id, timestamp, body.as_bytes()))
+            });
+            let signatures: Vec<String> = signatures
+                .collect::<Result<_, _>>()
+                .map_err(|e| DeliveryError::Refused(format!("the message could not be signed: {e}")))?;
+            request = request.header(HEADER_WEBHOOK_SIGNATURE, signatures.join(" "));
+        }
+        post::send_request(request.body(body)).await
+    }
+}
+
+impl fmt::Debug for WebhookChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({}{})", host_of(&self.url), if self.keys.is_empty() { "" } else { ", signed" })
+    }
+}

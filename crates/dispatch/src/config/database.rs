@@ -1,0 +1,42 @@
+//! `[database]`: where the truth is.
+
+use std::{path::PathBuf, time::Duration};
+
+use garde::Validate;
+use model::{
+    bounds::{HOUR, MS, number_within, time_within},
+    duration,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, secret::replace_secret};
+
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct DatabaseConfig {
+    pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_file: Option<PathBuf>,
+    /// Login of the history's owner. Empty: workers add and drop no days of it.
+    pub maintenance_url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_url_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maintenance_url_file: Option<PathBuf>,
+    #[garde(custom(number_within(2.0..=10_000.0)))]
+    pub max_connections: u32,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=HOUR)))]
+    pub statement_timeout: Duration,
+}
+
+impl DatabaseConfig {
+    pub(super) fn read_secrets(&mut self) -> Result<(), ConfigError> {
+        replace_secret("url", &mut self.url, &mut self.url_env, &mut self.url_file)?;
+        let (env, file) = (&mut self.maintenance_url_env, &mut self.maintenance_url_file);
+        replace_secret("maintenance_url", &mut self.maintenance_url, env, file)
+    }
+}

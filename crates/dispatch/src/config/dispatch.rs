@@ -1,0 +1,145 @@
+//! `[dispatch]` and `[service_types]`: durations and choices of dispatching.
+
+use std::time::Duration;
+
+use garde::Validate;
+use model::{
+    bounds::{MS, NONE, YEAR, number_within, time_within},
+    duration,
+    fleet::{
+        policy::{DispatchPolicy, ExhaustionAction},
+        ranking::RankingWeights,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+pub struct DispatchConfig {
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub attempt: Duration,
+    #[serde(with = "duration::list")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub retry: Vec<Duration>,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub lifetime: Duration,
+    #[garde(custom(number_within(1.0..=20_100_000.0)))]
+    pub radius_m: f64,
+    #[garde(custom(number_within(1.0..=10_000.0)))]
+    pub candidates: u16,
+    #[garde(custom(number_within(1.0..=500.0)))]
+    pub ask_at_once: u16,
+    #[garde(custom(number_within(1.0..=100.0)))]
+    pub offers_per_driver: u16,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub cool_down: Duration,
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
+    pub idle_minute_m: f64,
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
+    pub live_offer_m: f64,
+    #[garde(skip)]
+    pub exhausted: ExhaustionAction,
+    #[garde(skip)]
+    pub pending_keeps_lifetime: bool,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub pickup_within: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub completion_within: Duration,
+}
+
+/// What a service type does otherwise than `[dispatch]`.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct DispatchOverrides {
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub attempt: Option<Duration>,
+    #[serde(with = "duration::option_list", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub retry: Option<Vec<Duration>>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(MS..=YEAR)))]
+    pub lifetime: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=20_100_000.0)))]
+    pub radius_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=10_000.0)))]
+    pub candidates: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=500.0)))]
+    pub ask_at_once: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=100.0)))]
+    pub offers_per_driver: Option<u16>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub cool_down: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
+    pub idle_minute_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(0.0..=20_100_000.0)))]
+    pub live_offer_m: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
+    pub exhausted: Option<ExhaustionAction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
+    pub pending_keeps_lifetime: Option<bool>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub pickup_within: Option<Duration>,
+    #[serde(with = "duration::option", skip_serializing_if = "Option::is_none")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub completion_within: Option<Duration>,
+    /// Who finds the driver; without it the own fleet does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(skip)]
+    pub partner: Option<String>,
+    /// Channels that reach its drivers, instead of `notifications.driver`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(custom(reach_drivers))]
+    pub driver_channels: Option<Vec<String>>,
+}
+
+/// The rule of channels to drivers: one at least, if any are named.
+fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
+    match channels {
+        Some(channels) if channels.is_empty() => Err(garde::Error::new("is empty: no driver would be told")),
+        _ => Ok(()),
+    }
+}
+
+impl Config {
+    /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
+    pub fn policy_for_type(&self, service_type: &str) -> DispatchPolicy {
+        let base = &self.dispatch;
+        let own = self.service_types.get(service_type).cloned().unwrap_or_default();
+        DispatchPolicy {
+            attempt: own.attempt.unwrap_or(base.attempt),
+            retry: own.retry.unwrap_or_else(|| base.retry.clone()),
+            lifetime: own.lifetime.unwrap_or(base.lifetime),
+            radius_m: own.radius_m.unwrap_or(base.radius_m),
+            candidates: own.candidates.unwrap_or(base.candidates),
+            ask_at_once: own.ask_at_once.unwrap_or(base.ask_at_once),
+            offers_per_driver: own.offers_per_driver.unwrap_or(base.offers_per_driver),
+            cool_down: own.cool_down.unwrap_or(base.cool_down),
+            weights: RankingWeights {
+                idle_minute_m: own.idle_minute_m.unwrap_or(base.idle_minute_m),
+                live_offer_m: own.live_offer_m.unwrap_or(base.live_offer_m),
+            },
+            exhausted: own.exhausted.unwrap_or(base.exhausted),
+            pending_keeps_lifetime: own.pending_keeps_lifetime.unwrap_or(base.pending_keeps_lifetime),
+            pickup_within: own.pickup_within.unwrap_or(base.pickup_within),
+            completion_within: own.completion_within.unwrap_or(base.completion_within),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a configuration cannot be used. No text shows a secret.
+
+use std::{error::Error, fmt, io, path::PathBuf};
+
+/// Why a configuration cannot be used, with the place and the cure.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration file {}", file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("{} is not valid TOML: {slip}", file.display())]
+    NotToml { file: PathBuf, slip: String },
+    #[error("{variable} is not valid UTF-8")]
+    NotUtf8 { variable: String },
+    /// An unknown setting, or a value of the wrong kind.
+    #[error("the configuration is not valid; look at {origin} (dispatchq config show lists all settings): {slip}")]
+    NotSettings { origin: String, slip: String },
+    /// A setting that breaks a rule, or a table that cannot become what it describes.
+    #[error("{}", join_problem(path, problem))]
+    Setting { path: String, problem: String },
+    #[error(transparent)]
+    Redis(#[from] workers::StoreError),
+    #[error("the client for HTTP requests cannot be built")]
+    HttpClient(#[from] reqwest::Error),
+    #[error("{} settings cannot be used:{}", .0.len(), list_problems(.0))]
+    Several(Vec<ConfigError>),
+}
+
+impl ConfigError {
+    /// A problem, and its cure, of a setting or table whose path the caller adds by [`within`](Self::within).
+    pub(crate) fn new(problem: impl fmt::Display) -> Self {
+        Self::Setting { path: String::new(), problem: problem.to_string() }
+    }
+
+    /// Returns the error with the path of the table it is about.
+    #[must_use]
+    pub(crate) fn within(self, table: &str) -> Self {
+        match self {
+            Self::Setting { path, problem } if path.is_empty() => Self::Setting { path: table.to_owned(), problem },
+            other => other,
+        }
+    }
+
+    /// Returns all problems as one error, if there is any.
+    pub(crate) fn refuse_problems(mut problems: Vec<Self>) -> Result<(), Self> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Self::Several(problems)),
+        }
+    }
+
+    /// Returns the problems it consists of.
+    pub(crate) fn into_problems(self) -> Vec<Self> {
+        match self {
+            Self::Several(problems) => problems,
+            one => vec![one],
+        }
+    }
+}
+
+impl From<(garde::Path, garde::Error)> for ConfigError {
+    fn from((path, error): (garde::Path, garde::Error)) -> Self {
+        Self::Setting { path: path.to_string(), problem: error.to_string() }
+    }
+}
+
+/// Refuses a table with this problem unless it fits.
+pub(crate) fn ensure_fits(fits: bool, problem: impl fmt::Display) -> Result<(), ConfigError> {
+    if fits { Ok(()) } else { Err(ConfigError::new(problem)) }
+}
+
+/// What is said of the setting itself follows its path; what is said of anything else, such as a name in it, follows a colon.
+fn join_problem(path: &str, problem: &str) -> String {
+    let is_predicate = ["is ", "must "].iter().any(|verb| problem.starts_with(verb));
+    match path {
+        "" => problem.to_owned(),
+        path if is_predicate => format!("{path} {problem}"),
+        path => format!("{path}: {problem}"),
+    }
+}
+
+/// Each on a line of its own, with its causes.
+fn list_problems(problems: &[ConfigError]) -> String {
+    problems.iter().map(|problem| format!("\n  {}", describe_chain(problem))).collect()
+}
+
+fn describe_chain(error: &ConfigError) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,50 @@
+//! `[retention]`: how long rows are kept.
+
+use std::time::Duration;
+
+use garde::Validate;
+use model::{
+    bounds::{CENTURY, DAY, time_within},
+    duration,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionConfig {
+    // Anything shorter is a mistake in a unit, and would remove everything at once.
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub orders: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)), custom(outlive_orders(self.orders)))]
+    pub events: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub messages: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub records: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub dead_jobs: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub erasures: Duration,
+}
+
+impl RetentionConfig {
+    /// Promised to producers, so not a setting.
+    pub const IDEMPOTENCY_KEYS: Duration = Duration::from_secs(24 * 3600);
+}
+
+/// The rule that a history lasts as long as its orders.
+fn outlive_orders(orders: Duration) -> impl Fn(&Duration, &()) -> garde::Result {
+    move |events, ()| {
+        if *events < orders {
+            let problem = "must not be shorter than retention.orders: no order outlives its history";
+            return Err(garde::Error::new(problem));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+mod bounds;
+
+use std::{io::Write, time::Duration};
+
+use super::*;
+
+fn with_file(text: &str) -> Result<Config, ConfigError> {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    Config::from_sources(Some(file.path()), std::iter::empty())
+}
+
+fn variables(of: &[(&str, &str)]) -> std::vec::IntoIter<(OsString, OsString)> {
+    of.iter().map(|(name, value)| (name.into(), value.into())).collect::<Vec<_>>().into_iter()
+}
+
+fn error(text: &str) -> String {
+    with_file(text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_shipped_file_is_complete_and_names_the_seeds_durations() {
+    let policy = Config::defaults().policy_for_type("RIDE");
+    assert_eq!((policy.attempt.as_secs(), policy.lifetime.as_secs()), (120, 1800));
+    assert_eq!(policy.retry, [Duration::from_secs(15)]);
+}
+
+#[test]
+fn every_queue_is_served() {
+    let concurrency = Config::defaults().worker.concurrency;
+    for queue in jobs::queues::ALL {
+        assert!(concurrency.contains_key(queue), "config.toml: worker.concurrency lacks {queue}");
+    }
+}
+
+#[test]
+fn a_service_type_overrides_the_defaults() {
+    let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
+    assert_eq!(config.policy_for_type("TOW").attempt.as_secs(), 300);
+    assert_eq!(config.policy_for_type("TOW").lifetime.as_secs(), 1800);
+    assert_eq!(config.policy_for_type("RIDE").attempt.as_secs(), 120);
+}
+
+#[test]
+fn the_environment_wins() {
+    let env = [("DISPATCHQ_REDIS__URL", "redis://elsewhere:1"), ("DISPATCHQ_DISPATCH__ATTEMPT", "400ms")];
+    let config = Config::from_sources(None, variables(&env)).unwrap();
+    assert_eq!(config.redis.url, "redis://elsewhere:1");
+    assert_eq!(config.dispatch.attempt, Duration::from_millis(400));
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_names_it() {
+    assert!(error("[dispatch]\natempt = \"1s\"").contains("atempt"));
+    assert!(error("[dispach]\nattempt = \"1s\"").contains("dispach"));
+}
+
+#[test]
+fn nonsense_is_refused_with_its_place() {
+    assert!(error("[dispatch]\nattempt = \"fast\"").contains("fast"));
+    assert!(error("[worker.concurrency]\nmail-queue = 3").contains("mail-queue"));
+    assert!(error("[notifications]\nsupport = [\"pager\"]").contains("[channels.pager]"));
+    assert!(error("[service_types.RIDE]\nlifetime = \"0s\"").contains("lifetime"));
+    assert!(error("[retention]\norders = \"0s\"").contains("retention.orders must be 1day to"));
+    assert!(error("[retention]\ndead_jobs = \"30m\"").contains("retention.dead_jobs must be 1day to"));
+}
+
+#[test]
+fn a_redis_address_is_checked_without_asking_redis() {
+    for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
+        with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
+    }
+    assert!(error("[redis]\nurl = \"localhost:6379\"").contains("redis.url is no Redis address"));
+    assert!(error("[redis]\nurl = \"redis+sentinel://a:1\"").contains("the primary's name is missing"));
+    assert!(error("[redis]\nroot_certificate = \"nowhere.pem\"").contains("cannot read the file nowhere.pem"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let certificate = |url: &str| error(&format!("[redis]\nurl = {url:?}\nroot_certificate = {:?}", file.path()));
+    assert!(certificate("rediss://h:1").contains("it holds no certificate"));
+    assert!(certificate("redis://h:1").contains("redis.url asks for no encryption"));
+}
+
+#[test]
+fn a_sentinel_address_is_shown_without_its_passwords() {
+    for (url, shown) in [
+        ("redis+sentinel://a:1,b:2/main", "redis+sentinel://a:1,b:2/main"),
+        ("rediss+sentinel://u:hun@ter2@a:1/main/2?password=hunter2", "rediss+sentinel://***@a:1/main/2"),
+        ("redis+sentinel://a:1/main?password=hun@ter2", "redis+sentinel://***"),
+    ] {
+        assert_eq!(without_password(url), shown);
+    }
+}
+
+#[test]
+fn the_partner_the_shipped_file_shows_has_the_defaults() {
+    let shown: String = DEFAULTS
+        .lines()
+        .skip_while(|line| !line.starts_with("# [partners.bbd]"))
+        .take_while(|line| line.starts_with('#'))
+        .filter_map(|line| line.strip_prefix("# ").filter(|line| !line.starts_with('#')))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let shown = with_file(&shown).unwrap().partners.remove("bbd").unwrap();
+    let least = "[partners.bbd]\nurl = \"https://dispatch.example.com/api\"";
+    let least = with_file(least).unwrap().partners.remove("bbd").unwrap();
+    assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
+}
+
+#[test]
+fn all_problems_are_told_at_once_each_on_a_line() {
+    let told = error(
+        "[dispatch]\nattempt = \"0s\"\n[http]\ntrusted_proxies = [\"lb\"]\n[worker.concurrency]\nmail-queue = 0\n\
+         [retention]\norders = \"400days\"\nevents = \"30days\"\n[redis]\nurl = \"localhost\"\n\
+         [service_types.tow]\npartner = \"bbd\"\ndriver_channels = [\"calls\"]\n[schedules.cleanup]\nevery = \"1ms\"",
+    );
+    for problem in [
+        "\n  dispatch.attempt must be 1ms to ",
+        "\n  http.trusted_proxies: 'lb' is no address",
+        "\n  worker.concurrency: no queue 'mail-queue'; queues are ",
+        "\n  worker.concurrency.mail-queue must be 1 to 100000, not 0",
+        "\n  retention.events must not be shorter than retention.orders",
+        "\n  redis.url is no Redis address",
+        "\n  service_types.tow: names are capital letters",
+        "\n  service_types.tow: no partner 'bbd'; add [partners.bbd]",
+        "\n  service_types.tow.driver_channels: no channel 'calls'; add [channels.calls]",
+        "\n  schedules.cleanup.every must be 1s to ",
+    ] {
+        assert!(told.contains(problem), "{problem}: {told}");
+    }
+    assert!(told.starts_with("10 settings cannot be used:"), "{told}");
+    assert_eq!(told.lines().count(), 11, "{told}");
+}

@@ -1,0 +1,23 @@
+//! `[worker]`: what one worker process runs at the same time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use garde::Validate;
+use model::{
+    bounds::{HOUR, NONE, time_within},
+    duration,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct WorkerConfig {
+    pub name: String,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=HOUR)))]
+    pub drain: Duration,
+    pub admin_bind: String,
+    /// Queue -> jobs at the same time.
+    pub concurrency: BTreeMap<String, usize>,
+}

@@ -1,0 +1,20 @@
+//! What becomes of a job whose statement failed.
+
+use std::time::Duration;
+
+use model::chance::Rng;
+use workers::{Outcome, retry::add_jitter};
+
+use super::is_transient;
+
+const DATABASE_PAUSE: Duration = Duration::from_secs(1);
+
+/// A Postgres that is away spends no try; a statement that Postgres refuses is a bug, and dies of it.
+pub fn database_failed(rng: &dyn Rng, error: &sqlx::Error) -> Outcome {
+    if is_transient(error) { database_pause(rng) } else { Outcome::Retry(error.to_string()) }
+}
+
+/// Until Postgres may be back.
+pub fn database_pause(rng: &dyn Rng) -> Outcome {
+    Outcome::Snooze { delay: add_jitter(DATABASE_PAUSE, 0.5, rng.next_unit()) }
+}

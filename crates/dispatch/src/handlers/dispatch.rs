@@ -1,0 +1,30 @@
+//! `dispatch:{order}:{n}`: starts attempt n.
+//!
+//! The offer, its delivery and the event are written in one transaction with the attempt's deadline; the timeout follows
+//! as a job. If the process dies before the commit, the job runs again and asks afresh; after it, the repeated job is
+//! superseded and puts the missing timeout back.
+
+use jobs::DispatchOrder;
+use model::fleet::decide;
+use workers::{Job, Outcome};
+
+use crate::{
+    app::App,
+    fleet::candidates,
+    orders::step::{self, Step},
+    partner::book,
+};
+
+pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
+    let (app, job) = (&app, &job);
+    step::run_step(app, &job.order, &job.id(), |s| async move {
+        if let Some(partner) = &s.order.partner {
+            return Step::Finish(book::perform_booking(app, job, &s, partner).await);
+        }
+        match candidates::rank_for_order(app, &s).await {
+            Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),
+            Err(outcome) => Step::Finish(outcome),
+        }
+    })
+    .await
+}

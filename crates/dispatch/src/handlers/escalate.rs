@@ -1,0 +1,25 @@
+//! `escalate:{order}:{alert id}` and `remind:{order}:{alert id}`: tells again about an alert that was not acknowledged.
+//!
+//! The row of the alert decides, as ever: an early, stale or doubled job sends nothing. Every run returns the jobs that must
+//! exist for the order's messages and alerts, which heals a crash between commit and settle.
+
+use jobs::{EscalateAlert, OrderId, RemindDispatchers};
+use workers::Outcome;
+
+use crate::{app::App, db, notifications::alerts};
+
+pub async fn perform_escalate(app: App, job: EscalateAlert) -> Outcome {
+    tell_again(&app, &job.order, job.alert_id).await
+}
+
+pub async fn perform_remind(app: App, job: RemindDispatchers) -> Outcome {
+    tell_again(&app, &job.order, job.alert_id).await
+}
+
+async fn tell_again(app: &App, order: &OrderId, alert_id: i64) -> Outcome {
+    let told = async {
+        alerts::tell_again(&app.db, &app.config.notifications, alert_id).await?;
+        alerts::derived_jobs(&app.db, order).await
+    };
+    told.await.map_or_else(|e| db::database_failed(&*app.rng, &e), Outcome::then_enqueue)
+}

@@ -1,0 +1,11 @@
+//! What performs the jobs: [`registry`] lists them all, and these files hold those that join several rooms.
+//!
+//! * [`dispatch`], [`timeout`]: an attempt, by fleet or by partner.
+//! * [`notify`]: delivers one row of the outbox over one channel, again and again until it arrives or is given up.
+//! * [`escalate`]: tells again about an alert that was not acknowledged.
+
+pub mod dispatch;
+pub mod escalate;
+pub mod notify;
+pub mod registry;
+pub mod timeout;

@@ -1,0 +1,243 @@
+//! `notify:{order}:{outbox id}`: delivers one message over one channel.
+//!
+//! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
+//! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
+//! least once: if the process dies after the receiver answered and before the row says so, the message is sent again, no sooner
+//! than [`CLAIM`] or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
+//! comes back.
+
+use std::time::Duration;
+
+use chrono::{SubsecRound, TimeDelta};
+use jobs::SendNotification;
+use model::{
+    messages::DeliveryResult,
+    order::{actions, timers},
+};
+use workers::{Job, Outcome, RetryPolicy};
+
+use crate::{
+    app::App,
+    channels::{DeliveryError, LanePlace, OutgoingMessage},
+    crash, db,
+    notifications::outbox::{self, OutboxRow},
+    orders::step,
+};
+
+/// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
+const BACKOFF: RetryPolicy = RetryPolicy {
+    max_tries: u32::MAX,
+    initial: Duration::from_secs(1),
+    multiplier: 2.0,
+    max: Duration::from_secs(600),
+    jitter: 0.3,
+};
+
+/// While a message is on its way its row is not due for at least this time, so that a job rebuilt after a flush does not send it a
+/// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
+const CLAIM: Duration = Duration::from_secs(7);
+/// A receiver may ask for a longer pause than ours, but not for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
+/// is being deployed answers 404 for a moment. 410 ends it at once.
+const REFUSED_TRIES: u32 = 5;
+/// Times a run looks again because another run was quicker.
+const MAX_LOOKS: usize = 3;
+
+pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
+    try_notify(&app, &job).await.unwrap_or_else(|error| db::database_failed(&*app.rng, &error))
+}
+
+async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
+    for _ in 0..MAX_LOOKS {
+        let Some(waiting) = outbox::load_waiting(&app.db, job.outbox_id).await? else { return Ok(Outcome::done()) };
+        if waiting.now < waiting.next_attempt_at {
+            return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
+        }
+        if waiting.is_worthless {
+            // A driver is not asked by an offer that has lapsed or was taken back meanwhile.
+            outbox::expire_message(&app.db, job.outbox_id).await?;
+            return Ok(Outcome::done());
+        }
+        match app.channels.enter_lane(&waiting.channel) {
+            Err(pause) => {
+                if let Some(at) = outbox::park_message(&app.db, job.outbox_id, pause).await? {
+                    return Ok(Outcome::Snooze { delay: timers::time_until(at, waiting.now) });
+                }
+            }
+            Ok(place) => {
+                if let Some(row) =
+                    outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, app.rng.next_unit()).await?
+                {
+                    return deliver_message(app, job, &row, place).await;
+                }
+            }
+        }
+    }
+    Ok(Outcome::Snooze { delay: BACKOFF.initial })
+}
+
+/// Makes the try that was claimed.
+async fn deliver_message(
+    app: &App,
+    job: &SendNotification,
+    row: &OutboxRow,
+    place: LanePlace,
+) -> Result<Outcome, sqlx::Error> {
+    let parcel = OutgoingMessage {
+        id: row.message_id,
+        order_id: &row.order_id,
+        content: &row.content,
+        phone: row.phone.as_deref(),
+    };
+    let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
+        Ok(()) => DeliveryResult::Delivered,
+        Err(error) => after_failure(row, &error),
+    };
+    crash::reach_point("notify", "sent");
+    if let DeliveryResult::Unreachable(error) = &delivery {
+        // The offer first: a row that is recorded is not looked at again.
+        let withdrawn = withdraw_unreachable(app, job, row, error).await?;
+        if matches!(withdrawn, Outcome::Done { .. }) {
+            outbox::record_delivery(&app.db, row, &delivery).await?;
+        }
+        return Ok(withdrawn);
+    }
+    outbox::record_delivery(&app.db, row, &delivery).await?;
+    Ok(match delivery {
+        DeliveryResult::Delivered | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
+        DeliveryResult::Again(at, error) => {
+            tracing::warn!(
+                order.id = row.order_id,
+                message.id = row.id,
+                channel = row.channel,
+                error,
+                "A message did not arrive; it will be sent again."
+            );
+            Outcome::Snooze { delay: timers::time_until(at, row.now) }
+        }
+        DeliveryResult::Dead(error) => Outcome::Dead(error),
+    })
+}
+
+/// Withdraws an offer that cannot be delivered, unless another channel has delivered it, or may yet.
+async fn withdraw_unreachable(
+    app: &App,
+    job: &SendNotification,
+    row: &OutboxRow,
+    error: &str,
+) -> Result<Outcome, sqlx::Error> {
+    outbox::mark_unreachable(&app.db, row.id).await?;
+    let Some(offer) = outbox::undelivered_offer(&app.db, row.id).await? else { return Ok(Outcome::done()) };
+    tracing::warn!(
+        order.id = row.order_id,
+        channel = row.channel,
+        error,
+        "An offer cannot be delivered; it is taken back."
+    );
+    let why = format!("could not be reached over {}: {error}", row.channel);
+    Ok(step::record_result(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+}
+
+/// Where a message goes whose claimed try failed.
+fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
+    let tries = row.attempts.unsigned_abs();
+    let tries_in_a_row = tries.saturating_sub(row.backoff_from.unsigned_abs());
+    let asked = match error {
+        DeliveryError::Again { pause, .. } => pause.unwrap_or_default().min(LONGEST_PAUSE),
+        _ => Duration::ZERO,
+    };
+    let asked = row.now + TimeDelta::from_std(asked).unwrap_or(TimeDelta::hours(1));
+    // Whole milliseconds, as the row keeps them: row and job name the same moment.
+    let next = row.next_attempt_at.max(asked).trunc_subsecs(3);
+    let is_final = match error {
+        DeliveryError::Gone(_) => true,
+        DeliveryError::Refused(_) => tries_in_a_row >= REFUSED_TRIES,
+        _ => false,
+    };
+    if row.is_offer() {
+        // Short-lived anyway: the attempt's own timeout goes on to the next driver.
+        match next {
+            _ if is_final => DeliveryResult::Unreachable(error.to_string()),
+            next if next < row.expires_at => DeliveryResult::Again(next, error.to_string()),
+            _ => DeliveryResult::Expired(error.to_string()),
+        }
+    } else if is_final || next >= row.expires_at {
+        DeliveryResult::Dead(format!("given up after {tries} tries: {error}"))
+    } else {
+        DeliveryResult::Again(next, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, Utc};
+
+    use super::*;
+    use crate::notifications::{OutboxState, StoredMessage, messages};
+
+    /// A message whose try after `tries` others is claimed.
+    fn row(kind: &str, tries: u32) -> OutboxRow {
+        let now: DateTime<Utc> = "2030-01-01T08:00:00Z".parse().unwrap();
+        let pause = BACKOFF.backoff(tries + 1, 0.5);
+        OutboxRow {
+            id: 1,
+            message_id: uuid::Uuid::nil(),
+            order_id: "ORD-1".to_owned(),
+            content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
+            channel: "hook".to_owned(),
+            state: OutboxState::Pending,
+            attempts: i32::try_from(tries).unwrap() + 1,
+            backoff_from: 0,
+            next_attempt_at: now + pause,
+            expires_at: now + messages::MESSAGE_EXPIRY,
+            offer_is_live: None,
+            phone: None,
+            now,
+        }
+    }
+
+    fn wait(row: &OutboxRow, error: &DeliveryError) -> Option<i64> {
+        match after_failure(row, error) {
+            DeliveryResult::Again(at, _) => Some((at - row.now).num_seconds()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_receiver_may_ask_for_a_longer_pause_within_reason() {
+        let again = |pause: Option<u64>| DeliveryError::Again {
+            error: "the receiver answered 429".to_owned(),
+            pause: pause.map(Duration::from_secs),
+        };
+        let first = row(messages::MANUAL_REFUND_REQUIRED, 0);
+        assert_eq!(wait(&first, &again(None)), Some(1));
+        assert_eq!(wait(&first, &again(Some(90))), Some(90));
+        assert_eq!(wait(&first, &again(Some(1_000_000))), Some(3600));
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 20), &again(Some(90))), Some(600));
+    }
+
+    #[test]
+    fn a_refused_message_is_dead_soon_and_one_nobody_wants_at_once() {
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        let waits: Vec<_> = (0..6).map(|n| wait(&row(messages::MANUAL_REFUND_REQUIRED, n), &refused)).collect();
+        assert_eq!(waits, [Some(1), Some(2), Some(4), Some(8), None, None]);
+        let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
+        assert_eq!(wait(&row(messages::MANUAL_REFUND_REQUIRED, 0), &gone), None);
+        // Sent again by hand, it is given the same patience as at first.
+        let replayed = OutboxRow { backoff_from: 5, attempts: 6, ..row(messages::MANUAL_REFUND_REQUIRED, 0) };
+        assert_eq!(wait(&replayed, &refused), Some(1));
+    }
+
+    #[test]
+    fn an_offer_is_never_dead_but_expires_or_is_taken_back() {
+        let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
+        let mut offer = row(messages::OFFER, 9);
+        offer.expires_at = offer.now + TimeDelta::seconds(700);
+        assert_eq!(wait(&offer, &away), Some(512));
+        let refused = DeliveryError::Refused("the receiver answered 404".to_owned());
+        assert_eq!(after_failure(&offer, &refused), DeliveryResult::Unreachable(refused.to_string()));
+        offer.expires_at = offer.now + TimeDelta::seconds(100);
+        assert_eq!(after_failure(&offer, &away), DeliveryResult::Expired(away.to_string()));
+    }
+}

@@ -1,0 +1,65 @@
+//! The one list of all jobs and who performs them.
+
+use std::time::Duration;
+
+use tracing::Instrument;
+use workers::{Delivery, Job, Outcome, Registry};
+
+use crate::{
+    app::App,
+    compensation, crash,
+    db::{self, readiness},
+    fleet, partner, periodic,
+};
+
+/// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
+const HEAD_START: Duration = Duration::from_secs(5);
+
+pub fn build_registry(app: &App) -> Registry {
+    let registry = Registry::new();
+    let registry = register_handler(registry, app, super::dispatch::perform_dispatch);
+    let registry = register_handler(registry, app, super::timeout::perform_timeout);
+    let registry = register_handler(registry, app, partner::poll::perform_poll);
+    let registry = register_handler(registry, app, partner::callback::perform_callback);
+    let registry = register_handler(registry, app, fleet::lifetime::perform_lifetime);
+    let registry = register_handler(registry, app, fleet::trip::perform_trip);
+    let registry = register_handler(registry, app, compensation::compensate::perform_compensate);
+    let registry = register_handler(registry, app, partner::cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, app, super::notify::perform_notify);
+    let registry = register_handler(registry, app, super::escalate::perform_escalate);
+    let registry = register_handler(registry, app, super::escalate::perform_remind);
+    let registry = register_handler(registry, app, compensation::alarm::perform_alarm);
+    register_handler(registry, app, periodic::tick::perform_tick)
+}
+
+fn register_handler<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+where
+    J: Job,
+    F: Fn(App, J) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
+    let app = app.clone();
+    registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
+        // Every line that is logged meanwhile names the job.
+        let span = tracing::error_span!("job", job.id = %delivery.id);
+        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
+        async {
+            let outcome = run.await;
+            crash::reach_point(J::KIND, "returns");
+            outcome
+        }
+        .instrument(span)
+    })
+}
+
+/// A run that takes too long is a failed try, but not while Postgres hangs. Only here can the two be told apart: by asking over
+/// the pool that the run waited for, whose connections may be dead while those of the gate are not.
+async fn run_in_time(app: App, limit: Duration, run: impl Future<Output = Outcome>) -> Outcome {
+    match tokio::time::timeout(limit, run).await {
+        Ok(outcome) => outcome,
+        Err(_) if readiness::ask_postgres(&app.db).await == readiness::PostgresState::Writable => {
+            Outcome::Retry(format!("timed out after {limit:?}"))
+        }
+        Err(_) => db::database_pause(&*app.rng),
+    }
+}

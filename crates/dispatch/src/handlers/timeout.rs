@@ -1,0 +1,29 @@
+//! `timeout:{order}:{n}`: ends attempt n once its deadline has passed and starts the next, in one transaction.
+//!
+//! Who is next is read from the offers table, never from a list inside a payload: a driver who went offline or took
+//! another order meanwhile is not asked.
+
+use jobs::ExpireAttempt;
+use model::fleet::decide;
+use workers::{Job, Outcome};
+
+use crate::{
+    app::App,
+    fleet::candidates,
+    orders::step::{self, Step},
+    partner,
+};
+
+pub async fn perform_timeout(app: App, job: ExpireAttempt) -> Outcome {
+    let (app, job) = (&app, &job);
+    step::run_step(app, &job.order, &job.id(), |s| async move {
+        if s.order.partner.is_some() {
+            return partner::timeout::decide_partner_timeout(app, job, s).await;
+        }
+        match candidates::rank_for_order(app, &s).await {
+            Ok((ranked, policy)) => Step::write_change(decide::time_out_attempt(&s, ranked, &policy), s),
+            Err(outcome) => Step::Finish(outcome),
+        }
+    })
+    .await
+}

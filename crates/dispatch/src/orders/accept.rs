@@ -1,0 +1,129 @@
+//! A driver presses accept.
+//!
+//! 1. Look: is this driver's offer live? If not, the full decision says why, and nothing is written.
+//! 2. Pass the gate, so that of a hundred drivers one goes on and the others hear at once.
+//! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
+//!
+//! If the process dies after 2, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
+//! so.
+
+use jobs::OrderId;
+use model::{
+    actor::Actor,
+    order::{OrderRefusal, actions},
+};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::{
+    app::App,
+    crash,
+    orders::{
+        accept_gate::{self, GateEntry},
+        store::{self, ChangeError, ChangeOutcome},
+        update,
+    },
+};
+
+/// Gives order `id` to driver `driver`, who answers `offer`; `by` sent the answer. Repeating it is harmless.
+pub async fn accept_offer(
+    app: &App,
+    id: &OrderId,
+    driver: &str,
+    offer: Uuid,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
+    let take = || take_order(app, id, driver, offer, by);
+    if !is_live(app, id, driver, offer).await? {
+        return take().await;
+    }
+    if accept_gate::enter_gate(app, id, driver).await == GateEntry::Taken {
+        return Err(OrderRefusal::ReservationInProgress.into());
+    }
+    crash::reach_point("accept", "entered");
+    let taken = take().await;
+    match &taken {
+        Ok(_) => {
+            // The driver hears at once; other orders may keep this waiting.
+            let (others, id, driver) = (app.clone(), id.clone(), driver.to_owned());
+            let withdrawn = tokio::spawn(async move { withdraw_others(&others, &id, &driver).await }.in_current_span());
+            let _ = tokio::time::timeout(app.patience, withdrawn).await;
+        }
+        Err(error) => {
+            accept_gate::leave_gate(app, id, driver).await;
+            if matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
+                withdraw_offer(app, id, offer).await;
+            }
+        }
+    }
+    taken
+}
+
+/// A driver who is told that the time is over must not get the order after all. An accept sent before may have been decided in
+/// time and not be written yet: it must be written, or decide again, before this one is refused.
+async fn take_order(
+    app: &App,
+    id: &OrderId,
+    driver: &str,
+    offer: Uuid,
+    by: &Actor,
+) -> Result<ChangeOutcome, ChangeError> {
+    let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
+    match decide().await {
+        Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
+            store::outdate_decisions(app, id, offer).await?;
+            decide().await
+        }
+        taken => taken,
+    }
+}
+
+/// By indexes alone: a hundred drivers ask it at once. A driver with an active order is not let in, for nothing comes of it.
+async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- offer is live
+         SELECT EXISTS (SELECT 1 FROM offers f JOIN orders o ON o.id = f.order_id
+                        WHERE f.id = $1 AND f.order_id = $2 AND f.driver_id = $3 AND f.state = 'offered'
+                          AND o.status = 'DISPATCHING')
+            AND NOT EXISTS (SELECT 1 FROM orders a WHERE a.driver_id = $3 AND a.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                            AND a.partner IS NULL)",
+    )
+    .bind(offer)
+    .bind(id.as_str())
+    .bind(driver)
+    .fetch_one(&app.db)
+    .await
+}
+
+/// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.
+async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
+    let others: Result<Vec<(String, Uuid)>, sqlx::Error> = sqlx::query_as(
+        "-- other offers
+         SELECT order_id, id FROM offers WHERE driver_id = $1 AND state = 'offered' AND order_id <> $2",
+    )
+    .bind(driver)
+    .bind(taken.as_str())
+    .fetch_all(&app.db)
+    .await;
+    match others {
+        Ok(others) => {
+            for (order, offer) in others {
+                if let Ok(order) = order.parse() {
+                    withdraw_offer(app, &order, offer).await;
+                }
+            }
+        }
+        Err(error) => {
+            tracing::warn!(order.id = %taken, %error, "The other offers of a driver who accepted stay until they lapse.");
+        }
+    }
+}
+
+/// The driver of this offer is on another order.
+async fn withdraw_offer(app: &App, order: &OrderId, offer: Uuid) {
+    let withdrawn =
+        update::update_for_offer(app, order, offer, |s| actions::withdraw_offer(s, offer, "took another order")).await;
+    if let Err(error) = withdrawn {
+        tracing::warn!(order.id = %order, %error, "An offer of a driver on another order stays until it lapses.");
+    }
+}

@@ -1,0 +1,151 @@
+//! What every timer of an order has in common.
+//!
+//! A job is a hint, the row decides. Load the row; the job is not among those the row asks for: it is superseded, write
+//! nothing and return the jobs that must exist (which heals a crash between commit and settle). Past the lifetime
+//! without a driver: whatever the job, the order ends. Not due by the row: snooze. Otherwise decide, write on condition
+//! that no other change was quicker, and return the jobs of the row as it now is.
+
+use std::time::Duration;
+
+use jobs::OrderId;
+use metrics::histogram;
+use model::{
+    fleet::decide::end_lifetime,
+    order::{Change, Decision, Snapshot, timers},
+};
+use workers::{JobId, Outcome, retry::add_jitter};
+
+use crate::{
+    app::App,
+    crash,
+    db::database_failed,
+    orders::store::{self, ApplyError, ChangeError},
+};
+
+/// Times a step starts over because another change was quicker.
+const MAX_CONFLICTS: usize = 5;
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a step comes to.
+#[derive(Debug)]
+pub enum Step {
+    /// This change of the order as it was read.
+    Write(Box<(Change, Snapshot)>),
+    /// Nothing of the order is written here: the job ends like this.
+    Finish(Outcome),
+}
+
+impl Step {
+    /// `order` as it was read, and decided on.
+    pub fn write_change(change: Change, order: Snapshot) -> Self {
+        Self::Write(Box::new((change, order)))
+    }
+}
+
+/// A step decided by the order alone.
+pub async fn decide_sync(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(&Snapshot) -> Change) -> Outcome {
+    outcome_of(app, try_decide_sync(app, order, job, decide).await)
+}
+
+/// As [`decide_sync`], for a step that has more to do when the database fails.
+pub async fn try_decide_sync(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(&Snapshot) -> Change,
+) -> Result<Outcome, sqlx::Error> {
+    let decide = &decide;
+    try_run_step(app, order, job, |s| async move { Step::write_change(decide(&s), s) }).await
+}
+
+/// Runs a step: what `decide` makes of an order whose job this is, and due.
+pub async fn run_step<F>(app: &App, order: &OrderId, job: &JobId, decide: impl Fn(Snapshot) -> F) -> Outcome
+where
+    F: Future<Output = Step>,
+{
+    outcome_of(app, try_run_step(app, order, job, decide).await)
+}
+
+fn outcome_of(app: &App, result: Result<Outcome, sqlx::Error>) -> Outcome {
+    result.unwrap_or_else(|error| database_failed(&*app.rng, &error))
+}
+
+async fn try_run_step<F>(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl Fn(Snapshot) -> F,
+) -> Result<Outcome, sqlx::Error>
+where
+    F: Future<Output = Step>,
+{
+    for _ in 0..MAX_CONFLICTS {
+        let s = match load_if_due(app, order, job).await? {
+            DueOrder::Due(s) => *s,
+            DueOrder::NotDue(outcome) => return Ok(outcome),
+        };
+        // Whatever the job was to do: an order whose time is over ends.
+        let step =
+            if s.order.is_past_lifetime(s.now) { Step::write_change(end_lifetime(&s), s) } else { decide(s).await };
+        let (change, s) = match step {
+            Step::Write(decided) => *decided,
+            Step::Finish(outcome) => return Ok(outcome),
+        };
+        crash::reach_point(job.kind(), "decided");
+        match store::apply_change(app, &s, change).await {
+            Ok(after) => return Ok(Outcome::then_enqueue(timers::derive_jobs(&after))),
+            Err(ApplyError::Conflict) => {}
+            Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
+            Err(ApplyError::Database(e)) => return Err(e),
+        }
+    }
+    Ok(retry_when_busy(app, order, job))
+}
+
+/// The order of a job.
+enum DueOrder {
+    /// Its row asks for the job, which is due; or its lifetime is over.
+    Due(Box<Snapshot>),
+    /// What becomes of the job instead.
+    NotDue(Outcome),
+}
+
+async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
+    let Some(s) = store::load_order(&app.db, order).await? else {
+        tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
+        return Ok(DueOrder::NotDue(Outcome::done()));
+    };
+    let Some(timer) = timers::derive_timers(&s).into_iter().find(|t| t.id() == job) else {
+        return Ok(DueOrder::NotDue(Outcome::then_enqueue(timers::derive_jobs(&s))));
+    };
+    Ok(if s.order.is_past_lifetime(s.now) || timer.is_due(s.now) {
+        if timer.is_due(s.now) {
+            histogram!("dispatchq_timer_lateness_seconds").record((s.now - timer.due).as_seconds_f64());
+        }
+        DueOrder::Due(Box::new(s))
+    } else {
+        DueOrder::NotDue(Outcome::Snooze { delay: timers::time_until(timer.due, s.now) })
+    })
+}
+
+/// Writes what was learnt meanwhile, whatever the order has become, and returns the jobs it must now have.
+pub async fn record_result(
+    app: &App,
+    order: &OrderId,
+    job: &JobId,
+    decide: impl FnMut(&Snapshot) -> Decision,
+) -> Outcome {
+    crash::reach_point(job.kind(), "learnt");
+    match store::change_order(app, order, decide).await {
+        Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
+        Err(ChangeError::NotFound) => Outcome::done(),
+        Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),
+        Err(ChangeError::Busy) => retry_when_busy(app, order, job),
+        Err(ChangeError::Database(e)) => database_failed(&*app.rng, &e),
+    }
+}
+
+fn retry_when_busy(app: &App, order: &OrderId, job: &JobId) -> Outcome {
+    tracing::debug!(order.id = %order, job.id = %job, "The order keeps changing; the job waits a moment.");
+    Outcome::Snooze { delay: add_jitter(CONFLICT_PAUSE, 0.5, app.rng.next_unit()) }
+}

@@ -1,0 +1,259 @@
+//! The rows that have timers, page by page.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::order::{BookingState, Order, PendingAlert, timers};
+use sqlx::{FromRow, Row, postgres::PgRow};
+use workers::NewJob;
+
+use crate::app::App;
+
+/// Rows read and timers compared at a time.
+const PAGE: i64 = 500;
+/// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
+pub(super) const STRETCH: i64 = 2000;
+/// A timer this long overdue should have fired: it was lost.
+const OVERDUE: Duration = Duration::from_secs(3);
+
+/// Which timers a run looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RepairScope {
+    /// All of them: Redis has lost its data.
+    All,
+    /// Those that should have fired.
+    Overdue,
+}
+
+/// One page of rows, and the jobs they must have.
+pub(super) struct TimerPage {
+    pub rows: u64,
+    pub jobs: Vec<NewJob>,
+}
+
+impl TimerPage {
+    /// Rows with one job each.
+    fn from_jobs(jobs: Vec<NewJob>) -> Self {
+        Self { rows: jobs.len() as u64, jobs }
+    }
+}
+
+/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
+/// messages, and unacknowledged alerts.
+pub(super) struct TimerPages {
+    scope: RepairScope,
+    cursor: TimerCursor,
+    /// Where the latest page began.
+    page_began: TimerCursor,
+}
+
+/// How far each source was read; `None`: to its end.
+#[derive(Clone)]
+struct TimerCursor {
+    orders_after: Option<String>,
+    bookings_after: Option<(String, i32)>,
+    callbacks_after: Option<i64>,
+    messages_after: Option<i64>,
+    alerts_after: i64,
+}
+
+impl TimerPages {
+    pub(super) fn new(scope: RepairScope) -> Self {
+        let cursor = TimerCursor {
+            orders_after: Some(String::new()),
+            bookings_after: Some((String::new(), 0)),
+            callbacks_after: Some(0),
+            messages_after: Some(0),
+            alerts_after: 0,
+        };
+        Self { scope, page_began: cursor.clone(), cursor }
+    }
+
+    /// Reads the latest page once more.
+    pub(super) async fn read_again(&self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
+        let mut again =
+            Self { scope: self.scope, cursor: self.page_began.clone(), page_began: self.page_began.clone() };
+        again.next_page(app).await
+    }
+
+    /// Takes the place in a source, if there is more of it.
+    fn take_place<T>(&mut self, source: impl FnOnce(&mut TimerCursor) -> Option<T>) -> Option<T> {
+        self.page_began = self.cursor.clone();
+        source(&mut self.cursor)
+    }
+
+    fn overdue_secs(&self) -> Option<f64> {
+        (self.scope == RepairScope::Overdue).then_some(OVERDUE.as_secs_f64())
+    }
+
+    pub(super) async fn next_page(&mut self, app: &App) -> Result<Option<TimerPage>, sqlx::Error> {
+        while let Some(after) = self.take_place(|cursor| cursor.orders_after.take()) {
+            let rows = sqlx::query(
+                "-- orders to reconcile
+                 WITH page AS MATERIALIZED (
+                     SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
+                            payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no, round,
+                            attempt_deadline, next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived,
+                            trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at, closed_at, owner
+                     FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
+                 t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
+                 SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
+                   AND ($2::float8 IS NULL
+                        OR (status = 'COMPENSATING' AND updated_at < t.now - $2 * interval '1 second')
+                        OR (status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING', 'PENDING')
+                            AND least(attempt_deadline, next_attempt_at, next_poll_at,
+                                      CASE WHEN NOT lifetime_waived THEN lifetime_deadline END)
+                                < t.now - $2 * interval '1 second')
+                        OR (status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                            AND least(next_poll_at, trip_deadline) < t.now - $2 * interval '1 second'))
+                 ORDER BY page.id",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(if self.scope == RepairScope::All { PAGE } else { STRETCH })
+            .fetch_all(&app.db)
+            .await?;
+            // One row at least: it says where the next page begins.
+            if let Some(row) = rows.first() {
+                self.cursor.orders_after = row.try_get("last")?;
+            }
+            let found = |row: &PgRow| row.try_get::<Option<String>, _>("id").map(|id| id.is_some());
+            let mut orders = Vec::new();
+            for row in &rows {
+                if found(row)? {
+                    orders.push(OrderRow::from_row(row)?);
+                }
+            }
+            if !orders.is_empty() {
+                return Ok(Some(page_of_orders(&orders)));
+            }
+        }
+        if let Some((order, attempt_no)) = self.take_place(|cursor| cursor.bookings_after.take()) {
+            let rows: Vec<BookingRow> = sqlx::query_as(
+                "-- bookings to reconcile
+                 SELECT order_id, attempt_no, state, next_try_at, dispatchq_now() AS now FROM bookings
+                 WHERE state IN ('intent', 'unknown', 'cancel_wanted') AND (order_id, attempt_no) > ($1, $2)
+                   AND ($3::float8 IS NULL OR next_try_at < dispatchq_now() - $3 * interval '1 second')
+                 ORDER BY order_id, attempt_no LIMIT $4",
+            )
+            .bind(order)
+            .bind(attempt_no)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.cursor.bookings_after = Some((last.order_id.to_string(), last.attempt_no));
+                let timer = |b: &BookingRow| {
+                    timers::booking_timer(&b.order_id, b.attempt_no, b.state, b.next_try_at, b.now).job
+                };
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+            }
+        }
+        if let Some(after) = self.take_place(|cursor| cursor.callbacks_after.take()) {
+            let rows: Vec<CallbackRow> = sqlx::query_as(
+                "-- callbacks to reconcile
+                 SELECT id, order_id, received_at, dispatchq_now() AS now FROM inbox
+                 WHERE state = 'pending' AND id > $1
+                   AND ($2::float8 IS NULL OR received_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.cursor.callbacks_after = Some(last.id);
+                let timer = |c: &CallbackRow| timers::callback_timer(&c.order_id, c.id, c.received_at, c.now).job;
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+            }
+        }
+        if let Some(after) = self.take_place(|cursor| cursor.messages_after.take()) {
+            let rows: Vec<MessageRow> = sqlx::query_as(
+                "-- messages to reconcile
+                 SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
+                 WHERE state = 'pending' AND id > $1
+                   AND ($2::float8 IS NULL OR next_attempt_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.cursor.messages_after = Some(last.id);
+                let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+            }
+        }
+        self.page_began = self.cursor.clone();
+        let rows: Vec<AlertRow> = sqlx::query_as(
+            "-- alerts to reconcile
+             SELECT id, kind, next_escalation_at, order_id, dispatchq_now() AS now FROM alerts
+             WHERE acked_at IS NULL AND next_escalation_at IS NOT NULL AND gave_up_at IS NULL AND id > $1
+               AND ($2::float8 IS NULL OR next_escalation_at < dispatchq_now() - $2 * interval '1 second')
+             ORDER BY id LIMIT $3",
+        )
+        .bind(self.cursor.alerts_after)
+        .bind(self.overdue_secs())
+        .bind(PAGE)
+        .fetch_all(&app.db)
+        .await?;
+        let Some(last) = rows.last() else { return Ok(None) };
+        self.cursor.alerts_after = last.alert.id;
+        let timer = |a: &AlertRow| timers::alert_timer(&a.order_id, &a.alert, a.now).job;
+        Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())))
+    }
+}
+
+#[derive(FromRow)]
+struct AlertRow {
+    #[sqlx(flatten)]
+    alert: PendingAlert,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct OrderRow {
+    #[sqlx(flatten)]
+    order: Order,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct BookingRow {
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    attempt_no: i32,
+    state: BookingState,
+    next_try_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct CallbackRow {
+    id: i64,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    received_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
+struct MessageRow {
+    id: i64,
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    next_attempt_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+fn page_of_orders(rows: &[OrderRow]) -> TimerPage {
+    let jobs = rows.iter().flat_map(|row| timers::order_timers(&row.order, row.now)).map(|t| t.job);
+    TimerPage { rows: rows.len() as u64, jobs: jobs.collect() }
+}

@@ -1,0 +1,162 @@
+//! Loading the configuration as every command does.
+
+use std::path::Path;
+
+use crate::{
+    channels,
+    config::{Config, ConfigError},
+    partner_client::PartnerRegistry,
+};
+
+/// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
+/// message or booking to be noticed.
+///
+/// `file` must exist; without it `./config.toml` is read if there is one.
+pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
+    let config = Config::load(file)?;
+    check_services(&config)?;
+    Ok(config)
+}
+
+fn check_services(config: &Config) -> Result<(), ConfigError> {
+    let partners = PartnerRegistry::new(&config.partners).map(drop);
+    let channels = channels::build_channels(config).map(drop);
+    let problems = [partners, channels].into_iter().filter_map(Result::err).flat_map(ConfigError::into_problems);
+    ConfigError::refuse_problems(problems.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn load(text: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let config = Config::from_sources(Some(file.path()), variables)?;
+        check_services(&config)?;
+        Ok(config)
+    }
+
+    fn with_file(text: &str) -> Result<Config, ConfigError> {
+        load(text, &[])
+    }
+
+    fn error(text: &str) -> String {
+        with_file(text).unwrap_err().to_string()
+    }
+
+    const CHANNELS: &str = "
+        [channels.app]
+        type = \"webhook\"
+        url = \"https://h/T0/SECRET\"
+        secret = \"whsec_c2VjcmV0SECRETc2VjcmV0SECRETc2Vj\"
+        [channels.slack]
+        type = \"slack\"
+        url = \"https://hooks.example.com/services/SECRET\"
+        [channels.mail]
+        type = \"email\"
+        from = \"dispatchq@example.com\"
+        to = [\"desk@example.com\"]
+        host = \"mail.example.com\"
+        username = \"dispatchq\"
+        password = \"SECRET\"
+        [channels.desk]
+        type = \"ticket\"
+        url = \"https://desk.example.com/SECRET\"
+        token = \"SECRET\"
+        [channels.lines]
+        type = \"log\"
+        [notifications]
+        support = [\"slack\", \"mail\", \"desk\", \"lines\"]
+        producer = [\"app\"]";
+
+    #[test]
+    fn a_partner_is_checked_and_its_secrets_come_from_the_environment() {
+        assert!(error("[service_types.TAXI]\npartner = \"bbd\"").contains("[partners.bbd]"));
+        assert!(error("[partners.bbd]\nurl = \"ftp://p\"").contains("http"));
+        assert!(error("[partners.bbd]\nurl = \"http://p\"\ncallback_secret = \"whsec_?\"").contains("base64"));
+        let variables = [("DISPATCHQ_PARTNERS__BBD__API_KEY", "hunter2")];
+        let config = load("[partners.bbd]\nurl = \"http://p\"", &variables).unwrap();
+        assert_eq!(config.partners["bbd"].api_key, "hunter2");
+        assert!(!serde_json::to_string(&config.without_secrets()).unwrap().contains("hunter2"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config = with_file(&format!("[database]\nurl = \"postgres://u:hunter2@h/db\"\n{CHANNELS}")).unwrap();
+        let shown = config.without_secrets();
+        for text in [
+            serde_json::to_string(&shown).unwrap(),
+            toml::to_string(&shown).unwrap(),
+            format!("{:?}", config.channels),
+            format!("{:?}", channels::build_channels(&config).unwrap()),
+        ] {
+            assert!(!text.contains("hunter2") && !text.contains("SECRET"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_may_lie_in_the_environment_or_in_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "s3cret\n").unwrap();
+        let ticket = |how: &str| format!("[channels.x]\ntype = \"ticket\"\nurl = \"http://h\"\n{how}");
+        with_file(&ticket(&format!("token_file = {file:?}"))).unwrap();
+        // Whatever runs this has it.
+        with_file(&ticket("token_env = \"PATH\"")).unwrap();
+        let missing = error(&ticket("token_env = \"NOT_SET_ANYWHERE\""));
+        assert!(missing.contains("channels.x") && missing.contains("NOT_SET_ANYWHERE"), "{missing}");
+        assert!(error(&ticket("token_file = \"/no/such/file\"")).contains("/no/such/file"));
+        assert!(error(&ticket("token = \"a\"\ntoken_env = \"PATH\"")).contains("only one of"));
+    }
+
+    #[test]
+    fn a_channel_that_cannot_work_is_refused_with_its_place() {
+        let of = |text: &str| error(&format!("[channels.x]\n{text}"));
+        for (text, said) in [
+            ("type = \"pager\"", "pager"),
+            ("type = \"webhook\"", "url is missing"),
+            ("type = \"webhook\"\nurl = \"ftp://h\"", "http or https"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecrets = \"x\"", "secrets"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"short\"", "24 bytes"),
+            ("type = \"webhook\"\nurl = \"http://h\"\nsecret = \"!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!\"", "base64"),
+            (
+                "type = \"email\"\nhost = \"h\"\nfrom = \"no address\"\nto = [\"a@b.c\"]",
+                "'no address' is no e-mail address",
+            ),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = []", "to names no one"),
+            ("type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\nusername = \"u\"", "go together"),
+            (
+                "type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\ntls = \"none\"\nusername = \"u\"\npassword = \"p\"",
+                "starttls",
+            ),
+        ] {
+            let error = of(text);
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        assert!(error("[channels.\"a b\"]\ntype = \"log\"").contains("letters, digits"));
+        assert!(error("[notifications]\nproducer = [\"app\"]").contains("notifications.producer"));
+        assert!(error("[notifications.escalate]\nafter = \"0s\"").contains("notifications.escalate"));
+    }
+
+    #[test]
+    fn all_channels_and_partners_that_cannot_work_are_told_at_once() {
+        let told = error(
+            "[channels.a]\ntype = \"slack\"\n[channels.b]\ntype = \"ticket\"\nurl = \"ftp://h\"\n\
+             [partners.c]\nurl = \"here\"",
+        );
+        let problems: Vec<_> = told.lines().collect();
+        assert_eq!(
+            problems,
+            [
+                "3 settings cannot be used:",
+                "  partners.c: url is not valid: relative URL without a base",
+                "  channels.a: url is missing",
+                "  channels.b: url must be http or https",
+            ]
+        );
+    }
+}

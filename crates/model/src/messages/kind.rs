@@ -1,0 +1,133 @@
+//! The kinds of messages, as rows, channels and commands spell them.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub const OFFER: &str = "OFFER";
+pub const ASSIGNED: &str = "ASSIGNED";
+pub const UNASSIGNED: &str = "UNASSIGNED";
+pub const DISPATCH_FAILED: &str = "DISPATCH_FAILED";
+pub const REMINDER: &str = "REMINDER";
+pub const MANUAL_REFUND_REQUIRED: &str = "MANUAL_REFUND_REQUIRED";
+pub const UNEXPECTED_STATE: &str = "UNEXPECTED_STATE";
+pub const TIMER_DEAD: &str = "TIMER_DEAD";
+pub const STALE_TRIP: &str = "STALE_TRIP";
+pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
+pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
+pub const STATUS_UPDATE_FAILED: &str = "STATUS_UPDATE_FAILED";
+pub const ESCALATION: &str = "ESCALATION";
+pub const ORDER_CANCELLED: &str = "ORDER_CANCELLED";
+pub const JOB_ID_RETRIEVED: &str = "order.job_id_retrieved";
+pub const CANCELLED_AFTER_PAYMENT: &str = "order.cancelled_after_payment_no_job_id";
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MessageKind {
+    Offer,
+    Assigned,
+    Unassigned,
+    DispatchFailed,
+    Reminder,
+    ManualRefundRequired,
+    UnexpectedState,
+    TimerDead,
+    StaleTrip,
+    PartnerRefusesKey,
+    FailedToGetOrder,
+    StatusUpdateFailed,
+    Escalation,
+    OrderCancelled,
+    JobIdRetrieved,
+    CancelledAfterPayment,
+}
+
+impl MessageKind {
+    pub const ALL: [Self; 16] = [
+        Self::Offer,
+        Self::Assigned,
+        Self::Unassigned,
+        Self::DispatchFailed,
+        Self::Reminder,
+        Self::ManualRefundRequired,
+        Self::UnexpectedState,
+        Self::TimerDead,
+        Self::StaleTrip,
+        Self::PartnerRefusesKey,
+        Self::FailedToGetOrder,
+        Self::StatusUpdateFailed,
+        Self::Escalation,
+        Self::OrderCancelled,
+        Self::JobIdRetrieved,
+        Self::CancelledAfterPayment,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Offer => OFFER,
+            Self::Assigned => ASSIGNED,
+            Self::Unassigned => UNASSIGNED,
+            Self::DispatchFailed => DISPATCH_FAILED,
+            Self::Reminder => REMINDER,
+            Self::ManualRefundRequired => MANUAL_REFUND_REQUIRED,
+            Self::UnexpectedState => UNEXPECTED_STATE,
+            Self::TimerDead => TIMER_DEAD,
+            Self::StaleTrip => STALE_TRIP,
+            Self::PartnerRefusesKey => PARTNER_REFUSES_KEY,
+            Self::FailedToGetOrder => FAILED_TO_GET_ORDER,
+            Self::StatusUpdateFailed => STATUS_UPDATE_FAILED,
+            Self::Escalation => ESCALATION,
+            Self::OrderCancelled => ORDER_CANCELLED,
+            Self::JobIdRetrieved => JOB_ID_RETRIEVED,
+            Self::CancelledAfterPayment => CANCELLED_AFTER_PAYMENT,
+        }
+    }
+
+    /// Returns the kind that a row names; `None` if another version wrote one that this version does not have.
+    pub fn from_stored(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+
+    /// Returns whether an alert of this kind is for dispatchers, so that reminders tell it again.
+    pub const fn is_for_dispatchers(self) -> bool {
+        matches!(self, Self::DispatchFailed)
+    }
+}
+
+/// Returns whether the alert of a row is for dispatchers, so that reminders tell it again.
+pub fn is_for_dispatchers(kind: &str) -> bool {
+    MessageKind::from_stored(kind).is_some_and(MessageKind::is_for_dispatchers)
+}
+
+impl fmt::Display for MessageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for MessageKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for MessageKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Self::from_stored(&word).ok_or_else(|| de::Error::custom(format!("'{word}' is no kind of message")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_read_as_it_is_written() {
+        for kind in MessageKind::ALL {
+            assert_eq!(MessageKind::from_stored(kind.as_str()), Some(kind));
+        }
+        assert_eq!(MessageKind::from_stored("ORDER_COMPLETED"), None);
+        assert!(is_for_dispatchers(DISPATCH_FAILED) && !is_for_dispatchers(TIMER_DEAD) && !is_for_dispatchers("NEWS"));
+    }
+}

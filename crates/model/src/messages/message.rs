@@ -1,0 +1,381 @@
+//! The messages, as values: alerts for support and dispatchers, offers for drivers, events for the producer, news for the
+//! customer.
+//!
+//! Names and fields of `support.manual_action_required`, `order.cancelled_after_payment_no_job_id` and
+//! `order.job_id_retrieved` are those of the requirement document on job id retrieval. Alerts carry more beside them:
+//! what a person who acts on them wants to read. How they read as text is in [`super::text`].
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jobs::OrderId;
+
+use super::{
+    body::{
+        ActionHead, AlertSeverity, AlertTeam, AssignmentBody, CustomerBody, DispatchFailedBody, FailedUpdateBody,
+        JobIdBody, MessageBody, MessageEvent, OfferBody, OrderAlertBody, PaidCancelBody, RefusedKeyBody,
+        RetrievalMethod, StaleTripBody, StoredMessage,
+    },
+    kind::MessageKind,
+};
+use crate::order::{Offer, Order};
+
+/// How long an undeliverable message is tried before it is given up.
+pub const MESSAGE_EXPIRY: TimeDelta = TimeDelta::hours(24);
+
+/// Errors are shown to people, who read this much.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// Whom a message is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessageAudience {
+    /// The driver named in the message.
+    Driver { service_type: String },
+    /// Every user with the role dispatcher, each by the own channel.
+    Dispatchers,
+    /// The supporting reservation team.
+    Support,
+    /// The people told when an alert is not acknowledged.
+    Escalation,
+    /// The system that created the order.
+    Producer,
+    /// The customer named in the message.
+    Customer,
+}
+
+/// A message not yet routed: one outbox row for each channel that reaches its audience.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    pub body: MessageBody,
+    pub audience: MessageAudience,
+    /// Two messages of one order, kind and channel with the same key are one.
+    pub dedupe_key: String,
+    pub expires_at: DateTime<Utc>,
+}
+
+impl Message {
+    pub(super) fn new(body: MessageBody, audience: MessageAudience, dedupe_key: String, at: DateTime<Utc>) -> Self {
+        Self { body, audience, dedupe_key, expires_at: at + MESSAGE_EXPIRY }
+    }
+
+    fn to_support(body: MessageBody, dedupe_key: String, at: DateTime<Utc>) -> Self {
+        Self::new(body, MessageAudience::Support, dedupe_key, at)
+    }
+
+    /// The kind, as rows spell it.
+    pub fn kind(&self) -> &str {
+        self.body.kind()
+    }
+
+    /// Returns the message as its rows hold it.
+    pub fn to_stored(&self) -> StoredMessage {
+        StoredMessage { kind: self.kind().to_owned(), payload: self.body.to_payload() }
+    }
+
+    /// Must a person acknowledge it?
+    pub fn is_alert(&self) -> bool {
+        matches!(self.audience, MessageAudience::Support | MessageAudience::Dispatchers)
+            && !matches!(self.body, MessageBody::Reminder(_))
+    }
+}
+
+/// To a driver: take this order? Worthless once the offer has expired.
+pub fn offer_created(order: &Order, offer: &Offer, distance_m: f64) -> Message {
+    let body = OfferBody {
+        event: MessageEvent::OfferCreated,
+        offer_id: offer.id,
+        order_id: order.id.clone(),
+        driver_id: offer.driver_id.clone(),
+        service_type: order.service_type.clone(),
+        attempt_no: offer.attempt_no,
+        distance_m: distance_m.round(),
+        expires_at: offer.expires_at,
+    };
+    Message {
+        body: MessageBody::Offer(body),
+        audience: MessageAudience::Driver { service_type: order.service_type.clone() },
+        dedupe_key: offer.id.to_string(),
+        expires_at: offer.expires_at,
+    }
+}
+
+/// To a driver: a dispatcher has given you this order.
+pub fn driver_assigned(order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+    let body = assignment_body(MessageEvent::OrderAssigned, order, driver, "assigned by a dispatcher", now);
+    to_driver(MessageBody::Assigned(body), order, driver, now)
+}
+
+/// To a driver: this order is no longer yours.
+pub fn driver_unassigned(order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
+    let body = assignment_body(MessageEvent::OrderUnassigned, order, driver, why, now);
+    to_driver(MessageBody::Unassigned(body), order, driver, now)
+}
+
+fn assignment_body(
+    event: MessageEvent,
+    order: &Order,
+    driver: &str,
+    why: &str,
+    timestamp: DateTime<Utc>,
+) -> AssignmentBody {
+    AssignmentBody {
+        event,
+        order_id: order.id.clone(),
+        driver_id: driver.to_owned(),
+        service_type: order.service_type.clone(),
+        reason: why.to_owned(),
+        timestamp,
+    }
+}
+
+fn to_driver(body: MessageBody, order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+    let audience = MessageAudience::Driver { service_type: order.service_type.clone() };
+    Message::new(body, audience, format!("{driver}-{}", order.version), now)
+}
+
+/// To every dispatcher: no driver is left to ask.
+pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
+    let body = DispatchFailedBody {
+        event: MessageEvent::DispatcherActionRequired,
+        order_id: order.id.clone(),
+        service_type: order.service_type.clone(),
+        area_id: order.area_id.clone(),
+        attempts: order.attempt_no,
+        lifetime_deadline: order.lifetime_deadline,
+        action: "assign a driver, redispatch or cancel".to_owned(),
+        timestamp: now,
+    };
+    let dedupe_key = format!("round-{}", order.round);
+    Message::new(MessageBody::DispatchFailed(body), MessageAudience::Dispatchers, dedupe_key, now)
+}
+
+/// To support: the customer paid for an order that will not be carried out.
+pub fn refund_required(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let alert = order_alert(MessageKind::ManualRefundRequired, order, why, now);
+    Message::to_support(MessageBody::ManualRefundRequired(alert), String::new(), now)
+}
+
+/// To support: the payment is in a state the rules do not know; nothing was decided.
+pub fn unexpected_state(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
+    Message::to_support(MessageBody::UnexpectedState(alert), version_key(order), now)
+}
+
+/// To support: what the producer says of the money of a cancelled order is a word the rules do not know. Told once of an
+/// order, however many such words follow: the desk looks at the payment and not at the word.
+pub fn unknown_payment(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let alert = order_alert(MessageKind::UnexpectedState, order, why, now);
+    Message::to_support(MessageBody::UnexpectedState(alert), "payment".to_owned(), now)
+}
+
+/// To support: a timer of this order died, so nothing moves it on any more.
+pub fn timer_dead(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let alert = order_alert(MessageKind::TimerDead, order, why, now);
+    Message::to_support(MessageBody::TimerDead(alert), version_key(order), now)
+}
+
+/// To support: the driver has not picked up, or not completed the trip, in time.
+pub fn stale_trip(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let alert = order_alert(MessageKind::StaleTrip, order, why, now);
+    let body = StaleTripBody { alert, driver_id: order.driver_id.clone() };
+    Message::to_support(MessageBody::StaleTrip(body), version_key(order), now)
+}
+
+/// To support: an order that was to be compensated is not in the database.
+pub fn order_missing(order: &OrderId, now: DateTime<Utc>) -> Message {
+    let head = action_head(MessageKind::FailedToGetOrder, order, now);
+    Message::to_support(MessageBody::FailedToGetOrder(head), String::new(), now)
+}
+
+/// To support: the end of this order could not be written, for this error.
+pub fn status_update_failed(order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
+    let body = FailedUpdateBody {
+        head: action_head(MessageKind::StatusUpdateFailed, order, now),
+        error: error.chars().take(MAX_ERROR_CHARS).collect(),
+    };
+    Message::to_support(MessageBody::StatusUpdateFailed(body), String::new(), now)
+}
+
+/// What is told of an order that the system has just ended, by its present status: a paid one needs a refund and is
+/// published, and the customer learns of either.
+pub fn cancelled_by_system(order: &Order, why: &str, now: DateTime<Utc>) -> Vec<Message> {
+    let mut messages = Vec::new();
+    if order.payment_status.is_paid() {
+        messages.push(refund_required(order, why, now));
+        messages.push(cancelled_after_payment(order, now));
+    }
+    messages.push(customer_cancelled(order, why, now));
+    messages
+}
+
+/// To the producer: the system ended an order that was paid for. The name is the requirement's, for fleet orders too: a job
+/// id would have come from the partner whose driver never did.
+pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
+    let awaits_job_id = order.partner.is_some() && order.job_id.is_none();
+    let body = PaidCancelBody {
+        event: MessageEvent::CancelledAfterPayment,
+        order_id: order.id.clone(),
+        status: order.status,
+        payment_status: order.payment_status.clone(),
+        // Without a job id: how often the partner was asked for it.
+        total_attempts: if awaits_job_id { order.poll_no } else { order.attempt_no },
+        action: MessageKind::ManualRefundRequired,
+        timestamp: now,
+    };
+    Message::new(MessageBody::CancelledAfterPayment(body), MessageAudience::Producer, String::new(), now)
+}
+
+/// To the producer: the partner's job id is known. `duration` is the time since the booking.
+pub fn job_id_retrieved(
+    order: &OrderId,
+    job_id: &str,
+    attempts: u32,
+    duration: Duration,
+    method: RetrievalMethod,
+    now: DateTime<Utc>,
+) -> Message {
+    let duration = Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    let body = JobIdBody {
+        order_id: order.clone(),
+        job_id: job_id.to_owned(),
+        attempts,
+        duration: format!("{duration:?}"),
+        method,
+    };
+    Message::new(MessageBody::JobIdRetrieved(body), MessageAudience::Producer, job_id.to_owned(), now)
+}
+
+/// To the customer: the system ended the order. Told again when it turns out that it was paid.
+pub fn customer_cancelled(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
+    let body = CustomerBody {
+        event: MessageEvent::OrderCancelled,
+        order_id: order.id.clone(),
+        customer_id: order.customer_id.clone(),
+        status: order.status,
+        reason: why.to_owned(),
+        refund: order.payment_status.is_paid(),
+        timestamp: now,
+    };
+    let dedupe_key = order.status.as_str().to_owned();
+    Message::new(MessageBody::OrderCancelled(body), MessageAudience::Customer, dedupe_key, now)
+}
+
+/// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
+pub fn partner_refuses_key(partner: &str, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
+    let body = RefusedKeyBody {
+        head: action_head(MessageKind::PartnerRefusesKey, order, now),
+        partner: partner.to_owned(),
+        error: error.to_owned(),
+    };
+    Message::to_support(MessageBody::PartnerRefusesKey(body), format!("{partner}-{}", now.timestamp()), now)
+}
+
+/// Told again whenever it happens again.
+fn version_key(order: &Order) -> String {
+    format!("version-{}", order.version)
+}
+
+fn order_alert(kind: MessageKind, order: &Order, why: &str, now: DateTime<Utc>) -> OrderAlertBody {
+    OrderAlertBody {
+        head: action_head(kind, &order.id, now),
+        status: order.status,
+        reason: why.to_owned(),
+        payment_status: order.payment_status.clone(),
+        payment_amount_minor: order.amount_minor,
+        payment_currency: order.currency.clone(),
+        total_attempts: order.attempt_no,
+    }
+}
+
+fn action_head(kind: MessageKind, order: &OrderId, timestamp: DateTime<Utc>) -> ActionHead {
+    ActionHead {
+        event: MessageEvent::ManualActionRequired,
+        order_id: order.clone(),
+        alert_type: kind,
+        severity: AlertSeverity::High,
+        team: AlertTeam::SupportingReservation,
+        timestamp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        messages::{
+            CANCELLED_AFTER_PAYMENT, MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, RepeatedAlert, alert_escalation,
+            dispatcher_reminder,
+        },
+        order::{OrderStatus, order::fixture},
+    };
+
+    fn fields(message: &Message) -> Vec<String> {
+        message.body.to_payload().as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn events_have_the_fields_of_the_requirement_and_no_others() {
+        let s = fixture::created_snapshot();
+        let order = &s.order;
+        let retrieved =
+            job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), RetrievalMethod::Proactive, s.now);
+        assert_eq!(fields(&retrieved), ["order_id", "job_id", "attempts", "duration", "method"]);
+        assert_eq!(
+            (&retrieved.body.to_payload()["duration"], &retrieved.body.to_payload()["method"]),
+            (&json!("90.5s"), &json!("proactive"))
+        );
+        let cancelled = cancelled_after_payment(order, s.now);
+        let expected = ["event", "order_id", "status", "payment_status", "total_attempts", "action", "timestamp"];
+        assert_eq!(fields(&cancelled), expected);
+        assert_eq!(cancelled.body.to_payload()["timestamp"], json!("2027-01-15T08:00:00Z"));
+        let failed = status_update_failed(&order.id, &"x".repeat(9_000), s.now);
+        let expected = ["event", "order_id", "alert_type", "severity", "team", "timestamp", "error"];
+        assert_eq!(fields(&failed), expected);
+        assert_eq!(failed.body.to_payload()["error"].as_str().unwrap().len(), MAX_ERROR_CHARS);
+    }
+
+    #[test]
+    fn only_what_a_person_must_act_on_is_an_alert() {
+        let s = fixture::created_snapshot();
+        let repeated = RepeatedAlert {
+            alert_id: 7,
+            order_id: &s.order.id,
+            kind: MANUAL_REFUND_REQUIRED,
+            raised_at: s.now,
+            number: 1,
+            told: &json!({}),
+        };
+        let alerts = [
+            refund_required(&s.order, "", s.now),
+            unexpected_state(&s.order, "", s.now),
+            timer_dead(&s.order, "", s.now),
+            stale_trip(&s.order, "", s.now),
+            dispatch_failed(&s.order, s.now),
+            order_missing(&s.order.id, s.now),
+            status_update_failed(&s.order.id, "", s.now),
+        ];
+        assert!(alerts.iter().all(Message::is_alert));
+        let others = [
+            dispatcher_reminder(&repeated, s.now),
+            alert_escalation(&repeated, s.now),
+            cancelled_after_payment(&s.order, s.now),
+            customer_cancelled(&s.order, "", s.now),
+        ];
+        assert!(!others.iter().any(Message::is_alert));
+    }
+
+    #[test]
+    fn an_order_the_system_ended_is_told_of_by_its_payment() {
+        let told = |payment: &str, status| {
+            let mut s = fixture::created_snapshot();
+            s.order.payment_status = payment.to_owned().try_into().unwrap();
+            s.order.status = status;
+            cancelled_by_system(&s.order, "why", s.now).iter().map(|m| m.kind().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(told("UNPAID", OrderStatus::CancelledBySystem), [ORDER_CANCELLED]);
+        let paid = told("SETTLEMENT", OrderStatus::CancelledBySystemAfterPayment);
+        assert_eq!(paid, [MANUAL_REFUND_REQUIRED, CANCELLED_AFTER_PAYMENT, ORDER_CANCELLED]);
+    }
+}

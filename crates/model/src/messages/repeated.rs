@@ -1,0 +1,58 @@
+//! Alerts told again, because no person acknowledged them.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use serde_json::Value;
+
+use super::{
+    body::{AlertSeverity, AlertTeam, MessageBody, MessageEvent, RepeatedAlertBody},
+    kind::MessageKind,
+    message::{Message, MessageAudience},
+};
+
+/// To every dispatcher: the order of this alert still waits.
+pub fn dispatcher_reminder(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
+    let body = alert.build_body(MessageEvent::DispatcherReminder, MessageKind::Reminder, now);
+    Message::new(MessageBody::Reminder(body), MessageAudience::Dispatchers, alert.dedupe_key(), now)
+}
+
+/// To the people of the escalation: this alert was not acknowledged.
+pub fn alert_escalation(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
+    let body = alert.build_body(MessageEvent::ManualActionRequired, MessageKind::Escalation, now);
+    Message::new(MessageBody::Escalation(body), MessageAudience::Escalation, alert.dedupe_key(), now)
+}
+
+/// An alert told about again.
+#[derive(Debug, Clone)]
+pub struct RepeatedAlert<'a> {
+    pub alert_id: i64,
+    pub order_id: &'a OrderId,
+    pub kind: &'a str,
+    pub raised_at: DateTime<Utc>,
+    /// From 1.
+    pub number: i32,
+    /// What was told when it was raised.
+    pub told: &'a Value,
+}
+
+impl RepeatedAlert<'_> {
+    fn dedupe_key(&self) -> String {
+        format!("{}-{}", self.alert_id, self.number)
+    }
+
+    fn build_body(&self, event: MessageEvent, alert_type: MessageKind, now: DateTime<Utc>) -> RepeatedAlertBody {
+        RepeatedAlertBody {
+            event,
+            order_id: self.order_id.clone(),
+            alert_type,
+            severity: AlertSeverity::High,
+            team: AlertTeam::SupportingReservation,
+            alert_id: self.alert_id,
+            alert_kind: self.kind.to_owned(),
+            number: self.number,
+            raised_at: self.raised_at,
+            alert: self.told.clone(),
+            timestamp: now,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The JSON of every message, to the letter: receivers, rows and jobs of other versions hold it. And how it reads.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::order::{OrderStatus, PaymentStatus, Snapshot, order::fixture};
+
+/// An order with a value in every field that a message tells.
+fn told_order() -> Snapshot {
+    let mut s = fixture::offered_snapshot();
+    s.order.area_id = Some("JKT".to_owned());
+    s.order.customer_id = Some("C-1".to_owned());
+    s.order.driver_id = Some("D1".to_owned());
+    s.order.payment_status = PaymentStatus::Paid;
+    s.order.version = 3;
+    s
+}
+
+/// A message of every kind, and of those whose fields may be empty a second one.
+fn every_message() -> Vec<Message> {
+    let s = told_order();
+    let (order, now) = (&s.order, s.now);
+    let bare = fixture::created_snapshot().order;
+    let mut ended = order.clone();
+    ended.status = OrderStatus::CancelledBySystemAfterPayment;
+    let told = refund_required(&ended, "why", now);
+    let raised = dispatch_failed(order, now);
+    let repeated = |alert: &'static str, told| RepeatedAlert {
+        alert_id: 7,
+        order_id: &order.id,
+        kind: alert,
+        raised_at: now,
+        number: 2,
+        told,
+    };
+    vec![
+        offer_created(order, &s.offers[0], 1234.56),
+        driver_assigned(order, "D1", now),
+        driver_unassigned(order, "D1", "why", now),
+        dispatch_failed(order, now),
+        dispatch_failed(&bare, now),
+        dispatcher_reminder(&repeated(DISPATCH_FAILED, &raised.body.to_payload()), now),
+        alert_escalation(&repeated(MANUAL_REFUND_REQUIRED, &told.body.to_payload()), now),
+        told.clone(),
+        refund_required(&crate::order::Order { amount_minor: None, currency: None, ..bare.clone() }, "", now),
+        refund_required(&crate::order::Order { currency: None, ..bare.clone() }, "", now),
+        unexpected_state(order, "why", now),
+        unknown_payment(order, "why", now),
+        timer_dead(order, "why", now),
+        stale_trip(order, "why", now),
+        stale_trip(&bare, "why", now),
+        order_missing(&order.id, now),
+        status_update_failed(&order.id, "no space left", now),
+        partner_refuses_key("bbd", &order.id, "401", now),
+        cancelled_after_payment(&ended, now),
+        job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), RetrievalMethod::Proactive, now),
+        job_id_retrieved(&order.id, "J-1", 0, Duration::ZERO, RetrievalMethod::Callback, now),
+        customer_cancelled(order, "why", now),
+        customer_cancelled(&bare, "why", now),
+    ]
+}
+
+#[test]
+fn every_message_is_written_to_the_letter() {
+    let mut written = String::new();
+    for message in every_message() {
+        let text = text::render_message(&message.to_stored(), Duration::from_secs(24 * 3600));
+        written += &format!(
+            "== {} to {:?}, once for '{}', until {}\n{}\n-- {}\n{}\n\n",
+            message.kind(),
+            message.audience,
+            message.dedupe_key,
+            message.expires_at,
+            message.body.to_payload(),
+            text.subject,
+            text.body
+        );
+    }
+    insta::assert_snapshot!(written);
+}
+
+#[test]
+fn every_message_is_read_as_it_was_written() {
+    for message in every_message() {
+        let stored = message.to_stored();
+        assert_eq!(stored.read_body(), message.body, "{stored:?}");
+        assert_eq!((stored.read_body().kind(), stored.read_body().order_id()), (message.kind(), "ORD-1".into()));
+    }
+}
+
+#[test]
+fn a_row_of_another_version_is_read_if_what_it_lacks_or_adds_may_be_absent() {
+    for message in every_message() {
+        let mut stored = message.to_stored();
+        let fields = stored.payload.as_object_mut().unwrap();
+        // What may be null may be absent: a version that did not have the field yet wrote the row.
+        fields.retain(|_, value| !value.is_null());
+        fields.insert("added_later".to_owned(), json!({ "by": "a newer version" }));
+        assert_eq!(stored.read_body(), message.body, "{stored:?}");
+        assert!(stored.payload.get("added_later").is_some(), "receivers get it all the same");
+    }
+}
+
+#[test]
+fn a_row_that_cannot_be_read_keeps_all_it_says() {
+    let day = Duration::from_secs(24 * 3600);
+    let newer = StoredMessage {
+        kind: "ORDER_PARKED".to_owned(),
+        payload: json!({ "order_id": "ORD-1", "until": "tomorrow", "timestamp": "2027-01-15T08:00:00Z" }),
+    };
+    let body = newer.read_body();
+    assert_eq!(body, MessageBody::Unknown(newer.clone()));
+    assert_eq!((body.kind(), body.to_payload()), ("ORDER_PARKED", newer.payload.clone()));
+    assert_eq!((body.order_id(), body.told_at()), ("ORD-1".into(), Some(fixture::created_snapshot().now)));
+    let shown = text::render_message(&newer, day);
+    assert_eq!(shown.body, "ORDER_PARKED\n\norder_id: ORD-1\nuntil: tomorrow\ntimestamp: 2027-01-15T08:00:00Z");
+
+    // An alert that a person must act on says what to do, even if its fields are others.
+    let older = StoredMessage {
+        kind: MANUAL_REFUND_REQUIRED.to_owned(),
+        payload: json!({ "order_id": "ORD-1", "severity": "high", "amount": 150_000 }),
+    };
+    assert_eq!(older.read_body(), MessageBody::Unknown(older.clone()));
+    let shown = text::render_message(&older, day);
+    assert_eq!(shown.subject, "🚨 Manual Refund Required: ORD-1");
+    for line in ["amount: 150000\n", "2. Process full refund via refund module\n", "SLA: Within 24 hours"] {
+        assert!(shown.body.contains(line), "{}", shown.body);
+    }
+
+    for kind in MessageKind::ALL {
+        let empty = StoredMessage { kind: kind.as_str().to_owned(), payload: json!({}) };
+        assert_eq!(empty.read_body(), MessageBody::Unknown(empty.clone()));
+    }
+}

@@ -1,0 +1,126 @@
+//! Why an order is under review.
+
+use job_contract::JobId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Order;
+
+/// Why an order is under review, for decisions. `held_reason` says it to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Value", into = "Value")]
+pub enum HoldCause {
+    /// This job of the order is dead. The review ends when the job is requeued.
+    DeadTimer(JobId),
+    /// The payment is in a state the rules do not know. The next payment event ends the review.
+    UnknownPayment,
+    /// A partner carries out an attempt that was given up.
+    UnwantedTrip,
+    /// A partner broke the trip off. Its completion ends the review.
+    BrokenTrip,
+    /// What a newer version wrote: a person decides.
+    Other,
+}
+
+impl HoldCause {
+    /// What the review of a dead timer says to people.
+    pub fn dead_timer_reason(job: &JobId) -> String {
+        format!("{DEAD_TIMER_PREFIX}{job}{DEAD_TIMER_SUFFIX}; see: dispatchq dead show {job}")
+    }
+}
+
+const DEAD_TIMER_PREFIX: &str = "its timer ";
+const DEAD_TIMER_SUFFIX: &str = " is dead";
+
+impl Order {
+    /// Returns the job whose death put the order under review, if that is why.
+    pub fn dead_timer(&self) -> Option<JobId> {
+        if !self.held_for_review {
+            return None;
+        }
+        match &self.hold_cause {
+            Some(HoldCause::DeadTimer(job)) => Some(job.clone()),
+            Some(_) => None,
+            None => read_old_reason(self.held_reason.as_deref()?),
+        }
+    }
+}
+
+/// Reads the job out of the sentence. Versions before the column `hold_cause` wrote nothing else, and orders they put under
+/// review may wait for a person for weeks.
+fn read_old_reason(reason: &str) -> Option<JobId> {
+    let (job, _) = reason.strip_prefix(DEAD_TIMER_PREFIX)?.split_once(DEAD_TIMER_SUFFIX)?;
+    JobId::parse(job).ok()
+}
+
+impl From<HoldCause> for Value {
+    fn from(cause: HoldCause) -> Self {
+        match cause {
+            HoldCause::DeadTimer(job) => json!({ "kind": "dead_timer", "job": job.as_str() }),
+            HoldCause::UnknownPayment => json!({ "kind": "unknown_payment" }),
+            HoldCause::UnwantedTrip => json!({ "kind": "unwanted_trip" }),
+            HoldCause::BrokenTrip => json!({ "kind": "broken_trip" }),
+            HoldCause::Other => json!({ "kind": "other" }),
+        }
+    }
+}
+
+impl From<Value> for HoldCause {
+    fn from(stored: Value) -> Self {
+        match stored["kind"].as_str() {
+            Some("dead_timer") => {
+                stored["job"].as_str().and_then(|job| JobId::parse(job).ok()).map_or(Self::Other, Self::DeadTimer)
+            }
+            Some("unknown_payment") => Self::UnknownPayment,
+            Some("unwanted_trip") => Self::UnwantedTrip,
+            Some("broken_trip") => Self::BrokenTrip,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::order::fixture;
+
+    fn timer() -> JobId {
+        JobId::parse("dispatch:ORD-1:1").unwrap()
+    }
+
+    #[test]
+    fn a_cause_is_read_as_it_is_written() {
+        for cause in [
+            HoldCause::DeadTimer(timer()),
+            HoldCause::UnknownPayment,
+            HoldCause::UnwantedTrip,
+            HoldCause::BrokenTrip,
+            HoldCause::Other,
+        ] {
+            let stored = serde_json::to_value(&cause).unwrap();
+            assert_eq!(serde_json::from_value::<HoldCause>(stored).unwrap(), cause);
+        }
+    }
+
+    #[test]
+    fn a_cause_of_a_newer_version_is_left_to_a_person() {
+        for stored in [json!({ "kind": "flood" }), json!({ "kind": "dead_timer" }), json!({}), json!("dead_timer")] {
+            assert_eq!(serde_json::from_value::<HoldCause>(stored.clone()).unwrap(), HoldCause::Other, "{stored}");
+        }
+    }
+
+    #[test]
+    fn the_cause_decides_and_the_sentence_only_where_there_is_none() {
+        let sentence = HoldCause::dead_timer_reason(&timer());
+        let dead_timer = |held, cause: Option<HoldCause>, reason: &str| {
+            let mut order = fixture::created_snapshot().order;
+            (order.held_for_review, order.hold_cause, order.held_reason) = (held, cause, Some(reason.to_owned()));
+            order.dead_timer()
+        };
+        assert_eq!(dead_timer(true, Some(HoldCause::DeadTimer(timer())), "reworded"), Some(timer()));
+        assert_eq!(dead_timer(true, Some(HoldCause::UnknownPayment), &sentence), None);
+        assert_eq!(dead_timer(true, None, &sentence), Some(timer()), "held by a version before");
+        assert_eq!(dead_timer(true, None, "the payment is odd"), None);
+        assert_eq!(dead_timer(false, Some(HoldCause::DeadTimer(timer())), &sentence), None);
+    }
+}

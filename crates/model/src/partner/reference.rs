@@ -1,0 +1,47 @@
+//! Our name for a booking, as partners repeat it to us.
+
+use std::{fmt, str::FromStr};
+
+use jobs::OrderId;
+
+/// An attempt of an order, as its partner knows it: `ORD-1:2`. Repeated calls under one reference are one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BookingReference {
+    pub order: OrderId,
+    pub attempt_no: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a reference of ours: expected an order id, ':' and the number of an attempt")]
+pub struct InvalidReference;
+
+impl fmt::Display for BookingReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.order, self.attempt_no)
+    }
+}
+
+impl FromStr for BookingReference {
+    type Err = InvalidReference;
+
+    fn from_str(text: &str) -> Result<Self, InvalidReference> {
+        let (order, attempt) = text.rsplit_once(':').ok_or(InvalidReference)?;
+        let order = order.parse().map_err(|_| InvalidReference)?;
+        Ok(Self { order, attempt_no: attempt.parse().map_err(|_| InvalidReference)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_read_as_it_is_written() {
+        let reference = BookingReference { order: "ORD-1".parse().unwrap(), attempt_no: 12 };
+        assert_eq!(reference.to_string(), "ORD-1:12");
+        assert_eq!("ORD-1:12".parse(), Ok(reference));
+        for other in ["", "ORD-1", "ORD-1:", ":1", "ORD-1:x", "ORD 1:1", "ORD-1:1:x"] {
+            assert_eq!(other.parse::<BookingReference>(), Err(InvalidReference), "{other}");
+        }
+    }
+}

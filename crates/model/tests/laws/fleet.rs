@@ -1,0 +1,55 @@
+//! Random sequences of what people ask for and of timers that fire keep what must hold. No servers: the decisions are
+//! pure, and a model applies them as `orders::store` does.
+
+mod orders;
+
+use orders::{Model, Step};
+use proptest::{prelude::*, test_runner::RngSeed};
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4_usize).prop_map(Step::Fire),
+        4 => Just(Step::FireNext),
+        3 => (1..200_i64).prop_map(Step::Advance),
+        1 => (1_000..2_000_i64).prop_map(Step::Advance),
+        3 => any::<u8>().prop_map(Step::Accept),
+        3 => any::<u8>().prop_map(Step::Decline),
+        1 => any::<u8>().prop_map(Step::Withdraw),
+        1 => Just(Step::DriverCancel),
+        1 => Just(Step::Release),
+        1 => Just(Step::PickUp),
+        1 => Just(Step::Complete),
+        1 => any::<bool>().prop_map(Step::Cancel),
+        1 => (0..4_u8).prop_map(Step::Assign),
+        2 => Just(Step::Redispatch),
+        2 => Just(Step::Hold),
+        2 => (0..4_u8, any::<bool>()).prop_map(|(driver, free)| Step::Free(driver, free)),
+    ]
+}
+
+proptest! {
+    // The same sequences in every run; PROPTEST_RNG_SEED asks for others.
+    #![proptest_config(ProptestConfig {
+        cases: 1_500,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_sequence_of_decisions_breaks_an_order(
+        steps in prop::collection::vec(step(), 1..80),
+        alert in any::<bool>(),
+        keeps_lifetime in any::<bool>(),
+        ask_at_once in 1..4_u16,
+        payment in prop::sample::select(vec!["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"]),
+    ) {
+        let mut model = Model::new(alert, keeps_lifetime, ask_at_once, payment);
+        for step in steps {
+            model.take(step);
+            model.check();
+        }
+        model.let_time_pass();
+        model.check_at_rest();
+    }
+}

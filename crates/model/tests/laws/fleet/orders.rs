@@ -1,0 +1,271 @@
+//! An order without a database: decisions are applied to it as the store would, and everything is checked after each.
+
+use chrono::{DateTime, TimeDelta};
+use model::{
+    compensation,
+    fleet::{
+        decide,
+        policy::{DispatchPolicy, ExhaustionAction, example_policy},
+        ranking::{DriverRanking, RankedDriver},
+    },
+    messages::MANUAL_REFUND_REQUIRED,
+    order::{
+        Change, Decision, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, actions,
+        change::OrderEvent, state, timers,
+    },
+};
+use uuid::Uuid;
+
+use crate::by;
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// The timer of this number fires, due or not.
+    Fire(usize),
+    /// Time goes on to the next timer, and it fires.
+    FireNext,
+    /// Seconds.
+    Advance(i64),
+    /// The driver who got this offer, live or not.
+    Accept(u8),
+    Decline(u8),
+    /// It cannot be delivered, or its driver took another order.
+    Withdraw(u8),
+    PickUp,
+    Complete,
+    DriverCancel,
+    Release,
+    /// By staff, or by the customer.
+    Cancel(bool),
+    Assign(u8),
+    Redispatch,
+    /// A timer was found dead.
+    Hold,
+    /// Is this driver free for other orders' sake?
+    Free(u8, bool),
+}
+
+pub(super) struct Model {
+    s: Snapshot,
+    policy: DispatchPolicy,
+    free: [bool; 4],
+    history: Vec<OrderEvent>,
+    refund_alerts: usize,
+}
+
+impl Model {
+    pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
+        let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE", (0.0, 0.0), now);
+        order.payment_status = payment.to_owned().try_into().unwrap();
+        let policy = DispatchPolicy {
+            ask_at_once,
+            exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::Research },
+            pending_keeps_lifetime: keeps_lifetime,
+            ..example_policy()
+        };
+        let s = Snapshot::from_order(order, now);
+        Self { s, policy, free: [true; 4], history: Vec::new(), refund_alerts: 0 }
+    }
+
+    pub(super) fn take(&mut self, step: Step) {
+        let s = &self.s;
+        let offer = |n: u8| s.offers.get(usize::from(n) % s.offers.len().max(1));
+        let driver = s.order.driver_id.clone().unwrap_or_default();
+        let decision = match step {
+            Step::Fire(n) => return self.fire(n),
+            Step::FireNext => return self.fire_next(),
+            Step::Advance(secs) => {
+                self.s.now += TimeDelta::seconds(secs);
+                return;
+            }
+            Step::Free(n, free) => {
+                self.free[usize::from(n)] = free;
+                return;
+            }
+            Step::Accept(n) => offer(n).map(|o| actions::accept_offer(s, &o.driver_id, o.id)),
+            Step::Decline(n) => offer(n).map(|o| actions::decline_offer(s, &o.driver_id, o.id, None)),
+            Step::Withdraw(n) => offer(n).map(|o| actions::withdraw_offer(s, o.id, "why")),
+            Step::DriverCancel => Some(actions::cancel_by_driver(s, &driver, None)),
+            Step::Release => Some(actions::release_driver(s, &by("operator:x"), None)),
+            Step::PickUp => Some(actions::record_pickup(s, &driver)),
+            Step::Complete => Some(actions::complete_trip(s, &driver)),
+            Step::Cancel(staff) => {
+                Some(actions::cancel_order(s, &by(if staff { "operator:x" } else { "producer:x" }), None))
+            }
+            Step::Assign(n) => Some(actions::assign_driver(s, &by("operator:x"), &format!("D{n}"))),
+            Step::Redispatch => Some(actions::redispatch_order(s, &by("operator:x"))),
+            Step::Hold => {
+                let has_timers = !timers::order_timers(&s.order, s.now).is_empty();
+                has_timers.then(|| {
+                    let mut change = Change::new(s, by("reconciler"));
+                    change.hold_for_review(s, HoldCause::Other, "a timer is dead");
+                    change.into()
+                })
+            }
+        };
+        if let Some(Decision::Change(change)) = decision {
+            self.apply(*change);
+        }
+    }
+
+    /// As `orders::step` does it: superseded, past the lifetime, not due, or decided.
+    fn fire(&mut self, n: usize) {
+        let s = &self.s;
+        let derived = timers::derive_timers(s);
+        let Some(timer) = derived.get(n) else { return };
+        let change = if s.order.is_past_lifetime(s.now) {
+            decide::end_lifetime(s)
+        } else if !timer.is_due(s.now) {
+            return;
+        } else {
+            match timer.id().kind() {
+                "dispatch" => decide::start_attempt(s, self.ranking(), &self.policy),
+                "timeout" => decide::time_out_attempt(s, self.ranking(), &self.policy),
+                "lifetime" => decide::end_lifetime(s),
+                _ => compensation::compensate_order(s),
+            }
+        };
+        self.apply(change);
+    }
+
+    fn fire_next(&mut self) {
+        let derived = timers::derive_timers(&self.s);
+        let Some((n, timer)) = derived.iter().enumerate().min_by_key(|(_, timer)| timer.due) else { return };
+        self.s.now = self.s.now.max(timer.due);
+        self.fire(n);
+    }
+
+    /// As `dispatch::candidates` does it: free, not asked in this round, never declined, and never had it.
+    fn ranking(&self) -> DriverRanking {
+        let asked = |driver: &String| {
+            let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
+            let was_asked = self.s.offers.iter().filter(declined).any(|o| o.driver_id == *driver);
+            was_asked || self.s.order.former_drivers.contains(driver)
+        };
+        let drivers = (0..4).filter(|n| self.free[*n]).map(|n| format!("D{n}"));
+        let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| RankedDriver {
+            driver_id,
+            distance_m: 100.0,
+            idle_min: 0.0,
+            live_offers: 0,
+            score: 100.0,
+        });
+        DriverRanking { ranked: ranked.collect(), excluded: Vec::new() }
+    }
+
+    /// With the function that `orders::store` uses, too; offers are made as the store makes them where all drivers are free.
+    fn apply(&mut self, change: Change) {
+        assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
+        let mut at = self.s.order.status;
+        for event in &change.events {
+            assert_eq!(event.from, at, "the chain of states is unbroken");
+            assert!(state::is_transition_allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
+            at = event.to;
+        }
+        assert_eq!(at, change.order.status, "the last event leads to the row's state");
+        assert!(!change.events.is_empty(), "a change says why");
+        for end in &change.offers {
+            let known = self.s.offers.iter().find(|o| o.id == end.offer.id).unwrap();
+            let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
+            assert!(known.state == OfferState::Offered || given_back, "an offer ends once, not as {:?}", end.to);
+        }
+        self.s = self.s.apply(&change);
+        if let Some(new) = &change.new_offers {
+            for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
+                self.s.offers.push(Offer {
+                    id: Uuid::now_v7(),
+                    attempt_no: change.order.attempt_no,
+                    round: change.order.round,
+                    driver_id: ranked.driver_id.clone(),
+                    state: OfferState::Offered,
+                    offered_at: change.at,
+                    expires_at: new.expires_at,
+                });
+            }
+        }
+        self.refund_alerts += change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED).count();
+        self.history.extend(change.events);
+    }
+
+    /// What must hold at every moment.
+    pub(super) fn check(&self) {
+        let (o, now) = (&self.s.order, self.s.now);
+        // The CHECKs of the table.
+        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
+        assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
+        assert_eq!(o.held_for_review, o.held_reason.is_some());
+        assert_eq!(o.closed_at.is_some(), o.status.is_closed());
+
+        let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
+        assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");
+        for offer in &live {
+            assert_eq!(
+                (o.status, o.held_for_review, o.attempt_no),
+                (OrderStatus::Dispatching, false, offer.attempt_no)
+            );
+            assert_eq!(o.attempt_deadline, Some(offer.expires_at), "the attempt ends with its offers");
+            assert!(!o.former_drivers.contains(&offer.driver_id), "no driver is asked for an order he gave back");
+            assert!(offer.expires_at <= o.lifetime_deadline, "an offer does not outlive its order");
+        }
+        assert!(self.s.offers.iter().filter(|f| f.state == OfferState::Accepted).count() <= 1);
+        self.check_attempts();
+
+        let timers = timers::order_timers(o, now);
+        if o.status.is_closed() || o.held_for_review || o.status.occupies_driver() {
+            assert_eq!(timers, [], "nothing moves it on");
+        } else {
+            assert!(!timers.is_empty() || o.lifetime_waived, "something must move it on: {o:?}");
+        }
+        if o.status == OrderStatus::Dispatching && !o.held_for_review {
+            assert!(o.attempt_deadline.is_some() || o.next_attempt_at.is_some(), "the search goes on: {o:?}");
+        }
+        let cancelled = matches!(
+            o.status,
+            OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver | OrderStatus::CancelledBySystemAfterPayment
+        );
+        let owed = usize::from(cancelled && o.payment_status.is_paid());
+        assert_eq!(self.refund_alerts, owed, "{} {}", o.status, o.payment_status);
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+    }
+
+    /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
+    fn check_attempts(&self) {
+        let (mut started, mut running) = (0, false);
+        for event in &self.history {
+            if event.reason == EventReason::AttemptStarted {
+                assert!(!running, "attempt {started} had no end: {:?}", self.history);
+                started += 1;
+                assert_eq!(event.attempt_no, Some(started));
+                running = true;
+            } else if event.reason.ends_attempt() {
+                assert!(running, "attempt {started} ended twice: {:?}", self.history);
+                assert_eq!(event.attempt_no, Some(started));
+                running = false;
+            }
+        }
+        assert_eq!(self.s.order.attempt_no, started);
+        assert!(!running || self.s.live_offer().is_some(), "only a live offer keeps an attempt running");
+    }
+
+    /// Until no timer is left.
+    pub(super) fn let_time_pass(&mut self) {
+        for _ in 0..500 {
+            if timers::order_timers(&self.s.order, self.s.now).is_empty() {
+                return;
+            }
+            self.fire_next();
+            self.check();
+        }
+    }
+
+    /// Nothing happens any more: the order has ended, or has a driver or a reviewer.
+    pub(super) fn check_at_rest(&self) {
+        let o = &self.s.order;
+        assert_eq!(timers::order_timers(o, self.s.now + TimeDelta::days(1)), []);
+        let waits_for_a_person = o.held_for_review || (o.status == OrderStatus::Pending && o.lifetime_waived);
+        assert!(o.status.is_closed() || o.status.occupies_driver() || waits_for_a_person, "{o:?}");
+        let lifetime_end = |e: &&OrderEvent| e.reason == EventReason::LifetimeTimeout;
+        assert!(self.history.iter().filter(lifetime_end).count() <= 1);
+    }
+}

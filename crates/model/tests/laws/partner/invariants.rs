@@ -1,0 +1,159 @@
+//! What must hold of a partner's order, whatever happened.
+
+use model::{
+    messages::MANUAL_REFUND_REQUIRED,
+    order::{Booking, BookingState, Change, EventReason, OrderStatus, state, timers},
+};
+
+use super::orders::{Luck, Model, Step};
+
+impl Model {
+    /// With the function that `orders::store` uses, too.
+    pub(super) fn apply(&mut self, change: Change) {
+        assert_eq!((change.version, change.at), (self.s.order.version, self.s.now));
+        let mut at = self.s.order.status;
+        for event in &change.events {
+            assert_eq!(event.from, at, "the chain of states is unbroken");
+            assert!(state::is_transition_allowed(Some(event.from), event.to), "{} -> {}", event.from, event.to);
+            at = event.to;
+        }
+        assert_eq!(at, change.order.status, "the last event leads to the row's state");
+        for booking in &change.bookings {
+            if let Some(known) = self.s.booking_of_attempt(booking.attempt_no) {
+                assert_follows(known, booking);
+            }
+        }
+        self.s = self.s.apply(&change);
+        // The same again is the same row.
+        let alerts = change.messages.iter().filter(|m| m.kind() == MANUAL_REFUND_REQUIRED);
+        self.refund_alerts.extend(alerts.map(|m| m.dedupe_key.clone()));
+        self.history.extend(change.events);
+    }
+
+    /// What must hold at every moment.
+    pub(super) fn check(&self) {
+        let (o, now) = (&self.s.order, self.s.now);
+        // The CHECKs of the tables.
+        assert!(o.driver_id.is_some() || !(o.status.occupies_driver() || o.status == OrderStatus::Completed));
+        assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none(), "{o:?}");
+        assert_eq!(o.held_for_review, o.held_reason.is_some());
+        assert_eq!(o.closed_at.is_some(), o.status.is_closed());
+        for b in &self.s.bookings {
+            let waits = b.state.is_unanswered() || b.state == BookingState::CancelWanted;
+            assert_eq!(b.next_try_at.is_some(), waits, "{b:?}");
+            assert_eq!(b.closed_at.is_some(), !b.state.is_live() && b.state != BookingState::CancelWanted, "{b:?}");
+            assert!(b.state != BookingState::Booked || (b.booking_id.is_some() && b.booked_at.is_some()), "{b:?}");
+        }
+
+        let live: Vec<_> = self.s.bookings.iter().filter(|b| b.state.is_live()).collect();
+        assert!(live.len() <= 1, "{live:?}");
+        if let Some(booking) = live.first() {
+            assert_eq!(booking.attempt_no, o.attempt_no, "only the latest attempt is wanted");
+            let wanted = matches!(o.status, OrderStatus::PendingJobId | OrderStatus::Assigned) && !o.held_for_review;
+            assert!(wanted || o.status.occupies_driver(), "{booking:?} of {o:?}");
+        }
+        self.check_attempts();
+        self.check_timers();
+        assert!(!o.status.is_closed() || timers::order_timers(o, now).is_empty(), "it has ended: {o:?}");
+
+        let cancelled = matches!(
+            o.status,
+            OrderStatus::CancelledByUser
+                | OrderStatus::CancelledByDriver
+                | OrderStatus::CancelledBySystemAfterPayment
+                | OrderStatus::RefundPending
+                | OrderStatus::Refunded
+        );
+        let owed = usize::from(cancelled && o.payment_status.is_paid());
+        assert!(self.refund_alerts.len() <= 1, "support is told once");
+        assert!(self.refund_alerts.len() >= owed, "{} {}, without an alert", o.status, o.payment_status);
+        assert!(o.status != OrderStatus::CancelledBySystem || !o.payment_status.is_paid(), "paid, without an alert");
+    }
+
+    /// An order that searches is moved on by something, and ends with its lifetime.
+    fn check_timers(&self) {
+        let (o, s) = (&self.s.order, &self.s);
+        let ids: Vec<_> = timers::derive_timers(s).iter().map(|t| t.id().to_string()).collect();
+        let has = |kind: &str| ids.iter().any(|id| id.starts_with(&format!("{kind}:")));
+        let unique: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(unique.len(), ids.len(), "one timer of a name: {ids:?}");
+        if has("poll") {
+            assert!(s.live_booking().is_some_and(|b| b.booking_id.is_some()), "there is nothing to ask for: {ids:?}");
+        }
+        if o.held_for_review || !o.status.is_searching() {
+            return;
+        }
+        assert!(has("lifetime"), "{ids:?}");
+        match o.status {
+            OrderStatus::Assigned => assert!(has("timeout") && s.live_booking().is_some(), "{ids:?} of {s:?}"),
+            _ => assert!(has("dispatch") || s.live_booking().is_some(), "nothing is booked, and nothing to be: {s:?}"),
+        }
+    }
+
+    /// Attempts are numbered 1, 2, 3, ...; each ends once, before the next begins or the order leaves the search.
+    fn check_attempts(&self) {
+        let (mut started, mut running) = (0, false);
+        for event in &self.history {
+            if event.reason == EventReason::AttemptStarted {
+                assert!(!running, "attempt {started} had no end: {:?}", self.history);
+                started += 1;
+                assert_eq!(event.attempt_no, Some(started));
+                running = true;
+            } else if event.reason.ends_attempt() {
+                assert!(running, "attempt {started} ended twice: {:?}", self.history);
+                assert_eq!(event.attempt_no, Some(started));
+                running = false;
+            }
+        }
+        assert_eq!((self.s.order.attempt_no, self.s.bookings.len()), (started, usize::try_from(started).unwrap()));
+        let still = self.s.order.status.is_searching() && self.s.live_booking().is_some();
+        assert_eq!(running, still, "{:?}: {:?}", self.s.order, self.history);
+    }
+
+    /// The partner answers everything and finds no driver any more, until no timer is left.
+    pub(super) fn let_time_pass(&mut self) {
+        for _ in 0..2_000 {
+            while !self.is_silent() {
+                self.take(Step::Answer(0, true));
+                self.check();
+                self.take(Step::Callback(0, false));
+                self.check();
+            }
+            if timers::derive_timers(&self.s).iter().all(|t| t.id().kind() == "poll") {
+                return;
+            }
+            self.take(Step::FireNext(Luck::Fine));
+            self.check();
+        }
+        panic!("it never comes to rest: {:?}", self.s);
+    }
+
+    /// Nothing happens any more: the order has ended, or has a driver or a reviewer, and the partner holds nothing for it.
+    pub(super) fn check_at_rest(&self) {
+        let o = &self.s.order;
+        assert!(o.status.is_closed() || o.status.occupies_driver() || o.held_for_review, "{o:?}");
+        assert!(o.status.occupies_driver() || timers::derive_timers(&self.s).is_empty());
+        let lifetime_ends = self.history.iter().filter(|e| e.reason == EventReason::LifetimeTimeout).count();
+        assert!(lifetime_ends <= 1);
+        for attempt in self.open_at_partner() {
+            let booking = self.s.booking_of_attempt(attempt).unwrap();
+            assert!(booking.state.is_live(), "the partner holds {booking:?} for {o:?}");
+        }
+    }
+}
+
+/// What is over stays over, but that a cancel may have to be said again.
+fn assert_follows(before: &Booking, after: &Booking) {
+    use BookingState::{Booked, CancelWanted, Cancelled, Completed, Intent, Refused, Unknown};
+    let allowed = before.state == after.state
+        || matches!(
+            (before.state, after.state),
+            (Intent, Unknown | Booked | CancelWanted | Refused | Cancelled | Completed)
+                | (Unknown, Booked | CancelWanted | Refused | Cancelled | Completed)
+                | (Booked, CancelWanted | Cancelled | Completed | Refused)
+                | (CancelWanted, Cancelled | Completed | Refused)
+                | (Cancelled | Refused, CancelWanted)
+        );
+    assert!(allowed, "{before:?} -> {after:?}");
+    assert!(before.booking_id.is_none() || before.booking_id == after.booking_id, "{before:?} -> {after:?}");
+}
