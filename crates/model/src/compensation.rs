@@ -72,7 +72,7 @@ mod tests {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystemAfterPayment);
             assert_eq!(change.order.closed_at, Some(change.at));
-            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind()).collect();
+            let kinds: Vec<_> = change.messages.iter().map(messages::Message::kind).collect();
             let told = [messages::MANUAL_REFUND_REQUIRED, messages::CANCELLED_AFTER_PAYMENT, messages::ORDER_CANCELLED];
             assert_eq!(kinds, told);
         }
@@ -83,7 +83,7 @@ mod tests {
         for payment in ["PENDING", "UNPAID"] {
             let change = compensated(payment);
             assert_eq!(change.order.status, OrderStatus::CancelledBySystem);
-            let kinds: Vec<_> = change.messages.iter().map(|m| m.kind()).collect();
+            let kinds: Vec<_> = change.messages.iter().map(messages::Message::kind).collect();
             assert_eq!(kinds, [messages::ORDER_CANCELLED]);
         }
     }
