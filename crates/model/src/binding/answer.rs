@@ -84,7 +84,7 @@ struct AnswerBody<'a> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct ErrorBody {
+struct ProviderErrorBody {
     error_code: String,
     message: String,
 }
@@ -165,7 +165,7 @@ impl ProviderAnswer {
 }
 
 fn error_text(status: u16, body: &[u8]) -> String {
-    let read: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
+    let read: ProviderErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let text = match (read.error_code.as_str(), read.message.as_str()) {
         ("", "") => format!("status {status}"),
         (code, message) => format!("status {status}, {code}: {message}"),

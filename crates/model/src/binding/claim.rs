@@ -16,6 +16,15 @@ const LONGEST_SETTLE: TimeDelta = TimeDelta::hours(1);
 /// An UNRESOLVED transaction is asked about between cycles; while one is open it waits for so long.
 const SETTLE_LATER: TimeDelta = TimeDelta::seconds(5);
 
+/// What the server's row and the configuration say of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallRules {
+    /// Added to the call timeout: by then the provider has ended the call, whatever the clocks say.
+    pub margin: TimeDelta,
+    /// Whether a start may be repeated under its key while it is not known what became of it. Otherwise it is asked about.
+    pub repeats_are_safe: bool,
+}
+
 /// A call that may be made once its change is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallClaim {
@@ -41,8 +50,8 @@ pub fn settle_pause(ask: i32) -> TimeDelta {
     (FIRST_SETTLE * (1 << doublings)).min(LONGEST_SETTLE)
 }
 
-/// Decides for the cycle's and the OTP's job. `margin` is added to the call timeout: by then the provider has ended the call.
-pub fn decide_claim(binding: &Binding, margin: TimeDelta, moment: DecisionMoment) -> ClaimDecision {
+/// Decides for the cycle's and the OTP's job.
+pub fn decide_claim(binding: &Binding, rules: CallRules, moment: DecisionMoment) -> ClaimDecision {
     if binding.deleted_at.is_some() {
         return ClaimDecision::Nothing;
     }
@@ -51,15 +60,15 @@ pub fn decide_claim(binding: &Binding, margin: TimeDelta, moment: DecisionMoment
     match binding.phase {
         BindingPhase::Calling => match binding.call_until {
             Some(until) if until > now => ClaimDecision::NotYet(until),
-            _ => go_on_after_loss(binding, margin, moment),
+            _ => go_on_after_loss(binding, rules, moment),
         },
         BindingPhase::Idle if binding.state != BindingState::Running => ClaimDecision::Nothing,
         BindingPhase::Idle if due > now => ClaimDecision::NotYet(due),
-        BindingPhase::Idle => begin_cycle(binding, margin, now),
+        BindingPhase::Idle => begin_cycle(binding, rules, now),
         BindingPhase::Processing if due > now => ClaimDecision::NotYet(due),
-        BindingPhase::Processing => claim_call(binding, ask_action(binding), margin, now),
+        BindingPhase::Processing => claim_call(binding, ask_action(binding, rules), rules, now),
         BindingPhase::WaitingOtp if binding.otp_value.is_some() && due > now => ClaimDecision::NotYet(due),
-        BindingPhase::WaitingOtp if binding.otp_value.is_some() => claim_call(binding, CallAction::Otp, margin, now),
+        BindingPhase::WaitingOtp if binding.otp_value.is_some() => claim_call(binding, CallAction::Otp, rules, now),
         BindingPhase::WaitingOtp => match (decide_deadline(binding, moment), binding.otp_deadline) {
             (Some(change), _) => ClaimDecision::Write(Box::new(change)),
             (None, Some(deadline)) => ClaimDecision::NotYet(deadline),
@@ -72,7 +81,7 @@ pub fn decide_claim(binding: &Binding, margin: TimeDelta, moment: DecisionMoment
 pub fn decide_settle(
     binding: &Binding,
     header: &TransactionHeader,
-    margin: TimeDelta,
+    rules: CallRules,
     now: DateTime<Utc>,
 ) -> ClaimDecision {
     if header.status != TransactionStatus::Unresolved || binding.deleted_at.is_some() {
@@ -90,20 +99,17 @@ pub fn decide_settle(
     // A lost ask needs no more writing: the next one is due already.
     change.header = Some(HeaderChange::Ask { cycle: header.cycle, asks, settle_at: now + settle_pause(asks) });
     change.binding.trx_id = Some(header.trx_id.clone());
-    let call = change.open_call(CallAction::Settle, Some(header), margin);
+    let call = change.open_call(CallAction::Settle, Some(header), rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
 /// A start that the provider has not confirmed is repeated while cycles run; else the provider is only asked.
-fn ask_action(binding: &Binding) -> CallAction {
-    if !binding.start_confirmed && binding.state == BindingState::Running {
-        CallAction::Start
-    } else {
-        CallAction::Status
-    }
+fn ask_action(binding: &Binding, rules: CallRules) -> CallAction {
+    let repeats = !binding.start_confirmed && binding.state == BindingState::Running && rules.repeats_are_safe;
+    if repeats { CallAction::Start } else { CallAction::Status }
 }
 
-fn begin_cycle(binding: &Binding, margin: TimeDelta, now: DateTime<Utc>) -> ClaimDecision {
+fn begin_cycle(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
     let row = &mut change.binding;
     row.cycle += 1;
@@ -127,18 +133,18 @@ fn begin_cycle(binding: &Binding, margin: TimeDelta, now: DateTime<Utc>) -> Clai
         ended_at: None,
     };
     change.header = Some(HeaderChange::Begin(Box::new(header)));
-    let call = change.open_call(CallAction::Start, None, margin);
+    let call = change.open_call(CallAction::Start, None, rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
-fn claim_call(binding: &Binding, action: CallAction, margin: TimeDelta, now: DateTime<Utc>) -> ClaimDecision {
+fn claim_call(binding: &Binding, action: CallAction, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
-    let call = change.open_call(action, None, margin);
+    let call = change.open_call(action, None, rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
 /// The caller died, or gave up and could not write it. Its call is closed: the provider ends each by `Call-Until`.
-fn go_on_after_loss(binding: &Binding, margin: TimeDelta, moment: DecisionMoment) -> ClaimDecision {
+fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment) -> ClaimDecision {
     let now = moment.now;
     let action = binding.call_action.unwrap_or(CallAction::Status);
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
@@ -157,7 +163,7 @@ fn go_on_after_loss(binding: &Binding, margin: TimeDelta, moment: DecisionMoment
         change.complete_stop();
         return ClaimDecision::Write(Box::new(change));
     }
-    let claimed_at = binding.call_until.map(|until| until - binding.config.call_timeout() - margin);
+    let claimed_at = binding.call_until.map(|until| until - binding.config.call_timeout() - rules.margin);
     if binding.processing_deadline.is_some_and(|deadline| claimed_at >= Some(deadline)) {
         // It was asked about after its time, and not even that has an answer.
         change.leave_unresolved(moment);
@@ -165,8 +171,8 @@ fn go_on_after_loss(binding: &Binding, margin: TimeDelta, moment: DecisionMoment
     }
     let again = match action {
         CallAction::Otp if binding.otp_value.is_some() => CallAction::Otp,
-        _ => ask_action(binding),
+        _ => ask_action(binding, rules),
     };
-    let call = change.open_call(again, None, margin);
+    let call = change.open_call(again, None, rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }

@@ -75,13 +75,13 @@ pub fn decide_command(
 ) -> CommandOutcome {
     if binding.deleted_at.is_some() {
         let again = *command == BindingCommand::Delete;
-        return if again { CommandOutcome::NoOp("deleted already") } else { refuse(BindingConflict::Deleted) };
+        return if again { CommandOutcome::NoOp("deleted already") } else { refuse_for(BindingConflict::Deleted) };
     }
     let change = || BindingChange::new(binding, actor, now);
     match (command, binding.state) {
         (BindingCommand::Start, BindingState::Stopped) => start_binding(change()),
         (BindingCommand::Start, BindingState::Running) => CommandOutcome::NoOp("RUNNING already"),
-        (BindingCommand::Start, BindingState::Paused) => refuse(BindingConflict::Paused),
+        (BindingCommand::Start, BindingState::Paused) => refuse_for(BindingConflict::Paused),
         (BindingCommand::Pause, BindingState::Running) => {
             move_state(change(), BindingState::Paused, BindingEventKind::Paused)
         }
@@ -95,9 +95,11 @@ pub fn decide_command(
             move_state(change, BindingState::Running, BindingEventKind::Resumed)
         }
         (BindingCommand::Resume, BindingState::Running) => CommandOutcome::NoOp("RUNNING already"),
-        (BindingCommand::Pause | BindingCommand::Resume, BindingState::Stopped) => refuse(BindingConflict::NotRunning),
+        (BindingCommand::Pause | BindingCommand::Resume, BindingState::Stopped) => {
+            refuse_for(BindingConflict::NotRunning)
+        }
         (BindingCommand::Start | BindingCommand::Pause | BindingCommand::Resume, BindingState::Stopping) => {
-            refuse(BindingConflict::Stopping)
+            refuse_for(BindingConflict::Stopping)
         }
         (BindingCommand::Stop { .. }, BindingState::Stopped) => CommandOutcome::NoOp("STOPPED already"),
         (BindingCommand::Stop { .. }, BindingState::Stopping) => CommandOutcome::NoOp("STOPPING already"),
@@ -111,18 +113,18 @@ pub fn decide_command(
     }
 }
 
-pub(super) fn refuse(conflict: BindingConflict) -> CommandOutcome {
+pub(super) fn refuse_for(conflict: BindingConflict) -> CommandOutcome {
     CommandOutcome::Conflict(conflict)
 }
 
-fn write(change: BindingChange) -> CommandOutcome {
+fn write_change(change: BindingChange) -> CommandOutcome {
     CommandOutcome::Write(Box::new(change))
 }
 
 fn move_state(mut change: BindingChange, to: BindingState, kind: BindingEventKind) -> CommandOutcome {
     change.binding.state = to;
     change.record_event(kind, None);
-    write(change)
+    write_change(change)
 }
 
 fn start_binding(mut change: BindingChange) -> CommandOutcome {
@@ -151,19 +153,19 @@ fn stop_binding(mut change: BindingChange, reason: StopReason) -> CommandOutcome
         }
     }
     change.force_stop(reason);
-    write(change)
+    write_change(change)
 }
 
 fn delete_binding(mut change: BindingChange) -> CommandOutcome {
     if let Some(conflict) = find_unrest(&change.binding) {
-        return refuse(conflict);
+        return refuse_for(conflict);
     }
     if change.binding.unresolved > 0 {
-        return refuse(BindingConflict::Unresolved(change.binding.unresolved));
+        return refuse_for(BindingConflict::Unresolved(change.binding.unresolved));
     }
     change.binding.deleted_at = Some(change.at);
     change.record_event(BindingEventKind::Deleted, None);
-    write(change)
+    write_change(change)
 }
 
 fn patch_binding(
@@ -174,14 +176,14 @@ fn patch_binding(
     let mut changed = Vec::new();
     if let Some(server_id) = server_id.filter(|id| **id != change.binding.server_id) {
         if let Some(conflict) = find_unrest(&change.binding) {
-            return refuse(conflict);
+            return refuse_for(conflict);
         }
         changed.push(format!("server_id {} -> {server_id}", change.binding.server_id));
         change.binding.server_id = server_id.clone();
     }
     if let Some(config) = config.filter(|config| **config != change.binding.config) {
         if let Err(error) = config.check_bounds() {
-            return refuse(error.into());
+            return refuse_for(error.into());
         }
         changed.push("config".to_owned());
         change.binding.config = config.clone();
@@ -190,7 +192,7 @@ fn patch_binding(
         return CommandOutcome::NoOp("nothing to change");
     }
     change.record_event(BindingEventKind::Patched, Some(changed.join(", ")));
-    write(change)
+    write_change(change)
 }
 
 fn find_unrest(binding: &Binding) -> Option<BindingConflict> {

@@ -30,8 +30,8 @@ pub mod transaction;
 
 pub use answer::{FailureReason, ProviderAnswer};
 pub use call::{CallAction, ProviderCall};
-pub use change::{BindingChange, BindingEvent, BindingEventKind};
-pub use claim::{CallClaim, ClaimDecision, decide_claim, decide_settle};
+pub use change::{BindingChange, BindingEvent, BindingEventKind, DecisionMoment};
+pub use claim::{CallClaim, CallRules, ClaimDecision, decide_claim, decide_settle};
 pub use commands::{BindingCommand, BindingConflict, CommandOutcome, decide_command};
 pub use config::{BindingConfig, InvalidBindingConfig, TimeoutPolicy};
 pub use deadlines::decide_deadline;

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     Binding, BindingChange, BindingConflict, BindingEventKind, BindingPhase, CallAction, CommandOutcome, TrxId,
-    commands::refuse,
+    commands::refuse_for,
 };
 use crate::actor::Actor;
 
@@ -22,20 +22,20 @@ pub struct OtpSubmission {
 pub fn decide_otp(binding: &Binding, otp: &OtpSubmission, actor: &Actor, now: DateTime<Utc>) -> CommandOutcome {
     let cycle = match otp.trx_id.parts() {
         Some((id, cycle)) if id == binding.id && (1..=binding.cycle).contains(&cycle) => cycle,
-        _ => return refuse(BindingConflict::ForeignTransaction(otp.trx_id.clone())),
+        _ => return refuse_for(BindingConflict::ForeignTransaction(otp.trx_id.clone())),
     };
     let is_open = binding.deleted_at.is_none() && binding.trx_id.as_ref() == Some(&otp.trx_id);
     if !is_open || cycle != binding.cycle || binding.call_action == Some(CallAction::Settle) {
-        return refuse(BindingConflict::OtpOver);
+        return refuse_for(BindingConflict::OtpOver);
     }
     if binding.otp_value.is_some() {
-        return refuse(BindingConflict::OtpStored);
+        return refuse_for(BindingConflict::OtpStored);
     }
     if binding.phase != BindingPhase::WaitingOtp {
-        return refuse(BindingConflict::OtpNotWanted(binding.phase));
+        return refuse_for(BindingConflict::OtpNotWanted(binding.phase));
     }
     if binding.otp_deadline.is_none_or(|deadline| deadline <= now) {
-        return refuse(BindingConflict::OtpOver);
+        return refuse_for(BindingConflict::OtpOver);
     }
     let mut change = BindingChange::new(binding, actor, now);
     let row = &mut change.binding;

@@ -88,6 +88,11 @@ impl BindingChange {
             ProviderAnswer::Failed { reason, provider_ref } => {
                 self.fail_cycle(reason.as_str(), provider_ref.clone(), moment);
             }
+            ProviderAnswer::UnknownTransaction if !before.start_confirmed => {
+                // The start never arrived: no failure of the binding.
+                self.finish_cycle(TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None);
+                self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+            }
             ProviderAnswer::UnknownTransaction => self.fail_cycle(UNKNOWN_AT_PROVIDER, None, moment),
             ProviderAnswer::Rejected(_) if action == CallAction::Start => self.fail_cycle(REJECTED, None, moment),
             ProviderAnswer::Processing { provider_ref } => {

@@ -4,14 +4,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use model::{
     actor::Actor,
     binding::{
-        AnswerDecision, Binding, BindingCommand, BindingConflict, BindingPhase, BindingState, CallAction,
-        ClaimDecision, CommandOutcome, FailureReason, HeaderChange, OtpSubmission, ProviderAnswer, ProviderCall,
-        StopReason, TimeoutPolicy, TransactionStatus, TrxId, change::DecisionMoment, decide_answer, decide_claim,
-        decide_command, decide_deadline, decide_otp, derive,
+        AnswerDecision, Binding, BindingCommand, BindingConflict, BindingPhase, BindingState, CallAction, CallRules,
+        ClaimDecision, CommandOutcome, DecisionMoment, FailureReason, HeaderChange, OtpSubmission, ProviderAnswer,
+        ProviderCall, StopReason, TimeoutPolicy, TransactionStatus, TrxId, decide_answer, decide_claim, decide_command,
+        decide_deadline, decide_otp, derive,
     },
 };
 
-use super::world::{MARGIN, World};
+use super::world::{RULES, World};
 
 const SUCCESS: ProviderAnswer = ProviderAnswer::Success { provider_ref: None };
 const PROCESSING: ProviderAnswer = ProviderAnswer::Processing { provider_ref: None };
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     fn claim(&mut self) -> ProviderCall {
-        match decide_claim(&self.row, MARGIN, at(self.now)) {
+        match decide_claim(&self.row, RULES, at(self.now)) {
             ClaimDecision::Call(claim) => {
                 self.row = self.row.apply(&claim.change);
                 claim.call
@@ -205,7 +205,7 @@ fn a_lost_start_is_repeated_under_its_key_while_running_and_asked_about_otherwis
             bench.command(command);
         }
         assert!(
-            matches!(decide_claim(&bench.row, MARGIN, at(bench.now)), ClaimDecision::NotYet(until) if until == lost.call_until)
+            matches!(decide_claim(&bench.row, RULES, at(bench.now)), ClaimDecision::NotYet(until) if until == lost.call_until)
         );
         bench.wait_for_timer();
         let again = bench.claim();
@@ -219,7 +219,7 @@ fn a_lost_start_is_repeated_under_its_key_while_running_and_asked_about_otherwis
     bench.claim();
     bench.command(&stop());
     bench.wait_for_timer();
-    let ClaimDecision::Write(change) = decide_claim(&bench.row, MARGIN, at(bench.now)) else { panic!("a call") };
+    let ClaimDecision::Write(change) = decide_claim(&bench.row, RULES, at(bench.now)) else { panic!("a call") };
     assert_eq!(change.ending.as_ref().map(|end| end.result), Some("lost"));
     bench.row = bench.row.apply(&change);
     assert_eq!((bench.row.state, bench.row.phase), (BindingState::Stopped, BindingPhase::Processing));
@@ -230,13 +230,26 @@ fn a_lost_start_is_repeated_under_its_key_while_running_and_asked_about_otherwis
 }
 
 #[test]
+fn where_repeats_are_not_safe_a_lost_start_is_asked_about_first() {
+    let mut bench = Bench::running();
+    bench.claim();
+    bench.wait_for_timer();
+    let rules = CallRules { repeats_are_safe: false, ..RULES };
+    let ClaimDecision::Call(claim) = decide_claim(&bench.row, rules, at(bench.now)) else { panic!("no call") };
+    bench.row = bench.row.apply(&claim.change);
+    assert_eq!(claim.call.action, CallAction::Status);
+    bench.answer(&claim.call, &ProviderAnswer::UnknownTransaction);
+    assert_eq!((bench.row.failures, bench.row.phase), (0, BindingPhase::Idle), "it never arrived");
+}
+
+#[test]
 fn calls_that_are_always_lost_leave_a_transaction_in_the_end() {
     let mut bench = Bench::running();
     bench.claim();
     let mut calls = 1;
     loop {
         bench.wait_for_timer();
-        match decide_claim(&bench.row, MARGIN, at(bench.now)) {
+        match decide_claim(&bench.row, RULES, at(bench.now)) {
             ClaimDecision::Call(claim) => bench.row = bench.row.apply(&claim.change),
             ClaimDecision::Write(change) => {
                 bench.row = bench.row.apply(&change);

@@ -5,7 +5,7 @@ use model::binding::{
     ProviderCall, StopReason, TransactionStatus, TrxId, derive, settle_timer,
 };
 
-use super::world::{MARGIN, World};
+use super::world::{RULES, World};
 
 impl World {
     /// Of every change, before it is written.
@@ -31,7 +31,7 @@ impl World {
     pub(crate) fn check_claim(&self, change: &BindingChange, call: &ProviderCall) {
         assert!(self.row.call_until.is_none_or(|until| until <= self.now), "the call before is open");
         let timeout = chrono::TimeDelta::milliseconds(self.row.config.call_timeout_ms.into());
-        assert_eq!(call.call_until, self.now + timeout + MARGIN);
+        assert_eq!(call.call_until, self.now + timeout + RULES.margin);
         let opening = change.opening.as_ref().expect("a claim has a record");
         assert_eq!(call.fence, self.row.version + 1, "the fence is the version after the claim");
         assert_eq!((opening.fence, opening.call_no, opening.cycle), (call.fence, call.call_no, call.cycle));

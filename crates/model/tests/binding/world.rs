@@ -7,15 +7,15 @@ use model::{
     actor::{Actor, ActorRole},
     binding::{
         AnswerDecision, Binding, BindingChange, BindingCommand, BindingConfig, BindingEvent, BindingId, CallClaim,
-        CallEnding, CallOpening, ClaimDecision, CommandOutcome, OtpSubmission, ProviderAnswer, ProviderCall,
-        TimeoutPolicy, TransactionHeader, TrxId, change::DecisionMoment, decide_answer, decide_claim, decide_command,
-        decide_deadline, decide_otp, decide_settle, derive, settle_timer,
+        CallEnding, CallOpening, CallRules, ClaimDecision, CommandOutcome, DecisionMoment, OtpSubmission,
+        ProviderAnswer, ProviderCall, TimeoutPolicy, TransactionHeader, TrxId, decide_answer, decide_claim,
+        decide_command, decide_deadline, decide_otp, decide_settle, derive, settle_timer,
     },
 };
 
 use super::provider::{Provider, ProviderLuck, RIGHT_OTP};
 
-pub(crate) const MARGIN: TimeDelta = TimeDelta::milliseconds(500);
+pub(crate) const RULES: CallRules = CallRules { margin: TimeDelta::milliseconds(500), repeats_are_safe: true };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtpKind {
@@ -29,8 +29,12 @@ pub(crate) enum OtpKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The derived job fires, at its time or now if that has passed.
+    /// The derived job fires, at its time or now if that has passed; while a call is open it fires early.
     FireNext,
+    /// The derived job fires once the open call is lost.
+    FireLost,
+    /// A worker does its work: claim, call and answer.
+    Work(ProviderLuck),
     /// A job of another cycle fires: an old one, or one that was enqueued twice.
     FireLate(u64),
     FireSettle(usize),
@@ -121,10 +125,21 @@ impl World {
 
     pub(crate) fn take(&mut self, step: Step) {
         match step {
-            Step::FireNext => {
-                if let Some(timer) = derive(&self.row, self.now) {
-                    self.move_to(timer.due);
+            Step::FireNext => self.fire_next(),
+            Step::FireLost => {
+                if let Some(until) = self.row.call_until {
+                    self.move_to(until);
                     self.fire();
+                }
+            }
+            Step::Work(luck) => {
+                self.fire_next();
+                let last = self.calls.len().wrapping_sub(1);
+                if self.calls.get(last).is_some_and(|call| call.answer.is_none()) {
+                    let unsent = self.calls.iter().filter(|call| call.answer.is_none()).count() - 1;
+                    self.send(unsent, luck);
+                    let answered = self.calls.iter().filter(|call| call.answer.is_some()).count() - 1;
+                    self.answer(answered, 1);
                 }
             }
             Step::FireLate(cycle) => {
@@ -138,7 +153,7 @@ impl World {
                 let open: Vec<_> =
                     self.headers.values().filter(|h| settle_timer(h, self.now).is_some()).cloned().collect();
                 if let Some(header) = open.get(n) {
-                    let decision = decide_settle(&self.row, header, MARGIN, self.now);
+                    let decision = decide_settle(&self.row, header, RULES, self.now);
                     self.follow_claim(decision);
                 }
             }
@@ -151,9 +166,9 @@ impl World {
             Step::Answer(n) => self.answer(n, 1),
             Step::AnswerTwice(n) => self.answer(n, 2),
             Step::Crash(n) => {
-                if n < self.calls.len() {
+                if !self.calls.is_empty() {
                     // Its connection is closed with it.
-                    self.calls.remove(n);
+                    self.calls.remove(n % self.calls.len());
                 }
             }
             Step::Advance(ms) => self.move_to(self.now + TimeDelta::milliseconds(ms)),
@@ -181,8 +196,17 @@ impl World {
         }
     }
 
+    fn fire_next(&mut self) {
+        if let Some(timer) = derive(&self.row, self.now) {
+            if !self.row.has_open_call() {
+                self.move_to(timer.due);
+            }
+            self.fire();
+        }
+    }
+
     fn fire(&mut self) {
-        let decision = decide_claim(&self.row, MARGIN, self.moment());
+        let decision = decide_claim(&self.row, RULES, self.moment());
         self.follow_claim(decision);
     }
 
@@ -201,7 +225,8 @@ impl World {
     }
 
     fn send(&mut self, n: usize, luck: ProviderLuck) {
-        let Some(waiting) = self.calls.iter_mut().filter(|c| c.answer.is_none()).nth(n) else { return };
+        let unsent = self.calls.iter().filter(|c| c.answer.is_none()).count().max(1);
+        let Some(waiting) = self.calls.iter_mut().filter(|c| c.answer.is_none()).nth(n % unsent) else { return };
         let refused = self.provider.late_refused;
         let answer = self.provider.take_call(&waiting.call, luck, self.now);
         waiting.is_open = self.provider.late_refused == refused;
@@ -217,10 +242,8 @@ impl World {
     }
 
     fn answer(&mut self, n: usize, times: u32) {
-        let Some(at) = self.calls.iter().enumerate().filter(|(_, c)| c.answer.is_some()).map(|(at, _)| at).nth(n)
-        else {
-            return;
-        };
+        let answered: Vec<_> = (0..self.calls.len()).filter(|at| self.calls[*at].answer.is_some()).collect();
+        let Some(at) = answered.get(n % answered.len().max(1)).copied() else { return };
         let WorkerCall { call, answer, .. } = self.calls.remove(at);
         let answer = answer.expect("it has an answer");
         for time in 0..times {
