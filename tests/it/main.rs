@@ -16,6 +16,7 @@
 //! * `checker`: every invariant can fail.
 //! * `decisions`: random sequences of the pure decisions keep what must hold.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
+//! * `bindings`: the tables of bindings hold what the model decides.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
@@ -25,6 +26,7 @@
 
 mod admission;
 mod at_least_once;
+mod bindings;
 mod checker;
 mod cli;
 mod decisions;
