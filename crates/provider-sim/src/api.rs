@@ -88,7 +88,7 @@ async fn serve_call(
     take_effect: fn(&ProviderCore, &ReceivedCall) -> CallEffect,
     needs_key: bool,
 ) -> Response {
-    if let Err(refusal) = admit_call(&core, headers) {
+    if let Some(refusal) = refuse_call(&core, headers) {
         return refusal;
     }
     let (call, call_until) = match read_call(server, headers, body, needs_key) {
@@ -122,19 +122,20 @@ async fn serve_call(
     write_answer(&core, &call, fault, effect, &knobs)
 }
 
-fn admit_call(core: &ProviderCore, headers: &HeaderMap) -> Result<(), Response> {
+/// What a call without a good key is answered, or any call while the provider is down.
+fn refuse_call(core: &ProviderCore, headers: &HeaderMap) -> Option<Response> {
     let key = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
     let state = &mut *core.lock_state();
     if state.knobs.down {
         state.faults.unavailable += 1;
-        return Err(error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "we are down"));
+        return Some(error_response(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", "we are down"));
     }
     if key != Some(core.api_key.as_str()) || state.knobs.reject_keys {
         state.faults.unauthorized += 1;
         let message = "Authorization: Bearer needs a valid key";
-        return Err(error_response(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message));
+        return Some(error_response(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", message));
     }
-    Ok(())
+    None
 }
 
 type CallProblem = (StatusCode, &'static str, String);
