@@ -50,6 +50,15 @@ BEGIN
     -- The history is added to and never changed: that is left to its owner.
     REVOKE UPDATE, DELETE ON order_events FROM dispatchq_run;
     REVOKE INSERT, UPDATE ON order_events_kept FROM dispatchq_run;
+    -- So are the calls of providers and the history of bindings; cleanup removes what is old.
+    IF to_regclass('public.transaction_snapshots') IS NOT NULL THEN
+        REVOKE UPDATE ON transaction_snapshots, binding_events FROM dispatchq_run;
+        FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits
+            WHERE inhparent IN ('transactions'::regclass, 'transaction_snapshots'::regclass)
+        LOOP
+            EXECUTE format('REVOKE ALL ON %s FROM dispatchq_run', name);
+        END LOOP;
+    END IF;
     ALTER TABLE order_events OWNER TO dispatchq_maintenance;
     GRANT SELECT, INSERT ON order_events TO dispatchq_run;
     FOR name IN SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'order_events'::regclass LOOP

@@ -18,38 +18,49 @@
 //! | [`remind`] | notify-queue | `remind:{order}:{alert id}` | when an order has waited for a dispatcher too long |
 //! | [`alarm`] | notify-queue | `alarm:{order}:{channel}` | when an order's end could not be written; has a payload |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
+//! | [`cycle`] | binding-queue | `cycle:{binding}:{n}` | when cycle n is to begin, to be asked about, or was lost |
+//! | [`otp`] | binding-queue | `otp:{binding}:{n}` | when cycle n has its OTP, or has waited for one too long |
+//! | [`settle`] | binding-queue | `settle:{binding}:{n}` | when the provider is asked again how cycle n ended |
 //!
 //! What follows is the crate's README.
 #![doc = include_str!("../README.md")]
 
 pub mod alarm;
+pub mod binding_id;
 pub mod callback;
 pub mod cancel_booking;
 pub mod compensate;
+pub mod cycle;
 pub mod dispatch;
 pub mod escalate;
 pub mod lifetime;
 pub mod notify;
 pub mod order_id;
+pub mod otp;
 pub mod poll;
 pub mod queues;
 pub mod remind;
+pub mod settle;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
 
 pub use alarm::SendAlarm;
+pub use binding_id::{BindingId, InvalidBindingId};
 pub use callback::ApplyCallback;
 pub use cancel_booking::CancelBooking;
 pub use compensate::CompensateOrder;
+pub use cycle::RunCycle;
 pub use dispatch::DispatchOrder;
 pub use escalate::EscalateAlert;
 pub use job_contract::{Job, JobId, NewJob};
 pub use lifetime::ExpireOrder;
 pub use notify::SendNotification;
 pub use order_id::{InvalidOrderId, OrderId};
+pub use otp::SubmitOtp;
 pub use poll::PollPartner;
 pub use remind::RemindDispatchers;
+pub use settle::SettleTransaction;
 pub use tick::PeriodicTick;
 pub use timeout::ExpireAttempt;
 pub use trip::ReportStaleTrip;

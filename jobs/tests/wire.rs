@@ -10,9 +10,9 @@ use std::{
 };
 
 use jobs::{
-    ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, Job,
-    JobId, NewJob, OrderId, PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, SendAlarm, SendNotification,
-    alarm::AlarmContent, queues,
+    ApplyCallback, BindingId, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
+    Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, RunCycle, SendAlarm,
+    SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,10 @@ const START_MS: u64 = 1_893_484_800_000;
 
 fn order() -> OrderId {
     "ORD-1".parse().unwrap()
+}
+
+fn binding() -> BindingId {
+    "BIND-1".parse().unwrap()
 }
 
 /// A job with a payload, as none of order dispatch needs one so far.
@@ -102,6 +106,9 @@ fn all() -> Vec<(String, NewJob)> {
             content: AlarmContent { message: serde_json::json!({ "order_id": "ORD-1" }), told: false },
         }),
         contract(PeriodicTick { schedule: "cleanup".to_owned(), slot: 1_893_484_800 }),
+        contract(RunCycle { binding: binding(), cycle: 7 }),
+        contract(SubmitOtp { binding: binding(), cycle: 7 }),
+        contract(SettleTransaction { binding: binding(), cycle: 5 }),
         contract(Receipt::example()),
     ]
 }

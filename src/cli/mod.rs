@@ -27,6 +27,8 @@ mod partner;
 #[cfg(feature = "lab")]
 mod partner_sim;
 mod privacy;
+#[cfg(feature = "lab")]
+mod provider_sim;
 mod queue;
 mod reconcile;
 mod serve;
@@ -124,6 +126,9 @@ enum Command {
     /// A taxi partner to dispatch to, with all its faults (docs/PARTNER.md)
     #[cfg(feature = "lab")]
     PartnerSim(Box<partner_sim::Args>),
+    /// A provider of transactions, and the judge of who calls it (docs/PROVIDER.md)
+    #[cfg(feature = "lab")]
+    ProviderSim(Box<provider_sim::Args>),
     /// Measure what this machine can do
     #[cfg(feature = "lab")]
     #[command(subcommand)]
@@ -147,6 +152,11 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         #[cfg(feature = "lab")]
         Command::PartnerSim(args) => {
+            telemetry::init_logs(&Config::defaults().log)?;
+            return args.run().await;
+        }
+        #[cfg(feature = "lab")]
+        Command::ProviderSim(args) => {
             telemetry::init_logs(&Config::defaults().log)?;
             return args.run().await;
         }
@@ -182,7 +192,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(command) => command.run(App::connect(config).await?).await,
         Command::Reconcile(command) => command.run(App::connect(config).await?).await,
         #[cfg(feature = "lab")]
-        Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::Bench(_) => {
+        Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::ProviderSim(_) | Command::Bench(_) => {
             unreachable!("answered above")
         }
         Command::Config(_) | Command::Completions(_) => unreachable!("answered above"),

@@ -46,7 +46,7 @@ impl Args {
 }
 
 /// At once, also into a pipe; a reader who left is no failure.
-fn print_line(text: &str) {
+pub(super) fn print_line(text: &str) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -77,15 +77,16 @@ fn a_producer_links_neither_engine_nor_services() {
 #[test]
 fn each_room_knows_only_those_below_it() {
     assert_without("workers", &[], &["jobs", "model", "dispatch", "sqlx", "servers"]);
-    assert_without("dispatch", &[], &["api", "lab", "partner_sim", "servers", "axum", "clap"]);
+    assert_without("dispatch", &[], &["api", "lab", "partner_sim", "provider_sim", "servers", "axum", "clap"]);
     assert_without("api", &[], &["lab", "partner_sim", "servers", "clap"]);
     assert_without("partner-sim", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
+    assert_without("provider-sim", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
     assert_without("servers", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
 }
 
 #[test]
 fn an_image_holds_no_laboratory() {
-    let laboratory = ["lab", "partner_sim", "servers", "csv", "hdrhistogram"];
+    let laboratory = ["lab", "partner_sim", "provider_sim", "servers", "csv", "hdrhistogram"];
     assert_without("dispatchq", &["--no-default-features"], &laboratory);
     let usual = built_with("dispatchq", &[]);
     assert!(laboratory.iter().all(|package| usual.contains(*package)), "does this test still read {usual:?}?");
@@ -109,6 +110,9 @@ fn decisions_read_no_clock() {
     pure.extend(
         ["values", "fate", "faults", "ledger", "counters"]
             .map(|file| root().join(format!("crates/partner-sim/src/{file}.rs"))),
+    );
+    pure.extend(
+        ["judge", "knobs", "fate", "ledger"].map(|file| root().join(format!("crates/provider-sim/src/{file}.rs"))),
     );
     pure.extend(rust_files(&root().join("crates/model/src")));
     for file in pure {

@@ -15,6 +15,7 @@
 //! * `process`: real worker and API processes, killed, drained and cut off.
 //! * `checker`: every invariant can fail.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
+//! * `bindings`: the tables of bindings hold what the model decides.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
 //! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
@@ -24,6 +25,7 @@
 
 mod admission;
 mod at_least_once;
+mod bindings;
 mod checker;
 mod cli;
 mod documents;

@@ -5,6 +5,7 @@
 //! * [`fleet`]: attempts with one's own drivers, lifetime, ranking. [`partner`]: orders that a partner serves.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
+//! * [`binding`]: continuous transactions of an account on a provider's server.
 //! * [`messages`]: what people and programs are told.
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
@@ -13,6 +14,7 @@
 pub mod actor;
 pub mod admission;
 pub mod area;
+pub mod binding;
 pub mod bounds;
 pub mod chance;
 pub mod clock;

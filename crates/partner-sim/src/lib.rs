@@ -9,8 +9,10 @@
 //! * `callbacks`: what the partner tells us, signed and repeated.
 //! * `api`: what a partner answers. `control`: what only a simulation answers.
 //! * [`seeded_rng`]: what simulations leave to chance.
-//! * `lines`: connections that can be refused and cut.
+//! * [`lines`]: connections that can be refused and cut.
 //! * [`server`]: starting and ending it.
+//!
+//! `values`, `seeded_rng` and `lines` serve the simulated provider, too.
 //!
 //! All choices follow from the seed and a booking's reference, never from the order in which requests arrive.
 
@@ -23,7 +25,7 @@ mod fate;
 mod faults;
 pub mod knobs;
 mod ledger;
-mod lines;
+pub mod lines;
 pub mod options;
 pub mod seeded_rng;
 pub mod server;

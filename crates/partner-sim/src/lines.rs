@@ -26,7 +26,7 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
 /// Listens, except while connections are to be refused; then it cuts those it has.
 #[derive(Debug)]
-pub(super) struct CuttableListener {
+pub struct CuttableListener {
     address: SocketAddr,
     listener: Option<TcpListener>,
     /// Bound but not listening: no other process gets the port while we refuse. Where a port cannot be bound twice we do
@@ -39,7 +39,7 @@ pub(super) struct CuttableListener {
 }
 
 impl CuttableListener {
-    pub(super) fn bind_address(
+    pub fn bind_address(
         address: SocketAddr,
         refuse: watch::Receiver<bool>,
         stop: CancellationToken,
@@ -52,7 +52,7 @@ impl CuttableListener {
         Ok(Self { address, listener: Some(listener), _reserved: reserved, refuse, stop, up })
     }
 
-    pub(super) fn local_address(&self) -> SocketAddr {
+    pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -114,7 +114,7 @@ impl Listener for CuttableListener {
 }
 
 /// One connection, which breaks when it is cut.
-pub(super) struct CuttableConnection {
+pub struct CuttableConnection {
     stream: TcpStream,
     cut: CancellationToken,
     cutting: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -179,14 +179,14 @@ impl AsyncWrite for CuttableConnection {
 
 /// What a handler knows of the connection its request came over.
 #[derive(Debug, Clone)]
-pub(super) struct ConnectedCaller {
-    pub(super) address: SocketAddr,
+pub struct ConnectedCaller {
+    pub address: SocketAddr,
     line: CancellationToken,
 }
 
 impl ConnectedCaller {
     /// Cuts the connection; a caller that waits for this never goes on.
-    pub(super) async fn cut_connection(&self) -> Infallible {
+    pub async fn cut_connection(&self) -> Infallible {
         self.line.cancel();
         std::future::pending().await
     }

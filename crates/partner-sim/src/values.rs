@@ -18,7 +18,7 @@ impl EventRate {
     pub const ALWAYS: Self = Self(1.0);
 
     /// Does it happen this time?
-    pub(super) fn draw_outcome(self, rng: &mut impl Rng) -> bool {
+    pub fn draw_outcome(self, rng: &mut impl Rng) -> bool {
         rng.random::<f64>() < self.0
     }
 }
@@ -59,7 +59,7 @@ struct SpreadPart {
 }
 
 impl DurationSpread {
-    pub(super) fn draw_duration(&self, rng: &mut impl Rng) -> Duration {
+    pub fn draw_duration(&self, rng: &mut impl Rng) -> Duration {
         let mut point = rng.random::<f64>() * 100.0;
         let part = self.0.iter().find(|part| {
             point -= part.percent;
@@ -186,7 +186,7 @@ impl From<OutageWindow> for String {
 }
 
 /// "400ms", "15s", "2m 30s"; at most a week.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text.trim())
         .map_err(|e| format!("'{}' is no duration ({e}); write 400ms, 15s or 2m", text.trim()))?;
     if duration > LONGEST { Err(format!("'{}' is more than a week", text.trim())) } else { Ok(duration) }

@@ -1,0 +1,245 @@
+//! What a provider can answer, read from a response. docs/PROVIDER.md is the contract.
+
+use std::{borrow::Cow, time::Duration};
+
+use serde::Deserialize;
+
+/// Longer answers are not read.
+pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
+/// A provider that asks for a longer pause is asked after this one.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+const LONGEST_TEXT: usize = 200;
+
+/// Why a transaction is GAGAL, in the provider's word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FailureReason {
+    /// The account has too little money; nothing was started.
+    InsufficientBalance,
+    /// The OTP is not the one that was sent.
+    WrongOtp,
+    /// Another word of `[a-z0-9_]{1,64}`.
+    Other(String),
+}
+
+impl FailureReason {
+    pub const INSUFFICIENT_BALANCE: &'static str = "insufficient_balance_before_start";
+    pub const WRONG_OTP: &'static str = "wrong_otp";
+
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::InsufficientBalance => Self::INSUFFICIENT_BALANCE,
+            Self::WrongOtp => Self::WRONG_OTP,
+            Self::Other(word) => word,
+        }
+    }
+
+    /// `None` for what is no word of the contract.
+    fn from_word(word: &str) -> Option<Self> {
+        let fits = (1..=64).contains(&word.len())
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        match word {
+            Self::INSUFFICIENT_BALANCE => Some(Self::InsufficientBalance),
+            Self::WRONG_OTP => Some(Self::WrongOtp),
+            word => fits.then(|| Self::Other(word.to_owned())),
+        }
+    }
+}
+
+/// How a call ended, as the contract knows it. Texts are for records, of at most 200 characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProviderAnswer {
+    /// SUKSES: the transaction is done.
+    Success { provider_ref: Option<String> },
+    /// PROCESSING: ask again.
+    Processing { provider_ref: Option<String> },
+    /// WAITING_OTP: the provider has sent an OTP to the account's owner and wants it.
+    OtpWanted { provider_ref: Option<String> },
+    /// GAGAL: the transaction has failed.
+    Failed { reason: FailureReason, provider_ref: Option<String> },
+    /// 404: the provider knows no such transaction.
+    UnknownTransaction,
+    /// 409: the call came after `Call-Until`, or with an older fence. Nothing was done.
+    LateRefused(String),
+    /// Another 4xx: the provider will never take this request. Nothing was done.
+    Rejected(String),
+    /// 429: the server wants to be left alone. Nothing was done.
+    Throttled { retry_in: Option<Duration> },
+    /// 5xx, or our key is not accepted: the server, not this account. Whether it had an effect is unknown.
+    Unavailable(String),
+    /// No answer: refused, cut, or too late. Whether it had an effect is unknown.
+    Unreachable(String),
+    /// 2xx with what the contract does not know: no JSON, too large, another word. It had some effect.
+    Unreadable(String),
+}
+
+#[derive(Debug, Deserialize)]
+struct AnswerBody<'a> {
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(default, borrow)]
+    reason: Option<Cow<'a, str>>,
+    #[serde(default)]
+    provider_ref: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ProviderErrorBody {
+    error_code: String,
+    message: String,
+}
+
+impl ProviderAnswer {
+    /// All labels that results of calls have in records and metrics.
+    pub const LABELS: [&str; 11] = [
+        "success",
+        "processing",
+        "otp_wanted",
+        "failed",
+        "unknown_transaction",
+        "late_refused",
+        "rejected",
+        "throttled",
+        "unavailable",
+        "unreachable",
+        "unreadable",
+    ];
+
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Success { .. } => "success",
+            Self::Processing { .. } => "processing",
+            Self::OtpWanted { .. } => "otp_wanted",
+            Self::Failed { .. } => "failed",
+            Self::UnknownTransaction => "unknown_transaction",
+            Self::LateRefused(_) => "late_refused",
+            Self::Rejected(_) => "rejected",
+            Self::Throttled { .. } => "throttled",
+            Self::Unavailable(_) => "unavailable",
+            Self::Unreachable(_) => "unreachable",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+
+    /// Returns whether the server is at fault and not the binding: the breaker counts these.
+    pub fn blames_server(&self) -> bool {
+        matches!(self, Self::Throttled { .. } | Self::Unavailable(_) | Self::Unreachable(_))
+    }
+
+    /// Reads a response. `body` may be cut off after [`MAX_ANSWER_BYTES`] and one.
+    pub fn from_response(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        match status {
+            200..=299 => Self::from_body(body),
+            404 => Self::UnknownTransaction,
+            409 => Self::LateRefused(error_text(status, body)),
+            429 => Self::Throttled { retry_in: retry_after.map(|pause| pause.min(LONGEST_RETRY_AFTER)) },
+            401 | 403 | 500.. => Self::Unavailable(error_text(status, body)),
+            400..=499 => Self::Rejected(error_text(status, body)),
+            _ => Self::Unreadable(format!("status {status}")),
+        }
+    }
+
+    fn from_body(body: &[u8]) -> Self {
+        if body.len() > MAX_ANSWER_BYTES {
+            return Self::Unreadable(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"));
+        }
+        let read: AnswerBody<'_> = match serde_json::from_slice(body) {
+            Ok(read) => read,
+            Err(error) => return Self::Unreadable(shorten_text(&format!("the answer is no JSON we know: {error}"))),
+        };
+        let provider_ref = read.provider_ref.filter(|id| !id.is_empty()).map(|id| shorten_text(&id));
+        match &*read.status {
+            "SUKSES" => Self::Success { provider_ref },
+            "PROCESSING" => Self::Processing { provider_ref },
+            "WAITING_OTP" => Self::OtpWanted { provider_ref },
+            "GAGAL" => match read.reason.as_deref().and_then(FailureReason::from_word) {
+                Some(reason) => Self::Failed { reason, provider_ref },
+                // It has failed, whatever the reason: no word of the contract is recorded as none.
+                None => Self::Failed { reason: FailureReason::Other("unspecified".to_owned()), provider_ref },
+            },
+            other => {
+                Self::Unreadable(shorten_text(&format!("the status is '{other}', which the contract does not know")))
+            }
+        }
+    }
+}
+
+fn error_text(status: u16, body: &[u8]) -> String {
+    let read: ProviderErrorBody = serde_json::from_slice(body).unwrap_or_default();
+    let text = match (read.error_code.as_str(), read.message.as_str()) {
+        ("", "") => format!("status {status}"),
+        (code, message) => format!("status {status}, {code}: {message}"),
+    };
+    shorten_text(&text)
+}
+
+/// Partners' words are bounded, and no character of them moves a terminal.
+fn shorten_text(text: &str) -> String {
+    text.chars().map(|c| if crate::plain_text::is_unsafe(c) { ' ' } else { c }).take(LONGEST_TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(status: u16, body: &str) -> ProviderAnswer {
+        ProviderAnswer::from_response(status, None, body.as_bytes())
+    }
+
+    #[test]
+    fn the_words_of_the_contract_are_read() {
+        let answer = read(200, r#"{"trx_id":"B.1","status":"SUKSES","reason":null,"provider_ref":"P-1","more":[1]}"#);
+        assert_eq!(answer, ProviderAnswer::Success { provider_ref: Some("P-1".to_owned()) });
+        assert_eq!(read(200, r#"{"status":"PROCESSING"}"#), ProviderAnswer::Processing { provider_ref: None });
+        assert_eq!(read(201, r#"{"status":"WAITING_OTP"}"#), ProviderAnswer::OtpWanted { provider_ref: None });
+        let failed = |word: &str| match read(200, &format!(r#"{{"status":"GAGAL","reason":{word}}}"#)) {
+            ProviderAnswer::Failed { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(failed(r#""insufficient_balance_before_start""#), FailureReason::InsufficientBalance);
+        assert_eq!(failed(r#""wrong_otp""#), FailureReason::WrongOtp);
+        assert_eq!(failed(r#""account_locked""#), FailureReason::Other("account_locked".to_owned()));
+        for none in ["null", r#""""#, r#""Spaces and \n""#] {
+            assert_eq!(failed(none).as_str(), "unspecified", "{none}");
+        }
+    }
+
+    #[test]
+    fn what_the_contract_does_not_know_is_unreadable_and_bounded() {
+        for body in ["", "<html>", "null", "[]", r#"{"status":7}"#, r#"{"state":"SUKSES"}"#, r#"{"status":"sukses"}"#] {
+            let answer = read(200, body);
+            assert_eq!(answer.label(), "unreadable", "{body}: {answer:?}");
+        }
+        let long = format!(r#"{{"status":"SUKSES","provider_ref":"{}"}}"#, "x".repeat(MAX_ANSWER_BYTES));
+        assert_eq!(read(200, &long).label(), "unreadable");
+        let ProviderAnswer::Unreadable(text) = read(200, &format!(r#"{{"status":"{}\u001b[2J"}}"#, "y".repeat(300)))
+        else {
+            panic!("readable")
+        };
+        assert!(text.chars().count() <= LONGEST_TEXT && !text.contains('\u{1b}'), "{text}");
+        assert_eq!(read(302, "").label(), "unreadable");
+    }
+
+    #[test]
+    fn errors_say_whose_fault_they_are() {
+        let error = r#"{"error_code":"STALE_FENCE","message":"an older fence"}"#;
+        assert_eq!(read(409, error), ProviderAnswer::LateRefused("status 409, STALE_FENCE: an older fence".to_owned()));
+        let labels = [400, 401, 403, 404, 409, 422, 429, 500, 503].map(|status| read(status, "").label());
+        let wanted = [
+            "rejected",
+            "unavailable",
+            "unavailable",
+            "unknown_transaction",
+            "late_refused",
+            "rejected",
+            "throttled",
+            "unavailable",
+            "unavailable",
+        ];
+        assert_eq!(labels, wanted);
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let throttled = ProviderAnswer::from_response(429, Some(week), b"");
+        assert_eq!(throttled, ProviderAnswer::Throttled { retry_in: Some(LONGEST_RETRY_AFTER) });
+        assert!(throttled.blames_server() && !read(422, "").blames_server());
+    }
+}

@@ -1,0 +1,245 @@
+//! What a decision wants written, as a value, and what a row becomes by it.
+//!
+//! The store writes a [`BindingChange`] in one transaction, on the condition that the row still has the version the
+//! decision was made on. It and the tests use the same [`Binding::apply`].
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{
+    Binding, BindingPhase, BindingState, CallAction, CallEnding, CallOpening, HeaderChange, ProviderCall, StopReason,
+    TransactionHeader, TransactionStatus, TrxId, call::idempotency_key,
+};
+use crate::actor::Actor;
+
+/// The time of a decision, and its share of chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DecisionMoment {
+    /// Postgres' time, read with the row.
+    pub now: DateTime<Utc>,
+    /// In 0..1; spreads intervals and cool-downs.
+    pub luck: f64,
+}
+
+/// What the history says of a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BindingEventKind {
+    Started,
+    Paused,
+    Resumed,
+    /// Stopped while a call was open.
+    Stopping,
+    Stopped,
+    Patched,
+    Deleted,
+    /// People are to be told that an OTP is wanted.
+    OtpWanted,
+    /// The detail is the OTP's keyed digest.
+    OtpSubmitted,
+    /// A transaction was left UNRESOLVED: a desk is to be told.
+    Unresolved,
+}
+
+impl BindingEventKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Paused => "paused",
+            Self::Resumed => "resumed",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Patched => "patched",
+            Self::Deleted => "deleted",
+            Self::OtpWanted => "otp_wanted",
+            Self::OtpSubmitted => "otp_submitted",
+            Self::Unresolved => "unresolved",
+        }
+    }
+}
+
+/// One line of a binding's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BindingEvent {
+    pub kind: BindingEventKind,
+    pub reason: Option<StopReason>,
+    pub detail: Option<String>,
+}
+
+/// Everything one transaction writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BindingChange {
+    pub actor: Actor,
+    pub at: DateTime<Utc>,
+    /// The version the decision was made on.
+    pub version: i64,
+    /// The row as it shall be, but for version and `updated_at`.
+    pub binding: Binding,
+    pub header: Option<HeaderChange>,
+    /// The end of the record of the call that was open.
+    pub ending: Option<CallEnding>,
+    /// The record of the call that is claimed.
+    pub opening: Option<CallOpening>,
+    pub events: Vec<BindingEvent>,
+}
+
+impl Binding {
+    /// Returns the row as this change leaves it.
+    #[must_use]
+    pub fn apply(&self, change: &BindingChange) -> Self {
+        debug_assert_eq!((self.version, &self.id), (change.version, &change.binding.id));
+        Self { version: change.version + 1, updated_at: change.at, ..change.binding.clone() }
+    }
+}
+
+impl BindingChange {
+    /// A change of nothing yet.
+    pub(super) fn new(binding: &Binding, actor: &Actor, at: DateTime<Utc>) -> Self {
+        Self {
+            actor: actor.clone(),
+            at,
+            version: binding.version,
+            binding: binding.clone(),
+            header: None,
+            ending: None,
+            opening: None,
+            events: Vec::new(),
+        }
+    }
+
+    pub(super) fn record_event(&mut self, kind: BindingEventKind, detail: Option<String>) {
+        let reason = matches!(kind, BindingEventKind::Stopping | BindingEventKind::Stopped)
+            .then_some(self.binding.reason)
+            .flatten();
+        self.events.push(BindingEvent { kind, reason, detail });
+    }
+
+    /// Ends the record of the open call. The caller sets the phase that follows.
+    pub(super) fn end_call(&mut self, result: &'static str) {
+        let cycle = self.called_cycle();
+        self.ending = Some(CallEnding { cycle, call_no: self.binding.call_no, result, ended_at: self.at });
+        (self.binding.call_action, self.binding.call_until) = (None, None);
+    }
+
+    /// The cycle that the open call is about.
+    pub(super) fn called_cycle(&self) -> i64 {
+        self.binding.trx_id.as_ref().and_then(TrxId::parts).map_or(self.binding.cycle, |(_, cycle)| cycle)
+    }
+
+    /// Claims a call about the transaction in `trx_id`. `about` names server and account where they are not the binding's.
+    pub(super) fn open_call(
+        &mut self,
+        action: CallAction,
+        about: Option<&TransactionHeader>,
+        margin: TimeDelta,
+    ) -> ProviderCall {
+        let cycle = self.called_cycle();
+        let row = &mut self.binding;
+        let trx_id = row.trx_id.clone().unwrap_or_else(|| TrxId::new(&row.id, cycle));
+        let call_until = self.at + row.config.call_timeout() + margin;
+        let fence = self.version + 1;
+        if action != CallAction::Settle {
+            row.next_at = None;
+        }
+        row.phase = BindingPhase::Calling;
+        row.call_no += 1;
+        (row.call_action, row.call_until) = (Some(action), Some(call_until));
+        let (server, account) =
+            about.map_or((&row.server_id, &row.account_id), |header| (&header.server_id, &header.account_id));
+        self.opening = Some(CallOpening {
+            trx_id: trx_id.clone(),
+            cycle,
+            call_no: row.call_no,
+            action,
+            fence,
+            claimed_at: self.at,
+            call_until,
+        });
+        ProviderCall {
+            binding_id: row.id.clone(),
+            server_id: server.clone(),
+            account_id: account.clone(),
+            trx_id,
+            cycle,
+            call_no: row.call_no,
+            action,
+            fence,
+            call_until,
+            key: idempotency_key(row, cycle, action),
+            otp_value: (action == CallAction::Otp).then(|| row.otp_value.clone()).flatten(),
+        }
+    }
+
+    pub(super) fn move_header(
+        &mut self,
+        status: TransactionStatus,
+        reason: Option<String>,
+        provider_ref: Option<String>,
+        settle_at: Option<DateTime<Utc>>,
+    ) {
+        let cycle = self.called_cycle();
+        self.header = Some(HeaderChange::Move { cycle, status, reason, provider_ref, settle_at });
+    }
+
+    /// Leaves the open transaction: the binding is at rest, and no OTP is kept.
+    pub(super) fn rest_row(&mut self) {
+        self.erase_otp();
+        let row = &mut self.binding;
+        row.phase = BindingPhase::Idle;
+        (row.trx_id, row.start_confirmed) = (None, false);
+        (row.asks, row.otp_tries) = (0, 0);
+        (row.processing_deadline, row.otp_deadline, row.next_at) = (None, None, None);
+    }
+
+    pub(super) fn erase_otp(&mut self) {
+        (self.binding.otp_value, self.binding.otp_submitted_at) = (None, None);
+    }
+
+    /// Ends the open transaction.
+    pub(super) fn finish_cycle(
+        &mut self,
+        status: TransactionStatus,
+        reason: Option<String>,
+        provider_ref: Option<String>,
+    ) {
+        debug_assert!(status.is_final());
+        self.move_header(status, reason, provider_ref, None);
+        self.rest_row();
+    }
+
+    /// The open transaction has failed. The next cycle begins after the cool-down, unless too many have failed.
+    pub(super) fn fail_cycle(&mut self, reason: &str, provider_ref: Option<String>, moment: DecisionMoment) {
+        self.finish_cycle(TransactionStatus::Gagal, Some(reason.to_owned()), provider_ref);
+        self.binding.failures = self.binding.failures.saturating_add(1);
+        if self.binding.failures.unsigned_abs() >= self.binding.config.max_failures {
+            self.stop_for(StopReason::TooManyFailures);
+        }
+        self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+    }
+
+    pub(super) fn begin_next_after(&mut self, pause: TimeDelta) {
+        let goes_on = matches!(self.binding.state, BindingState::Running | BindingState::Paused);
+        self.binding.next_at = goes_on.then(|| self.at + pause);
+    }
+
+    /// Stops a binding that goes on; one that was stopped keeps its reason.
+    pub(super) fn stop_for(&mut self, reason: StopReason) {
+        if matches!(self.binding.state, BindingState::Running | BindingState::Paused) {
+            self.force_stop(reason);
+        }
+    }
+
+    /// Stops the binding with exactly this reason.
+    pub(super) fn force_stop(&mut self, reason: StopReason) {
+        (self.binding.state, self.binding.reason) = (BindingState::Stopped, Some(reason));
+        if self.binding.is_at_rest() {
+            self.binding.next_at = None;
+        }
+        self.record_event(BindingEventKind::Stopped, None);
+    }
+
+    /// No call is open any more: a stop that waited for it takes place.
+    pub(super) fn complete_stop(&mut self) {
+        if self.binding.state == BindingState::Stopping {
+            self.force_stop(self.binding.reason.unwrap_or(StopReason::ManualStop));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Decisions on what people and programs ask of a binding.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    Binding, BindingChange, BindingConfig, BindingEventKind, BindingPhase, BindingState, InvalidBindingConfig,
+    ServerId, StopReason, TransactionStatus, TrxId,
+};
+use crate::actor::Actor;
+
+/// What is asked of a binding.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BindingCommand {
+    Start,
+    Pause,
+    Resume,
+    Stop {
+        /// `ManualStop`, or `ServerDisabled`.
+        reason: StopReason,
+    },
+    Delete,
+    /// `None` leaves a field as it is.
+    Patch {
+        server_id: Option<ServerId>,
+        config: Option<BindingConfig>,
+    },
+}
+
+/// What a command comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CommandOutcome {
+    Write(Box<BindingChange>),
+    /// It is so already; the text says how.
+    NoOp(&'static str),
+    Conflict(BindingConflict),
+}
+
+/// Why a command cannot be done. The text says what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BindingConflict {
+    #[error("the binding was deleted")]
+    Deleted,
+    #[error("the binding is STOPPING: wait until its open call has ended")]
+    Stopping,
+    #[error("the binding is PAUSED: resume it")]
+    Paused,
+    #[error("the binding is STOPPED: start it")]
+    NotRunning,
+    #[error("the binding is {state} and {phase}: stop it, and wait until its transaction is final")]
+    NotAtRest { state: BindingState, phase: BindingPhase },
+    #[error("{0} transactions of the binding are UNRESOLVED: wait until they are final")]
+    Unresolved(i32),
+    #[error(transparent)]
+    BadConfig(#[from] InvalidBindingConfig),
+    /// 404
+    #[error("the binding has no transaction {0}")]
+    ForeignTransaction(TrxId),
+    /// 409
+    #[error("an OTP is stored already: wait for its outcome")]
+    OtpStored,
+    /// 409
+    #[error("no OTP is wanted now: the transaction is {0}")]
+    OtpNotWanted(BindingPhase),
+    /// 410
+    #[error("no OTP is taken any more: its time is over, or the transaction has ended")]
+    OtpOver,
+}
+
+/// Decides on a command.
+pub fn decide_command(
+    binding: &Binding,
+    command: &BindingCommand,
+    actor: &Actor,
+    now: DateTime<Utc>,
+) -> CommandOutcome {
+    if binding.deleted_at.is_some() {
+        let again = *command == BindingCommand::Delete;
+        return if again { CommandOutcome::NoOp("deleted already") } else { refuse_for(BindingConflict::Deleted) };
+    }
+    let change = || BindingChange::new(binding, actor, now);
+    match (command, binding.state) {
+        (BindingCommand::Start, BindingState::Stopped) => start_binding(change()),
+        (BindingCommand::Start, BindingState::Running) => CommandOutcome::NoOp("RUNNING already"),
+        (BindingCommand::Start, BindingState::Paused) => refuse_for(BindingConflict::Paused),
+        (BindingCommand::Pause, BindingState::Running) => {
+            move_state(change(), BindingState::Paused, BindingEventKind::Paused)
+        }
+        (BindingCommand::Pause, BindingState::Paused) => CommandOutcome::NoOp("PAUSED already"),
+        (BindingCommand::Resume, BindingState::Paused) => {
+            let mut change = change();
+            if binding.is_between_cycles() {
+                // However long the pause was, one cycle is due.
+                change.binding.next_at = Some(binding.next_at.map_or(now, |at| at.max(now)));
+            }
+            move_state(change, BindingState::Running, BindingEventKind::Resumed)
+        }
+        (BindingCommand::Resume, BindingState::Running) => CommandOutcome::NoOp("RUNNING already"),
+        (BindingCommand::Pause | BindingCommand::Resume, BindingState::Stopped) => {
+            refuse_for(BindingConflict::NotRunning)
+        }
+        (BindingCommand::Start | BindingCommand::Pause | BindingCommand::Resume, BindingState::Stopping) => {
+            refuse_for(BindingConflict::Stopping)
+        }
+        (BindingCommand::Stop { .. }, BindingState::Stopped) => CommandOutcome::NoOp("STOPPED already"),
+        (BindingCommand::Stop { .. }, BindingState::Stopping) => CommandOutcome::NoOp("STOPPING already"),
+        (BindingCommand::Stop { reason }, BindingState::Running | BindingState::Paused) => {
+            stop_binding(change(), *reason)
+        }
+        (BindingCommand::Delete, _) => delete_binding(change()),
+        (BindingCommand::Patch { server_id, config }, _) => {
+            patch_binding(change(), server_id.as_ref(), config.as_ref())
+        }
+    }
+}
+
+pub(super) fn refuse_for(conflict: BindingConflict) -> CommandOutcome {
+    CommandOutcome::Conflict(conflict)
+}
+
+fn write_change(change: BindingChange) -> CommandOutcome {
+    CommandOutcome::Write(Box::new(change))
+}
+
+fn move_state(mut change: BindingChange, to: BindingState, kind: BindingEventKind) -> CommandOutcome {
+    change.binding.state = to;
+    change.record_event(kind, None);
+    write_change(change)
+}
+
+fn start_binding(mut change: BindingChange) -> CommandOutcome {
+    (change.binding.reason, change.binding.failures) = (None, 0);
+    if change.binding.is_between_cycles() {
+        change.binding.next_at = Some(change.at);
+    }
+    move_state(change, BindingState::Running, BindingEventKind::Started)
+}
+
+/// With a call open the stop waits for its end; an OTP is waited for no longer.
+fn stop_binding(mut change: BindingChange, reason: StopReason) -> CommandOutcome {
+    change.binding.reason = Some(reason);
+    if change.binding.has_open_call() {
+        return move_state(change, BindingState::Stopping, BindingEventKind::Stopping);
+    }
+    if change.binding.phase == BindingPhase::WaitingOtp {
+        // From the first try on, its next one is due later than it was handed in.
+        let row = &change.binding;
+        if row.otp_value.is_some() && row.next_at > row.otp_submitted_at {
+            // The OTP may have worked: what came of it is asked for.
+            change.erase_otp();
+            change.binding.phase = BindingPhase::Processing;
+        } else {
+            change.finish_cycle(TransactionStatus::Gagal, Some(reason.to_string()), None);
+        }
+    }
+    change.force_stop(reason);
+    write_change(change)
+}
+
+fn delete_binding(mut change: BindingChange) -> CommandOutcome {
+    if let Some(conflict) = find_unrest(&change.binding) {
+        return refuse_for(conflict);
+    }
+    if change.binding.unresolved > 0 {
+        return refuse_for(BindingConflict::Unresolved(change.binding.unresolved));
+    }
+    change.binding.deleted_at = Some(change.at);
+    change.record_event(BindingEventKind::Deleted, None);
+    write_change(change)
+}
+
+fn patch_binding(
+    mut change: BindingChange,
+    server_id: Option<&ServerId>,
+    config: Option<&BindingConfig>,
+) -> CommandOutcome {
+    let mut changed = Vec::new();
+    if let Some(server_id) = server_id.filter(|id| **id != change.binding.server_id) {
+        if let Some(conflict) = find_unrest(&change.binding) {
+            return refuse_for(conflict);
+        }
+        changed.push(format!("server_id {} -> {server_id}", change.binding.server_id));
+        change.binding.server_id = server_id.clone();
+    }
+    if let Some(config) = config.filter(|config| **config != change.binding.config) {
+        if let Err(error) = config.check_bounds() {
+            return refuse_for(error.into());
+        }
+        changed.push("config".to_owned());
+        change.binding.config = config.clone();
+    }
+    if changed.is_empty() {
+        return CommandOutcome::NoOp("nothing to change");
+    }
+    change.record_event(BindingEventKind::Patched, Some(changed.join(", ")));
+    write_change(change)
+}
+
+fn find_unrest(binding: &Binding) -> Option<BindingConflict> {
+    let (state, phase) = (binding.state, binding.phase);
+    let rests = state == BindingState::Stopped && binding.is_at_rest();
+    (!rests).then_some(BindingConflict::NotAtRest { state, phase })
+}

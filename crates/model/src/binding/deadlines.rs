@@ -1,0 +1,26 @@
+//! What follows when nothing comes in time.
+
+use super::{Binding, BindingChange, BindingPhase, StopReason, TimeoutPolicy, change::DecisionMoment};
+use crate::actor::Actor;
+
+/// Decides what is overdue without a call: an OTP that did not come, or a transaction that could not be asked about.
+///
+/// A transaction whose time is over is asked about once more by its claim. This is for a job that may not call now, such
+/// as while the server's breaker is open. `None`: nothing is overdue.
+pub fn decide_deadline(binding: &Binding, moment: DecisionMoment) -> Option<BindingChange> {
+    let now = moment.now;
+    let overdue = binding.processing_deadline.is_some_and(|deadline| deadline <= now);
+    let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
+    match binding.phase {
+        BindingPhase::WaitingOtp if binding.otp_value.is_none() => {
+            binding.otp_deadline.filter(|deadline| *deadline <= now)?;
+            change.fail_cycle(StopReason::OtpTimeout.as_str(), None, moment);
+            if binding.config.on_otp_timeout == TimeoutPolicy::Stop {
+                change.stop_for(StopReason::OtpTimeout);
+            }
+        }
+        BindingPhase::Processing | BindingPhase::WaitingOtp if overdue => change.leave_unresolved(moment),
+        _ => return None,
+    }
+    Some(change)
+}

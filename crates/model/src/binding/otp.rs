@@ -1,0 +1,47 @@
+//! Decisions on an OTP that a person hands in.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    Binding, BindingChange, BindingConflict, BindingEventKind, BindingPhase, CallAction, CommandOutcome, TrxId,
+    commands::refuse_for,
+};
+use crate::actor::Actor;
+
+/// An OTP on its way into the row. The plain text never comes here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OtpSubmission {
+    pub trx_id: TrxId,
+    /// Encrypted under the configured key.
+    pub sealed: Vec<u8>,
+    /// A keyed digest, for the history.
+    pub digest: String,
+}
+
+/// Stores an OTP once; its call is due at once, and the clock of the wait stops.
+pub fn decide_otp(binding: &Binding, otp: &OtpSubmission, actor: &Actor, now: DateTime<Utc>) -> CommandOutcome {
+    let cycle = match otp.trx_id.parts() {
+        Some((id, cycle)) if id == binding.id && (1..=binding.cycle).contains(&cycle) => cycle,
+        _ => return refuse_for(BindingConflict::ForeignTransaction(otp.trx_id.clone())),
+    };
+    let is_open = binding.deleted_at.is_none() && binding.trx_id.as_ref() == Some(&otp.trx_id);
+    if !is_open || cycle != binding.cycle || binding.call_action == Some(CallAction::Settle) {
+        return refuse_for(BindingConflict::OtpOver);
+    }
+    if binding.otp_value.is_some() {
+        return refuse_for(BindingConflict::OtpStored);
+    }
+    if binding.phase != BindingPhase::WaitingOtp {
+        return refuse_for(BindingConflict::OtpNotWanted(binding.phase));
+    }
+    if binding.otp_deadline.is_none_or(|deadline| deadline <= now) {
+        return refuse_for(BindingConflict::OtpOver);
+    }
+    let mut change = BindingChange::new(binding, actor, now);
+    let row = &mut change.binding;
+    (row.otp_value, row.otp_submitted_at) = (Some(otp.sealed.clone()), Some(now));
+    (row.otp_deadline, row.next_at) = (None, Some(now));
+    row.processing_deadline = Some(now + row.config.processing_timeout());
+    change.record_event(BindingEventKind::OtpSubmitted, Some(otp.digest.clone()));
+    CommandOutcome::Write(Box::new(change))
+}

@@ -1,0 +1,190 @@
+//! What follows from an answer.
+
+use super::{
+    Binding, BindingChange, BindingEventKind, BindingPhase, BindingState, CallAction, FailureReason, ProviderAnswer,
+    StopReason, TimeoutPolicy, TransactionStatus, change::DecisionMoment, claim::settle_pause,
+};
+use crate::actor::Actor;
+use chrono::TimeDelta;
+
+/// Reasons of headers that are not the provider's words.
+pub const UNKNOWN_AT_PROVIDER: &str = "unknown_at_provider";
+pub const REJECTED: &str = "rejected";
+pub const OTP_REJECTED: &str = "otp_rejected";
+
+/// What an answer comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AnswerDecision {
+    Write(Box<BindingChange>),
+    /// The call was given up for lost, and its record has its end: the answer changes nothing.
+    Stale,
+}
+
+/// Decides on the answer to call `call_no`.
+pub fn decide_answer(
+    binding: &Binding,
+    call_no: i64,
+    answer: &ProviderAnswer,
+    moment: DecisionMoment,
+) -> AnswerDecision {
+    let Some(action) = binding.call_action.filter(|_| binding.has_open_call() && binding.call_no == call_no) else {
+        return AnswerDecision::Stale;
+    };
+    let mut change = BindingChange::new(binding, &Actor::SYSTEM, moment.now);
+    change.end_call(answer.label());
+    if action == CallAction::Settle {
+        settle_header(&mut change, answer);
+    } else {
+        change.follow_answer(binding, action, answer, moment);
+    }
+    change.complete_stop();
+    AnswerDecision::Write(Box::new(change))
+}
+
+/// An answer about an earlier cycle. It stops nothing: the next start learns of the balance by itself.
+fn settle_header(change: &mut BindingChange, answer: &ProviderAnswer) {
+    let ended = match answer {
+        ProviderAnswer::Success { provider_ref } => Some((TransactionStatus::Sukses, None, provider_ref.clone())),
+        ProviderAnswer::Failed { reason, provider_ref } => {
+            Some((TransactionStatus::Gagal, Some(reason.as_str().to_owned()), provider_ref.clone()))
+        }
+        ProviderAnswer::UnknownTransaction => {
+            Some((TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None))
+        }
+        // The binding has gone on: no OTP will be handed in for it.
+        ProviderAnswer::OtpWanted { provider_ref } => {
+            Some((TransactionStatus::Gagal, Some(StopReason::OtpTimeout.to_string()), provider_ref.clone()))
+        }
+        _ => None,
+    };
+    if let Some((status, reason, provider_ref)) = ended {
+        change.move_header(status, reason, provider_ref, None);
+        change.binding.unresolved -= 1;
+    }
+    change.binding.phase = BindingPhase::Idle;
+    change.binding.trx_id = None;
+}
+
+impl BindingChange {
+    fn follow_answer(&mut self, before: &Binding, action: CallAction, answer: &ProviderAnswer, moment: DecisionMoment) {
+        match answer {
+            ProviderAnswer::Success { provider_ref } => {
+                self.finish_cycle(TransactionStatus::Sukses, None, provider_ref.clone());
+                self.binding.failures = 0;
+                self.begin_next_after(self.binding.config.interval_ms.draw_delta(moment.luck));
+            }
+            ProviderAnswer::Failed { reason: reason @ FailureReason::InsufficientBalance, provider_ref } => {
+                let reason = Some(reason.as_str().to_owned());
+                self.finish_cycle(TransactionStatus::Gagal, reason, provider_ref.clone());
+                self.force_stop(StopReason::InsufficientBalanceBeforeStart);
+            }
+            ProviderAnswer::Failed { reason: FailureReason::WrongOtp, .. } | ProviderAnswer::OtpWanted { .. }
+                if action == CallAction::Otp =>
+            {
+                self.count_otp();
+                self.want_otp(None, moment);
+            }
+            ProviderAnswer::OtpWanted { provider_ref } => self.want_otp(provider_ref.clone(), moment),
+            ProviderAnswer::Failed { reason, provider_ref } => {
+                self.fail_cycle(reason.as_str(), provider_ref.clone(), moment);
+            }
+            ProviderAnswer::UnknownTransaction if !before.start_confirmed => {
+                // The start never arrived: no failure of the binding.
+                self.finish_cycle(TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None);
+                self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
+            }
+            ProviderAnswer::UnknownTransaction => self.fail_cycle(UNKNOWN_AT_PROVIDER, None, moment),
+            ProviderAnswer::Rejected(_) if action == CallAction::Start => self.fail_cycle(REJECTED, None, moment),
+            ProviderAnswer::Processing { provider_ref } => {
+                self.binding.start_confirmed = true;
+                self.move_header(TransactionStatus::Processing, None, provider_ref.clone(), None);
+                if action == CallAction::Otp {
+                    self.count_otp();
+                }
+                self.ask_later(TimeDelta::zero(), moment);
+            }
+            // It says nothing we know, so it is asked and not told again.
+            ProviderAnswer::Unreadable(_) | ProviderAnswer::Rejected(_) => {
+                self.binding.start_confirmed = true;
+                if action == CallAction::Otp {
+                    self.count_otp();
+                }
+                self.ask_later(TimeDelta::zero(), moment);
+            }
+            ProviderAnswer::LateRefused(_)
+            | ProviderAnswer::Throttled { .. }
+            | ProviderAnswer::Unavailable(_)
+            | ProviderAnswer::Unreachable(_) => {
+                let pause = match answer {
+                    ProviderAnswer::Throttled { retry_in: Some(pause) } => {
+                        TimeDelta::from_std(*pause).unwrap_or(TimeDelta::hours(1))
+                    }
+                    // The provider may be at it until then.
+                    ProviderAnswer::Unreachable(_) => {
+                        before.call_until.map_or(TimeDelta::zero(), |until| until - moment.now)
+                    }
+                    _ => TimeDelta::zero(),
+                };
+                self.ask_later(pause, moment);
+                let stops = matches!(before.state, BindingState::Stopping | BindingState::Stopped);
+                if action == CallAction::Otp && !self.binding.is_at_rest() {
+                    if stops {
+                        self.erase_otp();
+                    } else {
+                        self.binding.phase = BindingPhase::WaitingOtp;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The call of an OTP has an outcome: the OTP is used up.
+    fn count_otp(&mut self) {
+        self.erase_otp();
+        self.binding.otp_tries = self.binding.otp_tries.saturating_add(1);
+    }
+
+    fn want_otp(&mut self, provider_ref: Option<String>, moment: DecisionMoment) {
+        if matches!(self.binding.state, BindingState::Stopping | BindingState::Stopped) {
+            let reason = self.binding.reason.unwrap_or(StopReason::ManualStop);
+            self.finish_cycle(TransactionStatus::Gagal, Some(reason.to_string()), provider_ref);
+            return;
+        }
+        if self.binding.otp_tries.unsigned_abs() >= self.binding.config.otp_attempts {
+            self.fail_cycle(OTP_REJECTED, provider_ref, moment);
+            return;
+        }
+        self.move_header(TransactionStatus::WaitingOtp, None, provider_ref, None);
+        self.binding.phase = BindingPhase::WaitingOtp;
+        self.binding.start_confirmed = true;
+        self.binding.next_at = None;
+        self.binding.otp_deadline = Some(moment.now + self.binding.config.otp_timeout());
+        self.record_event(BindingEventKind::OtpWanted, None);
+    }
+
+    /// Asks again after `least` or the next pause, unless the transaction has been open for too long.
+    fn ask_later(&mut self, least: TimeDelta, moment: DecisionMoment) {
+        if self.binding.processing_deadline.is_some_and(|deadline| deadline <= moment.now) {
+            self.leave_unresolved(moment);
+            return;
+        }
+        let row = &mut self.binding;
+        row.asks = row.asks.saturating_add(1);
+        row.phase = BindingPhase::Processing;
+        row.next_at = Some(moment.now + row.config.ask_pause(row.asks).max(least));
+    }
+
+    /// The open transaction has taken too long. It is asked about by a job of its own, and the binding goes on or stops.
+    pub(super) fn leave_unresolved(&mut self, moment: DecisionMoment) {
+        let reason = StopReason::ProcessingTimeout.to_string();
+        self.move_header(TransactionStatus::Unresolved, Some(reason), None, Some(moment.now + settle_pause(1)));
+        let trx_id = self.binding.trx_id.as_ref().map(ToString::to_string);
+        self.record_event(BindingEventKind::Unresolved, trx_id);
+        self.rest_row();
+        self.binding.unresolved += 1;
+        if self.binding.config.on_processing_timeout == TimeoutPolicy::Stop {
+            self.stop_for(StopReason::ProcessingTimeout);
+        }
+        self.begin_next_after(self.binding.config.interval_ms.draw_delta(moment.luck));
+    }
+}

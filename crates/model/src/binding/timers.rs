@@ -1,0 +1,65 @@
+//! The one job that a binding must have, derived from its row.
+//!
+//! A job is a hint, the row decides: handlers, the reconciler and the checker know no other source. A job of another id is
+//! superseded and does nothing.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use job_contract::{JobId, NewJob};
+use jobs::{RunCycle, SettleTransaction, SubmitOtp};
+
+use super::{Binding, BindingPhase, BindingState, TransactionHeader, TransactionStatus};
+
+/// A job that must exist, and the time of its row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BindingTimer {
+    pub job: NewJob,
+    pub due: DateTime<Utc>,
+}
+
+impl BindingTimer {
+    pub fn id(&self) -> &JobId {
+        &self.job.id
+    }
+
+    pub fn is_due(&self, now: DateTime<Utc>) -> bool {
+        self.due <= now
+    }
+}
+
+fn time_until(due: DateTime<Utc>, now: DateTime<Utc>) -> Duration {
+    (due - now).to_std().unwrap_or_default()
+}
+
+/// The binding's job: `cycle:B:n` while a call or a transaction is open or the next cycle is to come, `otp:B:n` while an OTP
+/// is wanted; none for a binding that rests STOPPED or PAUSED.
+pub fn derive(row: &Binding, now: DateTime<Utc>) -> Option<BindingTimer> {
+    if row.deleted_at.is_some() {
+        return None;
+    }
+    let due = match row.phase {
+        BindingPhase::Idle if row.state != BindingState::Running => return None,
+        BindingPhase::Idle | BindingPhase::Processing => row.next_at,
+        BindingPhase::Calling => row.call_until,
+        BindingPhase::WaitingOtp if row.otp_value.is_some() => row.next_at,
+        BindingPhase::WaitingOtp => row.otp_deadline,
+    };
+    let due = due.unwrap_or(now);
+    let (binding, cycle, delay) = (row.id.clone(), row.job_cycle(), time_until(due, now));
+    let job = match row.phase {
+        BindingPhase::WaitingOtp => NewJob::after(&SubmitOtp { binding, cycle }, delay),
+        _ => NewJob::after(&RunCycle { binding, cycle }, delay),
+    };
+    Some(BindingTimer { job, due })
+}
+
+/// The job `settle:B:n` of an UNRESOLVED transaction.
+pub fn settle_timer(header: &TransactionHeader, now: DateTime<Utc>) -> Option<BindingTimer> {
+    if header.status != TransactionStatus::Unresolved {
+        return None;
+    }
+    let due = header.settle_at.unwrap_or(now);
+    let job = SettleTransaction { binding: header.binding_id.clone(), cycle: header.cycle.unsigned_abs() };
+    Some(BindingTimer { job: NewJob::after(&job, time_until(due, now)), due })
+}

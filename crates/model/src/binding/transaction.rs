@@ -1,0 +1,152 @@
+//! The header of one cycle, and the records of its calls.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::{AccountId, CallAction, ServerId, TrxId};
+use jobs::BindingId;
+
+/// How a transaction stands. SUKSES, PROCESSING and GAGAL are the provider's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, sqlx::Type)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TransactionStatus {
+    /// Claimed; the provider has not said that it began.
+    Started,
+    Processing,
+    WaitingOtp,
+    /// Final: done.
+    Sukses,
+    /// Final: failed.
+    Gagal,
+    /// It stayed open for too long. The provider is asked on, slowly, until it is final.
+    Unresolved,
+}
+
+impl TransactionStatus {
+    pub const ALL: [Self; 6] =
+        [Self::Started, Self::Processing, Self::WaitingOtp, Self::Sukses, Self::Gagal, Self::Unresolved];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "STARTED",
+            Self::Processing => "PROCESSING",
+            Self::WaitingOtp => "WAITING_OTP",
+            Self::Sukses => "SUKSES",
+            Self::Gagal => "GAGAL",
+            Self::Unresolved => "UNRESOLVED",
+        }
+    }
+
+    /// Returns whether it can change no more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Sukses | Self::Gagal)
+    }
+}
+
+impl fmt::Display for TransactionStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A row of `transactions`.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct TransactionHeader {
+    pub trx_id: TrxId,
+    #[sqlx(try_from = "String")]
+    pub binding_id: BindingId,
+    pub cycle: i64,
+    pub server_id: ServerId,
+    pub account_id: AccountId,
+    pub status: TransactionStatus,
+    /// Why it is GAGAL or UNRESOLVED.
+    pub reason: Option<String>,
+    /// The provider's own id.
+    pub provider_ref: Option<String>,
+    /// Asks since it is UNRESOLVED.
+    pub asks: i32,
+    /// When the provider is asked again; set while UNRESOLVED.
+    pub settle_at: Option<DateTime<Utc>>,
+    pub started_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
+}
+
+/// What becomes of one header.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HeaderChange {
+    /// The cycle begins.
+    Begin(Box<TransactionHeader>),
+    Move {
+        cycle: i64,
+        status: TransactionStatus,
+        reason: Option<String>,
+        /// `None` keeps what is known.
+        provider_ref: Option<String>,
+        settle_at: Option<DateTime<Utc>>,
+    },
+    /// An UNRESOLVED transaction is asked about.
+    Ask { cycle: i64, asks: i32, settle_at: DateTime<Utc> },
+}
+
+impl HeaderChange {
+    pub fn cycle(&self) -> i64 {
+        match self {
+            Self::Begin(header) => header.cycle,
+            Self::Move { cycle, .. } | Self::Ask { cycle, .. } => *cycle,
+        }
+    }
+
+    /// The header as this leaves it; `None` where there is none to change, or where it is final already.
+    #[must_use]
+    pub fn apply_to(&self, before: Option<&TransactionHeader>, at: DateTime<Utc>) -> Option<TransactionHeader> {
+        match (self, before) {
+            (Self::Begin(header), None) => Some((**header).clone()),
+            (Self::Move { status, reason, provider_ref, settle_at, .. }, Some(before)) if !before.status.is_final() => {
+                Some(TransactionHeader {
+                    status: *status,
+                    reason: reason.clone(),
+                    provider_ref: provider_ref.clone().or_else(|| before.provider_ref.clone()),
+                    settle_at: *settle_at,
+                    ended_at: status.is_final().then_some(at),
+                    ..before.clone()
+                })
+            }
+            (Self::Ask { asks, settle_at, .. }, Some(before)) if before.status == TransactionStatus::Unresolved => {
+                Some(TransactionHeader { asks: *asks, settle_at: Some(*settle_at), ..before.clone() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The record of a call, inserted by its claim.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallOpening {
+    pub trx_id: TrxId,
+    pub cycle: i64,
+    /// Counts the binding's calls from 1, without gaps.
+    pub call_no: i64,
+    pub action: CallAction,
+    /// The version after the claim.
+    pub fence: i64,
+    pub claimed_at: DateTime<Utc>,
+    pub call_until: DateTime<Utc>,
+}
+
+/// The end of a call's record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallEnding {
+    pub cycle: i64,
+    pub call_no: i64,
+    /// What the provider said, in one word of [`ProviderAnswer::label`](super::ProviderAnswer::label), or `lost`.
+    pub result: &'static str,
+    pub ended_at: DateTime<Utc>,
+}
+
+impl CallEnding {
+    /// The result of a call whose answer was never written.
+    pub const LOST: &'static str = "lost";
+}

@@ -1,0 +1,111 @@
+//! Starting and ending a simulated provider.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use axum::{Router, http::StatusCode};
+use partner_sim::lines::{ConnectedCaller, CuttableListener};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    api,
+    control::{self, ProviderReport},
+    core::ProviderCore,
+    knobs::ProviderKnobs,
+    options::ProviderSimOptions,
+};
+
+/// A provider that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct ProviderSim {
+    address: SocketAddr,
+    control: SocketAddr,
+    core: Arc<ProviderCore>,
+    stop: CancellationToken,
+    /// Aborted when dropped.
+    _tasks: JoinSet<()>,
+}
+
+impl ProviderSim {
+    pub async fn start(options: &ProviderSimOptions) -> anyhow::Result<Self> {
+        anyhow::ensure!(options.control.ip().is_loopback(), "--control must be a loopback address such as 127.0.0.1:0");
+        let core = Arc::new(ProviderCore::new(options).map_err(anyhow::Error::msg)?);
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let mut serve = |address: SocketAddr, router: Router| {
+            // Its sender lives as long as the server: connections are never refused.
+            let (never_refuse, refused) = watch::channel(false);
+            let lines = CuttableListener::bind_address(address, refused, stop.clone())
+                .with_context(|| format!("cannot listen on {address}: is the port taken?"))?;
+            let address = lines.local_address();
+            tasks.spawn(async move {
+                let _never_refuse = never_refuse;
+                serve_lines(lines, router).await;
+            });
+            anyhow::Ok(address)
+        };
+        let control_routes = control::control_routes(&core);
+        let address = serve(options.bind, api::call_routes(&core).merge(control_routes.clone()))?;
+        let control = serve(options.control, control_routes)?;
+        Ok(Self { address, control, core, stop, _tasks: tasks })
+    }
+
+    /// The base of all servers.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The base of one server's API. Any name is a server.
+    pub fn server_url(&self, server: &str) -> String {
+        format!("http://{}/servers/{server}", self.address)
+    }
+
+    /// The base of `/_sim`.
+    pub fn control_url(&self) -> String {
+        format!("http://{}", self.control)
+    }
+
+    pub fn read_report(&self) -> ProviderReport {
+        control::provider_report(&self.core)
+    }
+
+    /// Lets the judge count from 0.
+    pub fn reset_judge(&self) {
+        self.core.lock_state().judge.reset_counters();
+    }
+
+    /// Sets what an account can pay.
+    pub fn set_balance(&self, account: &str, balance: u64) {
+        self.core.lock_state().ledger.set_balance(account, balance);
+    }
+
+    /// Changes knobs for everything that is decided from now on.
+    pub fn change_knobs(&self, change: impl FnOnce(&mut ProviderKnobs)) -> anyhow::Result<()> {
+        let changed = self.core.change_knobs(|knobs| {
+            let mut knobs = knobs.clone();
+            change(&mut knobs);
+            knobs.check_values()?;
+            Ok(knobs)
+        });
+        changed.map_err(anyhow::Error::msg)
+    }
+}
+
+impl Drop for ProviderSim {
+    fn drop(&mut self) {
+        // Cuts all connections.
+        self.stop.cancel();
+    }
+}
+
+async fn serve_lines(lines: CuttableListener, router: Router) {
+    let router = router
+        .fallback(|| async { api::error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
+        .method_not_allowed_fallback(|| async {
+            api::error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
+        });
+    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<ConnectedCaller>()).await {
+        tracing::error!(%error, "The simulated provider stopped serving.");
+    }
+}

@@ -1,0 +1,26 @@
+//! Takes cycle n of a binding one call further: begins it, asks how it stands, or goes on after a call that was lost.
+
+use job_contract::{DecodeError, Job, JobId};
+
+use crate::{BindingId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunCycle {
+    pub binding: BindingId,
+    /// Counts from 1.
+    pub cycle: u64,
+}
+
+impl Job for RunCycle {
+    const KIND: &'static str = "cycle";
+    const QUEUE: &'static str = queues::BINDING;
+
+    fn id(&self) -> JobId {
+        self.binding.numbered_job_id(Self::KIND, self.cycle)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (binding, cycle) = BindingId::from_numbered_job_id(id)?;
+        Ok(Self { binding, cycle })
+    }
+}

@@ -1,0 +1,26 @@
+//! Sends the OTP of cycle n to the provider, or ends the cycle once its OTP is overdue.
+
+use job_contract::{DecodeError, Job, JobId};
+
+use crate::{BindingId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmitOtp {
+    pub binding: BindingId,
+    /// The cycle that waits for the OTP.
+    pub cycle: u64,
+}
+
+impl Job for SubmitOtp {
+    const KIND: &'static str = "otp";
+    const QUEUE: &'static str = queues::BINDING;
+
+    fn id(&self) -> JobId {
+        self.binding.numbered_job_id(Self::KIND, self.cycle)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (binding, cycle) = BindingId::from_numbered_job_id(id)?;
+        Ok(Self { binding, cycle })
+    }
+}

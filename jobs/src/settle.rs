@@ -1,0 +1,26 @@
+//! Asks the provider how a transaction ended whose cycle was left UNRESOLVED.
+
+use job_contract::{DecodeError, Job, JobId};
+
+use crate::{BindingId, queues};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettleTransaction {
+    pub binding: BindingId,
+    /// The cycle that was left.
+    pub cycle: u64,
+}
+
+impl Job for SettleTransaction {
+    const KIND: &'static str = "settle";
+    const QUEUE: &'static str = queues::BINDING;
+
+    fn id(&self) -> JobId {
+        self.binding.numbered_job_id(Self::KIND, self.cycle)
+    }
+
+    fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
+        let (binding, cycle) = BindingId::from_numbered_job_id(id)?;
+        Ok(Self { binding, cycle })
+    }
+}

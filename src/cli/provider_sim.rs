@@ -1,0 +1,43 @@
+//! `dispatchq provider-sim`: a provider of transactions to try and measure against, and the judge of who calls it.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::{partner_sim::print_line, signals};
+use provider_sim::{ProviderSim, ProviderSimOptions};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    options: ProviderSimOptions,
+    /// Print one line of JSON at the start and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = signals::stop_token()?;
+        let provider = ProviderSim::start(&self.options).await?;
+        let (url, control, api_key) = (provider.url(), provider.control_url(), &self.options.api_key);
+        if self.json {
+            print_line(&json!({ "url": url, "control_url": control, "api_key": api_key }).to_string());
+        } else {
+            print_line(&format!(
+                "Servers  {url}/servers/NAME\nKey      {api_key}\nControl  {control}/_sim/state\n\nCtrl-C ends it."
+            ));
+        }
+        stop.cancelled().await;
+        let report = serde_json::to_value(provider.read_report())?;
+        if self.json {
+            print_line(&report.to_string());
+        } else {
+            let lines = report.as_object().into_iter().flatten();
+            let lines: Vec<_> =
+                lines.map(|(name, count)| format!("{:<24}{count:>12}", name.replace('_', " "))).collect();
+            print_line(&format!("\n{}", lines.join("\n")));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
