@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
     let json: GeoJson = text.parse().map_err(|error| ImportError(format!("this is no GeoJSON: {error}")))?;
     let GeoJson::FeatureCollection(collection) = json else { refuse!("a FeatureCollection is needed") };
     let count = collection.features.len();
-    if !(count <= MOST_FEATURES) {
+    if count > MOST_FEATURES {
         refuse!("it holds {count} features; {MOST_FEATURES} is the most");
     }
     // All are counted before the first is checked.
@@ -55,7 +55,7 @@ pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
         let counted = feature.geometry.as_ref().map(corners_of).transpose();
         corners += counted.map_err(|error| error.at(format_args!("feature {}", n + 1)))?.unwrap_or_default();
     }
-    if !(corners <= MOST_CORNERS_IN_ALL) {
+    if corners > MOST_CORNERS_IN_ALL {
         refuse!("it holds {corners} corners; {MOST_CORNERS_IN_ALL} is the most: simplify it");
     }
     let mut ids = HashSet::new();
@@ -63,12 +63,12 @@ pub fn parse(text: &str) -> Result<Vec<ImportedArea>, ImportError> {
     for (n, feature) in collection.features.into_iter().enumerate() {
         let imported = read_feature(feature).map_err(|error| error.at(format_args!("feature {}", n + 1)))?;
         let id = &imported.area.id;
-        if !(ids.insert(id.clone())) {
+        if !ids.insert(id.clone()) {
             refuse!("feature {}: area_id {id} comes twice", n + 1);
         }
         areas.push(imported);
     }
-    if !(!areas.is_empty()) {
+    if areas.is_empty() {
         refuse!("it holds no feature");
     }
     Ok(areas)
@@ -80,7 +80,7 @@ fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
     let id =
         text("area_id").ok_or_else(|| ImportError("area_id is missing among its properties".to_owned()))?.to_owned();
     let fits = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    if !(fits) {
+    if !fits {
         refuse!("area_id '{id}' must be 1 to 64 letters, digits, '_' or '-'");
     }
     let place = || format!("area {id}");
@@ -93,7 +93,7 @@ fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
     };
     let geohashes = read_geohashes(&properties).map_err(|error| error.at(place()))?;
     let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().map_err(|error| error.at(place()))?;
-    if !(polygons.is_some() || !geohashes.is_empty()) {
+    if polygons.is_none() && geohashes.is_empty() {
         refuse!("{}: it has neither a geometry nor geohashes", place());
     }
     let geometry = feature
@@ -117,7 +117,7 @@ fn read_geohashes(properties: &JsonObject) -> Result<Vec<String>, ImportError> {
     for item in list {
         let prefix = item.as_str().ok_or_else(no_list)?.to_ascii_lowercase();
         let known = (1..=9).contains(&prefix.len()) && geohash::decode(&prefix).is_ok();
-        if !(known) {
+        if !known {
             refuse!("'{prefix}' is no geohash of 1 to 9 characters");
         }
         geohashes.push(prefix);
@@ -132,11 +132,11 @@ fn corners_of(geometry: &Geometry) -> Result<usize, ImportError> {
         GeometryValue::MultiPolygon { coordinates } => coordinates.iter().flatten().collect(),
         _ => Vec::new(),
     };
-    if !(rings.len() <= MOST_RINGS) {
+    if rings.len() > MOST_RINGS {
         refuse!("its geometry has {} parts and holes; {MOST_RINGS} is the most", rings.len());
     }
     let corners = rings.iter().map(|ring| ring.len()).sum();
-    if !(corners <= MOST_CORNERS) {
+    if corners > MOST_CORNERS {
         refuse!("its geometry has {corners} corners; {MOST_CORNERS} is the most: simplify it");
     }
     Ok(corners)
@@ -148,7 +148,8 @@ fn checked_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     if let Err(problem) = polygons.check_validation() {
         refuse!("its polygon is not valid: {problem}");
     }
-    if !(polygons.unsigned_area() > 0.0) {
+    let has_area = polygons.unsigned_area() > 0.0;
+    if !has_area {
         refuse!("its polygon holds no area");
     }
     Ok(polygons)
@@ -175,7 +176,7 @@ fn to_polygons(geometry: &Geometry) -> Result<MultiPolygon, ImportError> {
     };
     for coordinate in geo::CoordsIter::coords_iter(&polygons) {
         let on_earth = (-180.0..=180.0).contains(&coordinate.x) && (-90.0..=90.0).contains(&coordinate.y);
-        if !(on_earth) {
+        if !on_earth {
             refuse!("{}, {} is no longitude and latitude", coordinate.x, coordinate.y);
         }
     }
