@@ -6,10 +6,10 @@ use std::{
 };
 
 /// Lines that still hold one of [`WORDS`]. Lower it with each of them that goes; never raise it.
-const BUDGET: usize = 11;
+const BUDGET: usize = 9;
 
-/// Words that hide who acts. Name the actor instead: producer, driver, partner, dispatcher, operator, worker.
-const WORDS: [&str; 5] = ["whoever", "nobody", "somebody", "anew", "in vain"];
+/// Words that hide who acts, a line each. Name the actor instead: producer, driver, partner, dispatcher, operator, worker.
+const WORDS: &str = include_str!("language/words.txt");
 
 const KINDS: [&str; 9] = ["rs", "md", "toml", "sql", "lua", "json", "snap", "yml", "sh"];
 
@@ -44,12 +44,13 @@ fn no_text_hides_who_acts() {
     for file in text_files(root) {
         let text = fs::read_to_string(&file).unwrap().to_lowercase();
         for (n, line) in text.lines().enumerate() {
-            if WORDS.iter().any(|word| holds_word(line, word)) {
+            if WORDS.lines().any(|word| holds_word(line, word)) {
                 found.push(format!("{}:{}: {}", file.strip_prefix(root).unwrap().display(), n + 1, line.trim()));
             }
         }
     }
     let count = found.len();
-    println!("{}\n{count} lines with {WORDS:?}, {BUDGET} are allowed", found.join("\n"));
-    assert!(count <= BUDGET, "{count} lines hold one of {WORDS:?}, {BUDGET} are allowed: name who acts");
+    let words: Vec<_> = WORDS.lines().collect();
+    println!("{}\n{count} lines with {words:?}, {BUDGET} are allowed", found.join("\n"));
+    assert!(count <= BUDGET, "{count} lines hold one of {words:?}, {BUDGET} are allowed: name who acts");
 }

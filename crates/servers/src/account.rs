@@ -16,7 +16,7 @@ pub(crate) struct UnprivilegedAccount {
 }
 
 impl UnprivilegedAccount {
-    /// `None` unless we are root. Under root the `postgres` user, or `nobody` where there is none.
+    /// Returns `None` unless we are root. Under root: the `postgres` user, or the system's user without rights where there is none.
     pub(crate) fn for_postgres() -> Result<Option<UnprivilegedAccount>, ServerError> {
         if !Uid::effective().is_root() {
             return Ok(None);

@@ -4,8 +4,8 @@
 //! Throw-away data is not fsynced. That is safe for tests that crash it: they kill the process, not the machine, and
 //! what a process has written survives it in the kernel's cache. Data kept in a directory is fsynced.
 //!
-//! Postgres refuses to run as root. Under root it runs as the user `postgres`, or `nobody`, and its data lies where that
-//! user may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
+//! Postgres refuses to run as root. Under root it runs as an `account` without rights, and its data lies where that user
+//! may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
 //! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to.
 
 use std::env;
