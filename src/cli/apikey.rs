@@ -15,6 +15,7 @@ use dispatch::{
     },
     config::Config,
     db::{self, Pool},
+    ids::DriverId,
 };
 
 /// [`AccountRole`] as it is written.
@@ -57,7 +58,7 @@ pub(super) enum Command {
         role: RoleName,
         /// The driver this key acts for (role driver)
         #[arg(long, value_name = "ID", required_if_eq("role", "driver"))]
-        driver: Option<String>,
+        driver: Option<DriverId>,
         /// How long it is valid, for example 90days [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         expires_in: Option<Duration>,
@@ -84,7 +85,7 @@ pub(super) enum Command {
         role: Option<RoleName>,
         /// Only keys of this driver
         #[arg(long, value_name = "ID")]
-        driver: Option<String>,
+        driver: Option<DriverId>,
         /// Only keys whose name holds this text
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
@@ -108,7 +109,7 @@ pub(super) struct RevokeArgs {
     id: Option<Uuid>,
     /// All keys of this driver
     #[arg(long, value_name = "ID")]
-    driver: Option<String>,
+    driver: Option<DriverId>,
     /// The keys of this name, also one that was replaced and still works
     #[arg(long)]
     name: Option<String>,
@@ -127,7 +128,7 @@ impl Command {
             Self::Create { name, role, driver, expires_in, json } => {
                 let role = AccountRole::from(role);
                 ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
-                let new = NewKey { name: &name, role, driver_id: driver.as_deref(), expires_in };
+                let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in };
                 show_key(key_admin::create_key(&db, &new).await?, json)?;
             }
             Self::Rotate { name, overlap, expires_in, json } => {

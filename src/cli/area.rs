@@ -20,6 +20,7 @@ use dispatch::{
             overrides,
         },
     },
+    ids::{AreaId, ServiceType},
     reports::area_status,
 };
 
@@ -32,7 +33,7 @@ pub(super) enum Command {
     },
     /// One area: its limits, and how it stands
     Show {
-        area: String,
+        area: AreaId,
         #[arg(long)]
         json: bool,
     },
@@ -46,7 +47,7 @@ pub(super) enum Command {
         after_help = "Example:\n  dispatchq area override JKT-PUSAT force-busy --reason \"Banjir di area\" --for 2h"
     )]
     Override {
-        area: String,
+        area: AreaId,
         #[arg(value_enum)]
         status: WantedStatus,
         #[arg(long, value_parser = dispatch::plain_text::parse)]
@@ -75,14 +76,14 @@ pub(super) enum Command {
     },
     /// Remove an area with its limits
     Remove {
-        area: String,
+        area: AreaId,
         #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
     },
     /// Utilisation, refusals and bypasses, hour by hour
     Report {
         #[arg(long)]
-        area: Option<String>,
+        area: Option<AreaId>,
         #[arg(long, default_value_t = 24)]
         hours: u32,
         #[arg(long)]
@@ -91,7 +92,7 @@ pub(super) enum Command {
     /// Who changed what, and why
     Changes {
         #[arg(long)]
-        area: Option<String>,
+        area: Option<AreaId>,
         #[arg(long, default_value_t = 50)]
         limit: u32,
         #[arg(long)]
@@ -108,9 +109,9 @@ pub(super) enum WantedStatus {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AreaSetArgs {
-    area: String,
+    area: AreaId,
     #[arg(long)]
-    service_type: String,
+    service_type: ServiceType,
     /// Orders that may wait
     #[arg(long)]
     max_waiting_orders: Option<i64>,
@@ -158,7 +159,7 @@ pub(super) struct AreaFlagArgs {
     shadow: Option<bool>,
     /// Only these; "all" for all
     #[arg(long, value_delimiter = ',')]
-    areas: Option<Vec<String>>,
+    areas: Option<Vec<AreaId>>,
     /// Only these; "all" for all
     #[arg(long, value_delimiter = ',')]
     channels: Option<Vec<String>>,
@@ -204,15 +205,15 @@ impl Command {
                 geofences::remove_area(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
-            Self::Report { area, hours, json } => print_report(&app, area.as_deref(), hours, json).await?,
-            Self::Changes { area, limit, json } => print_changes(&app, area.as_deref(), limit, json).await?,
+            Self::Report { area, hours, json } => print_report(&app, area.as_ref(), hours, json).await?,
+            Self::Changes { area, limit, json } => print_changes(&app, area.as_ref(), limit, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Result<()> {
-    let wanted = |id: &str| only.is_none_or(|only| only == id);
+async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Result<()> {
+    let wanted = |id: &AreaId| only.is_none_or(|only| only == id);
     let areas: Vec<_> = geofences::list_areas(&app.db).await?.into_iter().filter(|row| wanted(&row.id)).collect();
     let limits = limits::list_limits(&app.db, only).await?;
     let status: Vec<_> =
@@ -225,7 +226,7 @@ async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Resul
         let line = |service: String, waiting: String, threshold: String, mode: &str, oldest: Option<DateTime<Utc>>| {
             let oldest = oldest.map(format_time);
             [
-                area.id.clone(),
+                area.id.to_string(),
                 area.name.clone(),
                 area.priority.to_string(),
                 service,
@@ -240,7 +241,7 @@ async fn print_areas(app: &App, only: Option<&str>, json: bool) -> anyhow::Resul
         } else {
             let line = |row: &&area_status::AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
-                line(row.service_type.clone(), waiting, threshold, row.mode, row.oldest_waiting_since)
+                line(row.service_type.to_string(), waiting, threshold, row.mode, row.oldest_waiting_since)
             };
             own.iter().map(line).collect()
         }
@@ -284,15 +285,10 @@ impl AreaFlagArgs {
     async fn run(self, app: &App) -> anyhow::Result<()> {
         let before = flag::load_flag(&app.db).await?;
         let mut flag = before.clone();
-        let list = |value: Option<Vec<String>>, before: &[String]| match value {
-            Some(list) if list == ["all"] => Vec::new(),
-            Some(list) => list,
-            None => before.to_vec(),
-        };
         flag.enabled = self.enabled.unwrap_or(before.enabled);
         flag.shadow_mode = self.shadow.unwrap_or(before.shadow_mode);
-        flag.enabled_areas = list(self.areas, &before.enabled_areas);
-        flag.enabled_channels = list(self.channels, &before.enabled_channels);
+        flag.enabled_areas = named_or_before(self.areas, &before.enabled_areas);
+        flag.enabled_channels = named_or_before(self.channels, &before.enabled_channels);
         flag.percentage = self.percentage.unwrap_or(before.percentage);
         if flag != before {
             let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
@@ -301,15 +297,28 @@ impl AreaFlagArgs {
         if self.json {
             return output::print_json(&flag);
         }
-        let names = |list: &[String]| if list.is_empty() { "all".to_owned() } else { list.join(", ") };
         println!("enabled     {}", flag.enabled);
         println!("shadow mode {}", flag.shadow_mode);
-        println!("areas       {}", names(&flag.enabled_areas));
-        println!("channels    {}", names(&flag.enabled_channels));
+        println!("areas       {}", show_names(&flag.enabled_areas));
+        println!("channels    {}", show_names(&flag.enabled_channels));
         println!("percentage  {}", flag.percentage);
         println!("version     {}", flag.version);
         Ok(())
     }
+}
+
+/// Returns the names given; `all` stands for the empty list.
+fn named_or_before<T: Clone + AsRef<str>>(given: Option<Vec<T>>, before: &[T]) -> Vec<T> {
+    match given {
+        Some(names) if names.len() == 1 && names[0].as_ref() == "all" => Vec::new(),
+        Some(names) => names,
+        None => before.to_vec(),
+    }
+}
+
+fn show_names<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { "all".to_owned() } else { names.join(", ") }
 }
 
 async fn import_file(
@@ -335,7 +344,7 @@ async fn import_file(
     Ok(())
 }
 
-async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> anyhow::Result<()> {
+async fn print_report(app: &App, area: Option<&AreaId>, hours: u32, json: bool) -> anyhow::Result<()> {
     let stretches = area_status::list_area_hours(app, area, hours).await?;
     if json {
         return output::print_json(&stretches);
@@ -343,8 +352,8 @@ async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> 
     let rows = stretches.into_iter().map(|s| {
         [
             format_time(s.hour),
-            s.area_id,
-            s.service_type,
+            s.area_id.into_string(),
+            s.service_type.into_string(),
             s.most_waiting.to_string(),
             format!("{:.0} %", s.mean_utilization * 100.0),
             s.rejected.to_string(),
@@ -357,7 +366,7 @@ async fn print_report(app: &App, area: Option<&str>, hours: u32, json: bool) -> 
     Ok(())
 }
 
-async fn print_changes(app: &App, area: Option<&str>, limit: u32, json: bool) -> anyhow::Result<()> {
+async fn print_changes(app: &App, area: Option<&AreaId>, limit: u32, json: bool) -> anyhow::Result<()> {
     let changes = table::list_changes(&app.db, area, None, limit).await?;
     if json {
         return output::print_json(&changes);

@@ -19,6 +19,7 @@ use dispatch::{
         driver_index,
         drivers::{self, DriverRemoval, NewDriver},
     },
+    ids::DriverId,
 };
 
 #[derive(Debug, clap::Subcommand)]
@@ -38,11 +39,11 @@ pub(super) enum Command {
         json: bool,
     },
     /// Give a driver no more work, and refuse the driver's keys
-    Disable { id: String },
+    Disable { id: DriverId },
     /// Undo `disable`; the driver says when work is wanted again
-    Enable { id: String },
+    Enable { id: DriverId },
     /// Remove a driver and revoke the driver's keys; the history keeps the id
-    Remove { id: String },
+    Remove { id: DriverId },
 }
 
 impl Command {
@@ -52,7 +53,7 @@ impl Command {
         }
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let no_such = |id: &str| format!("no driver '{id}'; see: dispatchq driver list");
+        let no_such = |id: &DriverId| format!("no driver '{id}'; see: dispatchq driver list");
         match self {
             Self::Import { .. } => unreachable!("answered above"),
             Self::Disable { id } => {
@@ -80,7 +81,7 @@ impl Command {
                 } else {
                     let rows = list.into_iter().map(|d| {
                         [
-                            d.id,
+                            d.id.into_string(),
                             d.service_types.join(","),
                             format!("{:.5}, {:.5}", d.lat, d.lng),
                             match (d.disabled_at, d.available) {

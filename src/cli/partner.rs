@@ -11,6 +11,7 @@ use super::{
 };
 use dispatch::{
     app::App,
+    ids::PartnerName,
     partner_client::{ConfiguredPartner, settings},
 };
 
@@ -25,7 +26,7 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  dispatchq partner set bbd --polling-percent 50\n  \
                             dispatchq partner set bbd --as-configured")]
     Set {
-        partner: String,
+        partner: PartnerName,
         /// Share of orders whose job id is asked for; the others wait for the callback. By order id, so that raising it
         /// only adds orders. Holds for every booking made from now on, on all replicas
         #[arg(long, value_name = "0-100", value_parser = clap::value_parser!(u8).range(0..=100))]

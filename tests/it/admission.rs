@@ -51,8 +51,8 @@ async fn refresh(t: &TestApp) {
 }
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
-    let change = LimitsChange { service_type: "RIDE".to_owned(), ..change };
-    limits::set_limits(&t.app.db, area, &change, None, AUTHOR).await.unwrap();
+    let change = LimitsChange { service_type: "RIDE".into(), ..change };
+    limits::set_limits(&t.app.db, &area.into(), &change, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
 
@@ -137,7 +137,7 @@ async fn whoever_has_a_driver_waits_no_longer_and_whoever_loses_one_waits_again(
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
     assert_eq!((t.status("ORD-1").await, waiting_in(&t, "JKT").await), (OrderStatus::Dispatching, 2));
     assert!(create(&t, "ORD-4", None).await.is_some());
     t.assert_sound().await;
@@ -181,7 +181,7 @@ async fn the_advice_has_the_bodies_and_statuses_of_the_requirement() {
     let body = json!({ "pickup_location": { "latitude": HERE.0, "longitude": HERE.1 }, "service_type": "RIDE" });
     let forbidden = api.post("/api/v1/dispatcher/availability-check", &driver, body).await;
     assert_eq!(forbidden.error(), (403, "FORBIDDEN"));
-    flag(&t, |flag| flag.enabled_areas = vec!["BGR".to_owned()]).await;
+    flag(&t, |flag| flag.enabled_areas = vec!["BGR".into()]).await;
     let elsewhere = ask((0.0, 0.0), None).await;
     assert_eq!(
         (elsewhere.status, &elsewhere.body["status"]),
@@ -259,7 +259,7 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     flag(&t, |flag| {
         flag.enabled = true;
         flag.shadow_mode = false;
-        flag.enabled_areas = vec!["BGR".to_owned()];
+        flag.enabled_areas = vec!["BGR".into()];
     })
     .await;
     assert_eq!(create(&t, "ORD-4", None).await, None);
@@ -274,7 +274,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     full_at(&t, 1).await;
     let until = |secs: i64| Some(t.app.rules.database_now() + chrono::TimeDelta::seconds(secs));
     let force = async |status, end| {
-        overrides::set_override(&t.app.db, "JKT", Some((status, end)), None, AUTHOR).await.unwrap();
+        overrides::set_override(&t.app.db, &"JKT".into(), Some((status, end)), None, AUTHOR).await.unwrap();
         refresh(&t).await;
     };
     force(ForcedStatus::ForceBusy, until(60)).await;
@@ -285,7 +285,7 @@ async fn a_person_decides_for_an_area_for_a_while() {
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(ForcedStatus::ForceAvailable, None).await;
     assert_eq!(create(&t, "ORD-3", None).await, None);
-    overrides::set_override(&t.app.db, "JKT", None, None, AUTHOR).await.unwrap();
+    overrides::set_override(&t.app.db, &"JKT".into(), None, None, AUTHOR).await.unwrap();
     refresh(&t).await;
     assert!(create(&t, "ORD-4", None).await.is_some());
 }
@@ -504,7 +504,7 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
         other.loops.clone(),
         stop.clone(),
     ));
-    let threshold = || other.rules.get().limits_for("JKT", "RIDE").max_waiting;
+    let threshold = || other.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
     crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.
     let mut took = Vec::new();

@@ -3,6 +3,7 @@
 use dispatch::{
     accounts::api_keys::AccountRole,
     fleet::{driver_index, ranking::SearchCircle},
+    ids::{DriverId, LatLng},
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,11 +15,11 @@ async fn put(api: &Api, path: &str, key: &str, body: serde_json::Value) -> Answe
 }
 
 fn pickup(radius_m: f64) -> SearchCircle {
-    SearchCircle { lat: -6.2088, lng: 106.8456, radius_m }
+    SearchCircle { centre: LatLng::new(-6.2088, 106.8456), radius_m }
 }
 
-async fn near(t: &TestApp, most: usize) -> Vec<String> {
-    driver_index::search_drivers(&t.app, "RIDE", pickup(5_000.0), most).await.unwrap().ids
+async fn near(t: &TestApp, most: usize) -> Vec<DriverId> {
+    driver_index::search_drivers(&t.app, &"RIDE".into(), pickup(5_000.0), most).await.unwrap().ids
 }
 
 #[tokio::test]
@@ -204,13 +205,12 @@ async fn near_a_pole_postgres_is_searched() {
     let t = TestApp::start().await;
     t.sql("INSERT INTO drivers (id, service_types, lat, lng) VALUES ('fram', '{RIDE}', 89.0, 10.0)").await;
     driver_index::rebuild_if_missing(&t.app).await.unwrap();
-    let pole = SearchCircle { lat: 89.0, lng: 10.0, radius_m: 5_000.0 };
-    assert_eq!(driver_index::search_drivers(&t.app, "RIDE", pole, 10).await.unwrap().ids, ["fram"]);
+    let pole = SearchCircle { centre: LatLng::new(89.0, 10.0), radius_m: 5_000.0 };
+    assert_eq!(driver_index::search_drivers(&t.app, &"RIDE".into(), pole, 10).await.unwrap().ids, ["fram"]);
     let fram = driver_index::DriverPlace {
-        id: "fram".to_owned(),
-        service_types: vec!["RIDE".to_owned()],
-        lat: 89.0,
-        lng: 11.0,
+        id: "fram".into(),
+        service_types: vec!["RIDE".into()],
+        at: LatLng::new(89.0, 11.0),
         available: true,
     };
     driver_index::upsert_driver(&t.app, &fram).await;

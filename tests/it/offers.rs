@@ -36,7 +36,7 @@ async fn accept(t: &TestApp, order: &str, driver: &str) -> Result<ChangeOutcome,
 
 async fn decline(t: &TestApp, order: &str, driver: &str) {
     let offer = t.live_offers(order).await.into_iter().find(|o| o.driver_id == driver).expect("is being asked");
-    t.act(order, |s| actions::decline_offer(s, driver, offer.id, Some("too far".to_owned()))).await.unwrap();
+    t.act(order, |s| actions::decline_offer(s, &driver.into(), offer.id, Some("too far".to_owned()))).await.unwrap();
 }
 
 #[tokio::test]
@@ -207,14 +207,14 @@ async fn a_driver_who_cancels_is_replaced_and_not_asked_again() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    let cancel = || t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", Some("flat tyre".to_owned())));
+    let cancel = || t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), Some("flat tyre".to_owned())));
     assert!(matches!(cancel().await.unwrap(), ChangeOutcome::Yes(_)));
     assert!(matches!(cancel().await.unwrap(), ChangeOutcome::No(_)), "twice is once");
     assert_eq!(t.status("ORD-1").await, OrderStatus::Dispatching);
     t.run_due().await;
     // No lock of the first driver's keeps the second away.
     assert_eq!(t.accept_offer("ORD-1").await, "D2");
-    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D2", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D2".into(), None)).await.unwrap();
     t.run_for(secs(1801)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystem);
     assert_eq!(t.offers("ORD-1").await.len(), 2);
@@ -229,7 +229,7 @@ async fn without_time_for_another_driver_the_order_ends_and_its_money_is_somebod
     t.run_due().await;
     t.accept_offer("ORD-1").await;
     t.run_for(secs(1801)).await;
-    t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledByDriver);
     assert_eq!(t.messages_of("ORD-1", MANUAL_REFUND_REQUIRED).await, 1);
     t.run_due().await;
@@ -243,14 +243,14 @@ async fn after_pick_up_a_driver_cannot_cancel_and_nobody_releases() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
     for answer in [
-        t.act("ORD-1", |s| actions::cancel_by_driver(s, "D1", None)).await,
+        t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await,
         t.act("ORD-1", |s| actions::release_driver(s, &by("operator:test"), None)).await,
     ] {
         assert!(matches!(answer, Err(ChangeError::Refused(OrderRefusal::WrongState { .. }))), "{answer:?}");
     }
-    let foreign = t.act("ORD-1", |s| actions::cancel_by_driver(s, "D2", None)).await;
+    let foreign = t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D2".into(), None)).await;
     assert!(matches!(foreign, Err(ChangeError::Refused(OrderRefusal::NotYourOrder))), "{foreign:?}");
 }
 
@@ -259,7 +259,7 @@ async fn a_dispatcher_takes_an_order_back_and_everybody_concerned_is_told() {
     let t = TestApp::start().await;
     t.drivers(&FOUR[..2]).await;
     t.order("ORD-1").await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     assert_eq!(t.messages_of("ORD-1", ASSIGNED).await, 1);
     t.act("ORD-1", |s| actions::release_driver(s, &by("operator:test"), Some("phone is off".to_owned())))
         .await
@@ -280,7 +280,7 @@ async fn a_ranking_says_why_this_driver_and_not_that_one() {
     t.drivers(&[("near", 100.0), ("idle", 400.0), ("busy", 50.0), ("declined", 60.0)]).await;
     t.sql("UPDATE drivers SET idle_since = dispatchq_now() - interval '40 minutes' WHERE id = 'idle'").await;
     t.order("ORD-0").await;
-    t.act("ORD-0", |s| actions::assign_driver(s, &by("operator:test"), "busy")).await.unwrap();
+    t.act("ORD-0", |s| actions::assign_driver(s, &by("operator:test"), &"busy".into())).await.unwrap();
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "idle");
@@ -316,7 +316,7 @@ async fn whoever_is_free_is_found_behind_a_crowd_who_are_not() {
     for n in 0..10 {
         let order = format!("BUSY-{n}");
         t.order(&order).await;
-        t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), &format!("B{n}"))).await.unwrap();
+        t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), &format!("B{n}").into())).await.unwrap();
     }
     t.order("ORD-1").await;
     t.run_due().await;
@@ -393,7 +393,7 @@ async fn an_answer_to_an_old_offer_says_what_became_of_it() {
     }
     let accepted = t.accept("ORD-1", "D1", first.id).await;
     assert!(matches!(accepted, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{accepted:?}");
-    let decide = |s: &Snapshot| actions::decline_offer(s, "D1", first.id, None);
+    let decide = |s: &Snapshot| actions::decline_offer(s, &"D1".into(), first.id, None);
     let declined = update::update_for_offer(&t.app, &id("ORD-1"), first.id, decide).await;
     assert!(matches!(declined, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{declined:?}");
 }

@@ -78,7 +78,7 @@ async fn fight(t: &TestApp, order: &str, seed: u64) -> Wins {
             return 0;
         }
         tokio::time::sleep(assign).await;
-        let driver = format!("D{}", seed % 30);
+        let driver = format!("D{}", seed % 30).into();
         usize::from(won(&t.act(order, |s| actions::assign_driver(s, &by("operator:test"), &driver)).await))
     };
     let (driver, customer, dispatcher) = tokio::join!(drivers, customer, dispatcher);
@@ -164,7 +164,7 @@ async fn of_accept_and_decline_one_counts() {
         t.run_due().await;
         let offer = t.live_offer(&order).await.id;
         let accept = || t.accept(&order, "D1", offer);
-        let decline = || t.act(&order, |s| actions::decline_offer(s, "D1", offer, None));
+        let decline = || t.act(&order, |s| actions::decline_offer(s, &"D1".into(), offer, None));
         let answers: [Answer; 4] = if round % 2 == 0 {
             tokio::join!(accept(), decline(), accept(), decline()).into()
         } else {
@@ -195,7 +195,7 @@ async fn a_driver_wanted_by_three_orders_gets_one() {
         t.order(&third).await;
         let by_hand = |order: String| {
             let t = &t;
-            async move { t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), "D1")).await }
+            async move { t.act(&order, |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await }
         };
         let answers: [Answer; 3] =
             tokio::join!(by_hand(second.clone()), t.accept(&offered, "D1", offer), by_hand(third.clone())).into();

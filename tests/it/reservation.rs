@@ -7,6 +7,7 @@ use dispatch::{
     app::App,
     config::DispatchOverrides,
     fleet::policy::ExhaustionAction,
+    ids::DriverId,
     orders::{
         Decision, Offer, OrderRefusal, OrderStatus, Snapshot, accept, actions,
         store::{self, ApplyError, ChangeError, ChangeOutcome},
@@ -139,8 +140,8 @@ async fn a_process_that_died_at_the_gate_blocks_the_order_for_ten_seconds_at_mos
     assert!(matches!(t.accept("ORD-1", "D1", offer.id).await.unwrap(), ChangeOutcome::No(_)), "twice is once");
 
     t.order("ORD-2").await;
-    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
-    t.act("ORD-1", |s| actions::complete_trip(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
+    t.act("ORD-1", |s| actions::complete_trip(s, &"D1".into())).await.unwrap();
     t.run_due().await;
     let offer = t.live_offer("ORD-2").await;
     t.accept("ORD-2", "D1", offer.id).await.unwrap();
@@ -184,7 +185,7 @@ async fn who_may_not_take_the_order_leaves_no_lock() {
     assert_eq!(lock().await, 0, "who was not asked never reaches the gate");
 
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     let busy = t.accept("ORD-1", "D1", offer.id).await;
     assert!(matches!(busy, Err(ChangeError::Refused(OrderRefusal::DriverBusy))), "{busy:?}");
     assert_eq!(lock().await, 0, "who fails gives the gate back");
@@ -202,11 +203,11 @@ enum Deed {
     Decline(Offer),
     Withdraw(Offer),
     Cancel,
-    DriverCancel(String),
+    DriverCancel(DriverId),
     Release,
-    PickUp(String),
+    PickUp(DriverId),
     /// A process dies at the gate, in this driver's name.
-    DieAtTheGate(String),
+    DieAtTheGate(DriverId),
 }
 
 /// Refused or not: what counts is what the history says afterwards. Returns whether it changed the order.
@@ -223,7 +224,7 @@ async fn perform(app: &App, order: &OrderId, deed: Deed) -> bool {
         Deed::PickUp(driver) => update_order(app, order, |s| actions::record_pickup(s, &driver)).await,
         Deed::DieAtTheGate(driver) => {
             let mut lock = redis::cmd("SET");
-            lock.arg(format!("trip_lock:{order}")).arg(driver).arg("NX").arg("PX").arg(30);
+            lock.arg(format!("trip_lock:{order}")).arg(driver.as_str()).arg("NX").arg("PX").arg(30);
             let _ = app.store.run_command::<Option<String>>("test", &lock).await;
             return false;
         }
@@ -328,7 +329,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
             exhausted: Some(ExhaustionAction::Research),
             ..DispatchOverrides::default()
         };
-        config.service_types.insert("RENT".to_owned(), slower);
+        config.service_types.insert("RENT".into(), slower);
     })
     .await;
     let drivers: Vec<(String, f64)> = (0..60).map(|n| (format!("D{n}"), 100.0)).collect();

@@ -21,7 +21,7 @@ fn by_phone(config: &mut Config, receiver: &Receiver) {
         ..VoiceConfig::default()
     };
     config.channels.insert("calls".to_owned(), ChannelConfig::Voice(voice));
-    config.notifications.driver_by_service_type.insert("RIDE".to_owned(), vec!["calls".to_owned()]);
+    config.notifications.driver_by_service_type.insert("RIDE".into(), vec!["calls".to_owned()]);
 }
 
 struct Phones {

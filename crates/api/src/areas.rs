@@ -30,6 +30,7 @@ use dispatch::{
             overrides,
         },
     },
+    ids::AreaId,
     reports::area_status::{self, AreaStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -229,7 +230,8 @@ async fn import_areas(
 #[derive(Debug, Serialize, ToSchema)]
 struct RemovalAnswer {
     /// The area's id.
-    removed: String,
+    #[schema(value_type = String)]
+    removed: AreaId,
 }
 
 /// Removes an area.

@@ -10,6 +10,7 @@ use dispatch::{
     accounts::api_keys::{self, AccountRole, ApiKey},
     actor::Actor,
     app::App,
+    ids::DriverId,
 };
 
 /// Who answers offers and carries out orders.
@@ -30,14 +31,14 @@ impl ApiCaller {
     }
 
     /// The driver this caller acts for. A driver's key acts for its own driver only; admin may act for any.
-    pub fn acting_driver(&self, named: Option<&str>) -> Result<String, ApiError> {
+    pub fn acting_driver(&self, named: Option<&DriverId>) -> Result<DriverId, ApiError> {
         self.require_role(&DRIVERS)?;
         match (&self.0.driver_id, named) {
             (Some(own), Some(named)) if own != named => {
                 Err(ApiError::Forbidden("this key belongs to another driver".to_owned()))
             }
             (Some(driver), _) => Ok(driver.clone()),
-            (None, Some(named)) => Ok(named.to_owned()),
+            (None, Some(named)) => Ok(named.clone()),
             (None, None) => Err(ApiError::Invalid("driver_id is missing".to_owned())),
         }
     }

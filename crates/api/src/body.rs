@@ -25,6 +25,7 @@ use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
 use super::error::ApiError;
+use dispatch::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
 /// was done.
@@ -182,8 +183,8 @@ impl<S: Send + Sync> FromRequestParts<S> for OrderPath {
 #[into_params(names("area_id"), parameter_in = Path)]
 pub struct AreaPath(
     /// the area's id
-    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "JKT-PUSAT")]
-    pub String,
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "JKT-PUSAT")]
+    pub AreaId,
 );
 
 impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
@@ -191,7 +192,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Path(id) = name_in_path(parts, state).await?;
-        Ok(Self(id))
+        Ok(Self(id.into()))
     }
 }
 
@@ -200,8 +201,8 @@ impl<S: Send + Sync> FromRequestParts<S> for AreaPath {
 #[into_params(names("id"), parameter_in = Path)]
 pub struct DriverPath(
     /// the driver's id
-    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", example = "DRV-1")]
-    pub String,
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-1")]
+    pub DriverId,
 );
 
 impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
@@ -209,7 +210,7 @@ impl<S: Send + Sync> FromRequestParts<S> for DriverPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let Path(id) = name_in_path(parts, state).await?;
-        Ok(Self(id))
+        Ok(Self(id.into()))
     }
 }
 

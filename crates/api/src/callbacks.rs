@@ -11,6 +11,7 @@ use axum::{
 use dispatch::{
     app::App,
     crash,
+    ids::PartnerName,
     orders::{timers::callback_timer, unsent},
     partner::{
         callback,
@@ -56,7 +57,7 @@ struct CallbackReceipt {
     ))]
 async fn receive_callback(
     State(app): State<App>,
-    Path(name): Path<String>,
+    Path(name): Path<PartnerName>,
     headers: HeaderMap,
     WholeBody(bytes): WholeBody,
 ) -> Result<Json<CallbackReceipt>, ApiError> {

@@ -17,6 +17,7 @@ use dispatch::{
         decide::AdmissionCaller,
     },
     app::App,
+    ids::ServiceType,
     orders::create::OrderLocation,
 };
 use serde::Deserialize;
@@ -75,7 +76,8 @@ enum AvailabilityStatus {
 #[serde(deny_unknown_fields)]
 struct AvailabilityRequest {
     pickup_location: OrderLocation,
-    service_type: String,
+    #[schema(value_type = String)]
+    service_type: ServiceType,
     channel: Option<String>,
     user_id: Option<String>,
     /// An unknown one counts as none.
@@ -104,7 +106,7 @@ async fn check_availability(
 ) -> Result<Response, ApiError> {
     caller.require_role(&ASKERS)?;
     let OrderLocation { latitude, longitude } = question.pickup_location;
-    if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+    if !question.pickup_location.as_lat_lng().is_on_earth() {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
     }
     if !app.config.knows_service_type(&question.service_type) {
@@ -115,7 +117,8 @@ async fn check_availability(
         user: question.user_id.as_deref(),
         loyalty: question.loyalty_level.as_ref().and_then(|level| level.parse().ok()),
     };
-    let answer = check::preview_admission(&app, (latitude, longitude), &question.service_type, asker).await;
+    let answer =
+        check::preview_admission(&app, question.pickup_location.as_lat_lng(), &question.service_type, asker).await;
     Ok(admission_response(&answer, accepted_language(&headers)))
 }
 

@@ -13,13 +13,13 @@ use dispatch::{
         driver_index::{self, DriverPlace},
         drivers::{self, DriverRecord},
     },
+    ids::{DriverId, LatLng, OfferId},
     offers::{board::WaitOutcome, live::LiveOffer},
     orders::create::OrderLocation,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
-use uuid::Uuid;
 
 use super::{
     auth::{ApiCaller, DRIVERS},
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// A driver's key sees its own driver only; staff see all.
-fn may_see(caller: &ApiCaller, id: &str) -> Result<(), ApiError> {
+fn may_see(caller: &ApiCaller, id: &DriverId) -> Result<(), ApiError> {
     match &caller.0.driver_id {
         Some(_) => caller.acting_driver(Some(id)).map(drop),
         None => caller.require_role(&READERS),
@@ -71,7 +71,8 @@ async fn show_driver(
 /// A driver's place, and whether the driver wants work.
 #[derive(Debug, Serialize, ToSchema)]
 struct PlaceAnswer {
-    driver_id: String,
+    #[schema(value_type = String)]
+    driver_id: DriverId,
     latitude: f64,
     longitude: f64,
     available: bool,
@@ -88,10 +89,11 @@ async fn set_location(
     JsonBody(OrderLocation { latitude, longitude }): JsonBody<OrderLocation>,
 ) -> Result<Json<PlaceAnswer>, ApiError> {
     let id = caller.acting_driver(Some(&id))?;
-    if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+    let place = LatLng::new(latitude, longitude);
+    if !place.is_on_earth() {
         return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
     }
-    let place = drivers::move_to(&app.db, &id, latitude, longitude).await?;
+    let place = drivers::move_to(&app.db, &id, place).await?;
     answer_with_place(&app, place).await
 }
 
@@ -121,7 +123,12 @@ async fn set_available(
 async fn answer_with_place(app: &App, place: Option<DriverPlace>) -> Result<Json<PlaceAnswer>, ApiError> {
     let place = place.ok_or(ApiError::NoSuchDriver)?;
     driver_index::upsert_driver(app, &place).await;
-    Ok(Json(PlaceAnswer { driver_id: place.id, latitude: place.lat, longitude: place.lng, available: place.available }))
+    Ok(Json(PlaceAnswer {
+        driver_id: place.id,
+        latitude: place.at.lat,
+        longitude: place.at.lng,
+        available: place.available,
+    }))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -138,7 +145,8 @@ struct OffersQuery {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct OfferList {
-    driver_id: String,
+    #[schema(value_type = String)]
+    driver_id: DriverId,
     offers: Vec<LiveOffer>,
 }
 
@@ -168,7 +176,7 @@ async fn wait_for_offers(
     if wait_sec > LONGEST_WAIT_SEC {
         return Err(ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")));
     }
-    let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<Uuid>, _>>();
+    let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<OfferId>, _>>();
     let known = known.map_err(|_| ApiError::Invalid("known must be offer ids with commas between them".to_owned()))?;
     if !drivers::driver_exists(&app.db, &id).await? {
         return Err(ApiError::NoSuchDriver);

@@ -20,6 +20,7 @@ use dispatch::{
     app::App,
     areas::label,
     db::{self, history_days},
+    ids::ServiceType,
     reports::{
         area_status,
         census::{self, OrderCensus},
@@ -175,14 +176,14 @@ async fn open_orders(app: &App) {
 
 /// What was shown once, areas with service types and areas alone: it goes on being shown when it is empty.
 static SHOWN: Mutex<Shown> = Mutex::new((BTreeSet::new(), BTreeSet::new()));
-type Shown = (BTreeSet<(String, String)>, BTreeSet<String>);
+type Shown = (BTreeSet<(String, ServiceType)>, BTreeSet<String>);
 
 /// An area's utilisation is that of its fullest service type. Areas that share a label are summed.
 fn set_area_gauges(app: &App, census: &OrderCensus) {
     let status = area_status::status_of(app, census, Vec::new());
     let mut known = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let (shown, full_once) = &mut *known;
-    let mut waiting: BTreeMap<(String, String), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
+    let mut waiting: BTreeMap<(String, ServiceType), u64> = shown.iter().map(|key| (key.clone(), 0)).collect();
     let mut fullest: BTreeMap<String, f64> = full_once.iter().map(|area| (area.clone(), 0.0)).collect();
     let rules = app.rules.get();
     gauge!("dispatchq_areas_unreadable").set(as_gauge(Some(rules.unreadable.len() as u64)));
@@ -196,7 +197,7 @@ fn set_area_gauges(app: &App, census: &OrderCensus) {
         *waiting.entry((area, row.service_type)).or_default() += row.waiting.unsigned_abs();
     }
     for ((area, service_type), count) in waiting {
-        let labels = [("area_id", area.clone()), ("service_type", service_type.clone())];
+        let labels = [("area_id", area.clone()), ("service_type", service_type.to_string())];
         gauge!("dispatcher_waiting_orders_total", &labels).set(as_gauge(Some(count)));
         shown.insert((area, service_type));
     }

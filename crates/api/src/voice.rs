@@ -15,6 +15,7 @@ use dispatch::{
     actor::Actor,
     app::App,
     channels::voice::{CallEvent, VoiceChannel},
+    ids::{DriverId, OfferId},
     notifications::outbox,
     orders::{OrderRefusal, Snapshot, accept, actions, store::ChangeError, update},
 };
@@ -61,8 +62,8 @@ struct VerifiedCallback<'a> {
 struct CalledOffer {
     outbox_id: i64,
     order: OrderId,
-    driver: String,
-    offer: Uuid,
+    driver: DriverId,
+    offer: OfferId,
     /// Calls made: of two the second may be busy because of the first.
     tries: i32,
 }

@@ -69,4 +69,5 @@ pub mod unsent_timers;
 pub mod worker;
 
 pub use model::actor;
+pub use model::ids;
 pub use model::plain_text;

@@ -4,7 +4,12 @@
 //! Names of the requirement documents are kept to the letter.
 
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
-use model::{messages::routes::LOG, order::OrderStatus, partner::answer::CallError};
+use model::{
+    ids::{PartnerName, ServiceType},
+    messages::routes::LOG,
+    order::OrderStatus,
+    partner::answer::CallError,
+};
 
 use crate::{config::Config, partner_client::client::PartnerCall};
 
@@ -120,8 +125,8 @@ pub fn register_metrics(config: &Config) {
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
     }
-    config.service_types.keys().for_each(|service| register_service_type(service));
-    config.partners.keys().for_each(|partner| register_partner(partner));
+    config.service_types.keys().for_each(register_service_type);
+    config.partners.keys().for_each(register_partner);
 }
 
 fn register_unlabelled() {
@@ -142,8 +147,8 @@ fn register_unlabelled() {
 }
 
 /// Of orders without an area; what areas there are shows only with their orders.
-fn register_service_type(service: &str) {
-    let labels = [("area_id", String::new()), ("service_type", service.to_owned())];
+fn register_service_type(service: &ServiceType) {
+    let labels = [("area_id", String::new()), ("service_type", service.to_string())];
     let with = |name, value: &str| {
         let [area, service] = labels.clone();
         [area, service, (name, value.to_owned())]
@@ -157,10 +162,10 @@ fn register_service_type(service: &str) {
     }
 }
 
-fn register_partner(partner: &str) {
+fn register_partner(partner: &PartnerName) {
     for call in PartnerCall::ALL {
         for result in CallError::LABELS {
-            let labels = [("partner", partner.to_owned()), ("call", call.as_str().into()), ("result", result.into())];
+            let labels = [("partner", partner.to_string()), ("call", call.as_str().into()), ("result", result.into())];
             register_counter(counter!("dispatchq_partner_calls_total", &labels));
         }
     }

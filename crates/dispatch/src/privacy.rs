@@ -8,7 +8,7 @@
 //! (`migrations/0024`); docs/PRIVACY.md has it in words.
 
 use chrono::{DateTime, Utc};
-use model::actor::Actor;
+use model::{actor::Actor, ids::DriverId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -58,7 +58,7 @@ pub struct ErasureRecord {
 impl ErasureRecord {
     /// An erasure that is yet to be done.
     pub fn new(subject: ErasureSubject, subject_id: &str, reason: &str, actor: &Actor, now: DateTime<Utc>) -> Self {
-        let pseudonym = (subject == ErasureSubject::Driver).then(|| pseudonym_of(subject_id));
+        let pseudonym = (subject == ErasureSubject::Driver).then(|| pseudonym_of(&subject_id.into()));
         Self {
             subject,
             subject_id: subject_id.to_owned(),
@@ -72,7 +72,7 @@ impl ErasureRecord {
 }
 
 /// A random name that nothing leads back from. A partner's driver stays a partner's.
-fn pseudonym_of(driver: &str) -> String {
+fn pseudonym_of(driver: &DriverId) -> String {
     let random = &Uuid::new_v4().simple().to_string()[..16];
     match driver.split_once(':') {
         Some((partner, _)) => format!("{partner}:erased-{random}"),
@@ -152,7 +152,7 @@ pub async fn erase_subject(app: &App, erasure: &ErasureRecord) -> Result<Erasure
     }
     record_erasure(app, erasure).await?;
     let orders = match &erasure.pseudonym {
-        Some(pseudonym) => erase_driver(app, &erasure.subject_id, pseudonym).await?,
+        Some(pseudonym) => erase_driver(app, &erasure.subject_id.as_str().into(), pseudonym).await?,
         None => erase_orders(app, &known.orders).await?,
     };
     sqlx::query(
@@ -204,7 +204,7 @@ async fn erase_orders(app: &App, orders: &[String]) -> Result<i64, sqlx::Error> 
     Ok(erased)
 }
 
-async fn erase_driver(app: &App, driver: &str, pseudonym: &str) -> Result<i64, sqlx::Error> {
+async fn erase_driver(app: &App, driver: &DriverId, pseudonym: &str) -> Result<i64, sqlx::Error> {
     let place: Option<DriverPlace> = sqlx::query_as(
         "-- place of erased driver
          SELECT id, service_types, lat, lng, false AS available FROM drivers WHERE id = $1",

@@ -4,6 +4,7 @@
 //! letter, for other programs read them; all others begin with `dispatchq:`.
 
 use jobs::OrderId;
+use model::ids::{AreaId, ServiceType};
 use uuid::Uuid;
 
 /// Finds every set of [`waiting_orders`].
@@ -29,32 +30,32 @@ pub fn trip_lock(order: &OrderId) -> String {
 
 /// zset, order -> end of its lifetime in ms: who waits in this area. No expiry: an order leaves when it is found a driver,
 /// and with the next look after its lifetime. The name is the requirement's.
-pub fn waiting_orders(area: &str, service_type: &str) -> String {
+pub fn waiting_orders(area: &AreaId, service_type: &ServiceType) -> String {
     format!("waiting:order:{area}:{service_type}")
 }
 
 /// hash `threshold`, `timeout_seconds`: a copy of an area's limits, for others to read. Expires an hour after the last
 /// copy. The name is the requirement's.
-pub fn threshold_config(area: &str, service_type: &str) -> String {
+pub fn threshold_config(area: &AreaId, service_type: &ServiceType) -> String {
     format!("threshold:config:{area}:{service_type}")
 }
 
 /// string `ms:threshold`: since when this area is busy. Expires after a day.
-pub fn waiting_busy(area: &str, service_type: &str) -> String {
+pub fn waiting_busy(area: &AreaId, service_type: &ServiceType) -> String {
     format!("dispatchq:waiting:busy:{area}:{service_type}")
 }
 
 /// string, seconds: how long orders waited that found a driver, on average. Expires an hour after the last.
-pub fn waiting_average(area: &str, service_type: &str) -> String {
+pub fn waiting_average(area: &AreaId, service_type: &ServiceType) -> String {
     format!("dispatchq:waiting:average:{area}:{service_type}")
 }
 
 /// geo: the available drivers of a service type. Expires an hour after the last change.
-pub fn driver_places(service_type: &str) -> String {
+pub fn driver_places(service_type: &ServiceType) -> String {
     format!("{DRIVERS_TRUSTED}:{service_type}")
 }
 
 /// geo: an index of [`driver_places`] while one process builds it. Takes its place when finished, expires after a minute if not.
-pub fn drivers_unfinished(service_type: &str) -> String {
+pub fn drivers_unfinished(service_type: &ServiceType) -> String {
     format!("{DRIVERS_TRUSTED}:{service_type}:{}", Uuid::now_v7())
 }

@@ -7,6 +7,8 @@ use std::{borrow::Cow, fmt};
 
 use uuid::Uuid;
 
+use crate::ids::{DriverId, PartnerName};
+
 /// The part an actor plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActorRole {
@@ -86,12 +88,12 @@ impl Actor {
     }
 
     /// A driver whose request came without a key, such as by phone.
-    pub fn for_driver(id: &str) -> Self {
-        Self::new(ActorRole::Driver, id, None)
+    pub fn for_driver(id: &DriverId) -> Self {
+        Self::new(ActorRole::Driver, id.as_str(), None)
     }
 
-    pub fn for_partner(name: &str) -> Self {
-        Self::new(ActorRole::Partner, name, None)
+    pub fn for_partner(name: &PartnerName) -> Self {
+        Self::new(ActorRole::Partner, name.as_str(), None)
     }
 
     /// Returns whether the actor is a person of the company.

@@ -10,6 +10,7 @@
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
 //! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be.
+//! * [`ids`]: ids as types of their own, and places.
 
 pub mod actor;
 pub mod admission;
@@ -21,6 +22,7 @@ pub mod clock;
 pub mod compensation;
 pub mod duration;
 pub mod fleet;
+pub mod ids;
 pub mod messages;
 pub mod order;
 pub mod partner;

@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn s13_open_addresses_unsigned_messages_and_logged_alerts_are_told() {
         let mut config = Config::defaults();
-        config.partners.insert("bbd".to_owned(), PartnerConfig::with_url("http://partner.example.com/api"));
+        config.partners.insert("bbd".into(), PartnerConfig::with_url("http://partner.example.com/api"));
         config.channels.insert("app".to_owned(), ChannelConfig::unsigned_webhook("http://app.example.com/"));
         let found = told(&config);
         for told in [

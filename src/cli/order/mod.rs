@@ -12,6 +12,7 @@ use dispatch::{
     actor::{Actor, ActorRole},
     app::App,
     fleet::drivers,
+    ids::{AreaId, DriverId, ServiceType},
     orders::{
         Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions,
         create::{self, NewOrder, OrderLocation},
@@ -73,7 +74,7 @@ pub(in crate::cli) enum Command {
     Assign {
         id: OrderId,
         #[arg(long, value_name = "ID")]
-        driver: String,
+        driver: DriverId,
     },
     /// Take an order from its driver and have the search go on
     Release {
@@ -110,7 +111,7 @@ pub(in crate::cli) struct OrderCreateArgs {
     #[arg(long)]
     id: Option<OrderId>,
     #[arg(long)]
-    service_type: String,
+    service_type: ServiceType,
     #[arg(long, allow_negative_numbers = true)]
     lat: f64,
     #[arg(long, allow_negative_numbers = true)]
@@ -123,7 +124,7 @@ pub(in crate::cli) struct OrderCreateArgs {
     #[arg(long)]
     currency: Option<String>,
     #[arg(long)]
-    area: Option<String>,
+    area: Option<AreaId>,
     /// Where the customer orders, such as MYBB
     #[arg(long)]
     channel: Option<String>,
@@ -208,7 +209,7 @@ async fn print_orders(app: &App, filter: &OrderFilter, json: bool) -> anyhow::Re
         [
             o.id.to_string(),
             o.status.to_string(),
-            o.service_type,
+            o.service_type.into_string(),
             o.payment_status.to_string(),
             o.attempt_no.to_string(),
             or_dash(o.driver_id),
@@ -246,7 +247,7 @@ fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()>
     let mut rows = vec![
         ["order".to_owned(), view.order_id.to_string()],
         ["status".to_owned(), view.status.to_string()],
-        ["service type".to_owned(), view.service_type],
+        ["service type".to_owned(), view.service_type.into_string()],
         ["partner".to_owned(), or_dash(view.partner)],
         ["job id".to_owned(), or_dash(view.job_id)],
         ["payment".to_owned(), view.payment_status.to_string()],

@@ -213,7 +213,7 @@ async fn asking_for_the_same_thing_twice_changes_nothing() {
     t.run_due().await;
     let first = t.live_offer("ORD-1").await;
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::decline_offer(s, "D1", first.id, None)).await.unwrap();
+        t.act("ORD-1", |s| actions::decline_offer(s, &"D1".into(), first.id, None)).await.unwrap();
     }
     t.run_due().await;
     let second = t.live_offer("ORD-1").await;
@@ -221,10 +221,10 @@ async fn asking_for_the_same_thing_twice_changes_nothing() {
         t.accept("ORD-1", "D2", second.id).await.unwrap();
     }
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::record_pickup(s, "D2")).await.unwrap();
+        t.act("ORD-1", |s| actions::record_pickup(s, &"D2".into())).await.unwrap();
     }
     for _ in 0..2 {
-        t.act("ORD-1", |s| actions::complete_trip(s, "D2")).await.unwrap();
+        t.act("ORD-1", |s| actions::complete_trip(s, &"D2".into())).await.unwrap();
     }
     let states: Vec<_> = t.offers("ORD-1").await.into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, [OfferState::Declined, OfferState::Accepted]);

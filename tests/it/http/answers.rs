@@ -137,7 +137,7 @@ async fn a_busy_driver_cannot_take_a_second_order() {
     let api = Api::start(&t.app).await;
     let (driver, offer) = offered(&t).await;
     t.order("ORD-2").await;
-    t.act("ORD-2", |s| dispatch::orders::actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-2", |s| dispatch::orders::actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     assert_eq!(api.post("/api/v1/orders/ORD-1/accept", &driver, offer).await.error(), (409, "DRIVER_BUSY"));
     t.assert_sound().await;
 }

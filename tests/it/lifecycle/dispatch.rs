@@ -159,8 +159,8 @@ async fn a_driver_cannot_be_given_a_second_order_by_hand() {
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.order("ORD-2").await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
-    let second = t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await;
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
+    let second = t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await;
     assert!(matches!(second, Err(ChangeError::Refused(dispatch::orders::OrderRefusal::DriverBusy))), "{second:?}");
     assert_eq!(t.status("ORD-2").await, OrderStatus::Dispatching);
     t.assert_sound().await;

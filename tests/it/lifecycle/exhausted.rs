@@ -85,7 +85,7 @@ async fn a_driver_named_by_hand_takes_the_order() {
     let t = TestApp::start().await;
     pending(&t).await;
     t.drivers(&[("D9", 4000.0)]).await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D9")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D9".into())).await.unwrap();
     t.carry_out("ORD-1", "D9").await;
     assert_eq!(
         t.reasons("ORD-1").await,
@@ -127,7 +127,7 @@ async fn a_service_type_may_let_pending_orders_outlive_their_lifetime() {
     assert!(matches!(late, Err(ChangeError::Refused(dispatch::orders::OrderRefusal::LifetimeOver))), "{late:?}");
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     t.carry_out("ORD-1", "D1").await;
     t.assert_sound().await;
 }

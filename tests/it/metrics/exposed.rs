@@ -153,7 +153,8 @@ async fn names_and_labels_are_those_of_the_page() {
     orders.push(cancelled);
     // Each is sure of its way: the first is not asked for, the second not told of.
     static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
-    let share = |percent| settings::set_percent(&fleet.app.db, "bbd", percent, &OPERATOR);
+    let partner = "bbd".into();
+    let share = |percent| settings::set_percent(&fleet.app.db, &partner, percent, &OPERATOR);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
     fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'", secs(40)).await;
@@ -181,12 +182,12 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
     let areas = json!({ "type": "FeatureCollection", "features": [feature] }).to_string();
     geofences::import_areas(&fleet.app.db, &import::parse(&areas).unwrap(), false, None, author).await.unwrap();
     let limits = LimitsChange {
-        service_type: "DELIVERY".to_owned(),
+        service_type: "DELIVERY".into(),
         max_waiting_orders: Some(1),
         max_bypass_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&fleet.app.db, "JKT-PUSAT", &limits, None, author).await.unwrap();
+    limits::set_limits(&fleet.app.db, &"JKT-PUSAT".into(), &limits, None, author).await.unwrap();
     let set_flag = async |shadow_mode| {
         let flag = flag::load_flag(&fleet.app.db).await.unwrap();
         let wanted = AdmissionFlag { enabled: true, shadow_mode, ..flag.clone() };

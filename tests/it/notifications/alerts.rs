@@ -198,7 +198,7 @@ async fn dispatchers_are_reminded_of_an_order_that_waits_for_them() {
     assert_eq!(t.messages_of("ORD-1", REMINDER).await, 4);
 
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     let acked = t.texts("SELECT acked_by || ': ' || ack_note FROM alerts").await;
     assert_eq!(acked, ["operator:test: the order became DRIVER_ASSIGNED"]);
     t.run_for(secs(HOUR)).await;

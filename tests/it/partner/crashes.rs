@@ -263,6 +263,6 @@ async fn leave_callbacks_behind(scene: &Scene) {
                           "booking_id": booking_id, "job_id": booking["job_id"],
                           "reference": format!("{order}:{attempt}") });
         let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-        inbox::store_callback(&scene.fleet.app.db, PARTNER, &body, &raw).await.unwrap();
+        inbox::store_callback(&scene.fleet.app.db, &PARTNER.into(), &body, &raw).await.unwrap();
     }
 }

@@ -44,7 +44,7 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
     }
     // The outage is noticed: the breaker has opened.
     fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0", secs(20)).await;
-    let partner = fleet.app.partners.get(PARTNER).unwrap();
+    let partner = fleet.app.partners.get(&PARTNER.into()).unwrap();
     eventually("the breaker opens", secs(20), || async {
         partner.breaker_state(&fleet.app.store).await.unwrap().opens > 0
     })

@@ -148,7 +148,7 @@ async fn f11_a_partners_driver_who_cancels_too_late_tells_customer_and_support()
         p.run_due().await;
         p.t.accept_offer("OWN-1").await;
         p.advance(secs(1800)).await;
-        p.t.act("OWN-1", |s| actions::cancel_by_driver(s, "D1", None)).await.unwrap();
+        p.t.act("OWN-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
         assert_eq!(p.status("OWN-1").await, OrderStatus::CancelledByDriver, "{payment}");
 
         for order in ["ORD-1", "OWN-1"] {

@@ -256,8 +256,8 @@ pub(super) fn partner(config: &mut Config) -> &mut PartnerConfig {
 }
 
 fn serve_by(config: &mut Config, sim: &PartnerSim) {
-    config.partners.insert(PARTNER.to_owned(), configured(&sim.url()));
-    config.service_types.entry(SERVICE.to_owned()).or_default().partner = Some(PARTNER.to_owned());
+    config.partners.insert(PARTNER.into(), configured(&sim.url()));
+    config.service_types.entry(SERVICE.into()).or_default().partner = Some(PARTNER.into());
 }
 
 /// A worker in this process. Dropping it drains it.

@@ -46,13 +46,13 @@ async fn prepare(fleet: &Fleet) {
         .await
         .unwrap();
     let change = LimitsChange {
-        service_type: "RIDE".to_owned(),
+        service_type: "RIDE".into(),
         max_waiting_orders: Some(THRESHOLD),
         cooldown_period_sec: Some(0),
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&fleet.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
+    limits::set_limits(&fleet.app.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
     flag::set_flag(&fleet.app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR)
         .await
         .unwrap();

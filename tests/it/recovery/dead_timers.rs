@@ -61,7 +61,7 @@ async fn a_dead_timeout_takes_its_offer_back() {
 async fn a_held_order_can_be_assigned_or_cancelled() {
     let t = held().await;
     t.drivers(&[("D1", 100.0)]).await;
-    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
     t.carry_out("ORD-1", "D1").await;
     t.assert_sound().await;
 

@@ -6,7 +6,10 @@ mod owners;
 mod plain;
 mod privacy;
 
-use dispatch::accounts::api_keys::{self, AccountRole};
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    ids::DriverId,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,6 +25,7 @@ fn ride(order: &str) -> Value {
 
 /// Id and text of a new key.
 async fn key(t: &TestApp, name: &str, role: AccountRole, driver: Option<&str>) -> (Uuid, String) {
-    let (row, key) = api_keys::create_permanent_key(&t.app.db, name, role, driver).await.unwrap();
+    let (row, key) =
+        api_keys::create_permanent_key(&t.app.db, name, role, driver.map(DriverId::from).as_ref()).await.unwrap();
     (row.id, key)
 }

@@ -8,6 +8,7 @@ use std::{
 use dispatch::{
     app::App,
     fleet::driver_index,
+    ids::LatLng,
     notifications::messages::MANUAL_REFUND_REQUIRED,
     orders::{OrderStatus, actions, store},
     recovery::{pauses, reconciler},
@@ -153,10 +154,9 @@ async fn f19g_no_index_of_drivers_is_left_for_good() {
     let ttl = async || -> i64 { t.redis(&["TTL", "dispatchq:drivers:RIDE"]).await };
     // A driver moves before there is an index.
     let place = driver_index::DriverPlace {
-        id: "D1".to_owned(),
-        service_types: vec!["RIDE".to_owned()],
-        lat: -6.2,
-        lng: 106.8,
+        id: "D1".into(),
+        service_types: vec!["RIDE".into()],
+        at: LatLng::new(-6.2, 106.8),
         available: true,
     };
     driver_index::upsert_driver(&t.app, &place).await;

@@ -6,6 +6,7 @@ use dispatch::{
         key_admin::{self, KeyError},
     },
     app::App,
+    ids::DriverId,
     outbound,
 };
 use reqwest::{Method, header::AUTHORIZATION};
@@ -125,7 +126,7 @@ impl TestApp {
 
     /// A key of this name; if there is one already, another that works beside it.
     pub(crate) async fn key_named(&self, name: &str, role: AccountRole, driver: Option<&str>) -> String {
-        match api_keys::create_permanent_key(&self.app.db, name, role, driver).await {
+        match api_keys::create_permanent_key(&self.app.db, name, role, driver.map(DriverId::from).as_ref()).await {
             Err(KeyError::NameTaken(_)) => {
                 let years = secs(10 * 365 * 86_400);
                 key_admin::rotate_key(&self.app.db, name, years, None).await.unwrap().1

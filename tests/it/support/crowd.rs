@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use dispatch::{
     app::App,
     fleet::drivers::{self, NewDriver},
+    ids::{DriverId, OfferId},
     orders::{actions, update::update_order},
 };
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{id, millis};
 
@@ -16,8 +16,8 @@ use super::{id, millis};
 pub(crate) async fn hire(app: &App, size: usize) {
     let new: Vec<_> = (0..size)
         .map(|n| NewDriver {
-            id: format!("D{n}"),
-            service_types: vec!["RIDE".to_owned()],
+            id: format!("D{n}").into(),
+            service_types: vec!["RIDE".into()],
             latitude: -6.2,
             longitude: 106.8,
             available: true,
@@ -51,7 +51,7 @@ impl Drop for Crowd {
 async fn work(app: App) {
     let mut answered = HashSet::new();
     loop {
-        let offers: Vec<(Uuid, String, String)> =
+        let offers: Vec<(OfferId, String, DriverId)> =
             sqlx::query_as("SELECT id, order_id, driver_id FROM offers WHERE state = 'offered'")
                 .fetch_all(&app.db)
                 .await
@@ -60,13 +60,13 @@ async fn work(app: App) {
             if !answered.insert(offer) {
                 continue;
             }
-            let _ = match offer.as_u128() % 10 {
+            let _ = match offer.as_uuid().as_u128() % 10 {
                 0..6 => update_order(&app, &id(&order), |s| actions::accept_offer(s, &driver, offer)).await,
                 6..8 => update_order(&app, &id(&order), |s| actions::decline_offer(s, &driver, offer, None)).await,
                 _ => continue,
             };
         }
-        let trips: Vec<(String, String)> =
+        let trips: Vec<(String, DriverId)> =
             sqlx::query_as("SELECT id, driver_id FROM orders WHERE status IN ('DRIVER_ASSIGNED', 'PICKED_UP')")
                 .fetch_all(&app.db)
                 .await

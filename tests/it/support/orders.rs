@@ -9,6 +9,7 @@ use dispatch::{
     },
     actor::Actor,
     fleet::drivers::{self, NewDriver},
+    ids::{DriverId, OfferId},
     orders::{
         Decision, Offer, OfferState, OrderStatus, Snapshot, accept, actions,
         create::{self, NewOrder, OrderLocation},
@@ -18,7 +19,6 @@ use dispatch::{
     },
 };
 use jobs::OrderId;
-use uuid::Uuid;
 use workers::store::JobState;
 
 use super::{TestApp, by};
@@ -36,8 +36,8 @@ impl TestApp {
         let new: Vec<_> = drivers
             .iter()
             .map(|(id, metres)| NewDriver {
-                id: (*id).to_owned(),
-                service_types: vec!["RIDE".to_owned(), "RENT".to_owned()],
+                id: (*id).into(),
+                service_types: vec!["RIDE".into(), "RENT".into()],
                 latitude: PICKUP.latitude + metres / METRES_PER_DEGREE,
                 longitude: PICKUP.longitude,
                 available: true,
@@ -61,7 +61,7 @@ impl TestApp {
     pub(crate) async fn order_of(&self, order: &str, service_type: &str, payment: &str) -> Snapshot {
         let new = NewOrder {
             order_id: Some(id(order)),
-            service_type: service_type.to_owned(),
+            service_type: service_type.into(),
             pickup: PICKUP,
             payment_status: payment.to_owned().try_into().unwrap(),
             amount_minor: Some(150_000),
@@ -90,7 +90,7 @@ impl TestApp {
     /// Driver and state of each offer, in their order.
     pub(crate) async fn offers(&self, order: &str) -> Vec<(String, OfferState)> {
         let offers = query::list_offers(&self.app.db, &id(order)).await.unwrap();
-        offers.into_iter().map(|o| (o.driver_id, o.state)).collect()
+        offers.into_iter().map(|o| (o.driver_id.into_string(), o.state)).collect()
     }
 
     pub(crate) async fn live_offer(&self, order: &str) -> Offer {
@@ -104,7 +104,7 @@ impl TestApp {
     }
 
     /// The driver who is being asked.
-    pub(crate) async fn asked(&self, order: &str) -> String {
+    pub(crate) async fn asked(&self, order: &str) -> DriverId {
         self.live_offer(order).await.driver_id
     }
 
@@ -116,19 +116,20 @@ impl TestApp {
         update_order(&self.app, &id(order), decide).await
     }
 
-    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: Uuid) -> Result<ChangeOutcome, ChangeError> {
-        accept::accept_offer(&self.app, &id(order), driver, offer, &Actor::for_driver(driver)).await
+    pub(crate) async fn accept(&self, order: &str, driver: &str, offer: OfferId) -> Result<ChangeOutcome, ChangeError> {
+        let driver = driver.into();
+        accept::accept_offer(&self.app, &id(order), &driver, offer, &Actor::for_driver(&driver)).await
     }
 
     /// The driver who is asked accepts; returns the driver.
-    pub(crate) async fn accept_offer(&self, order: &str) -> String {
+    pub(crate) async fn accept_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.accept(order, &offer.driver_id, offer.id).await.unwrap();
         offer.driver_id
     }
 
     /// The driver who is asked declines; returns the driver.
-    pub(crate) async fn decline_offer(&self, order: &str) -> String {
+    pub(crate) async fn decline_offer(&self, order: &str) -> DriverId {
         let offer = self.live_offer(order).await;
         self.act(order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
         offer.driver_id
@@ -140,8 +141,9 @@ impl TestApp {
 
     /// Picks up and completes.
     pub(crate) async fn carry_out(&self, order: &str, driver: &str) {
-        self.act(order, |s| actions::record_pickup(s, driver)).await.unwrap();
-        self.act(order, |s| actions::complete_trip(s, driver)).await.unwrap();
+        let driver = driver.into();
+        self.act(order, |s| actions::record_pickup(s, &driver)).await.unwrap();
+        self.act(order, |s| actions::complete_trip(s, &driver)).await.unwrap();
     }
 
     /// Every job waiting or leased in Redis, with its due time (of a leased one: the end of its lease).

@@ -16,6 +16,7 @@ use dispatch::{
         limits::{self, LimitsChange, LimitsRow},
         overrides,
     },
+    ids::AreaId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{
@@ -89,7 +90,8 @@ pub(super) struct OverrideRequest {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct OverrideAnswer {
-    area_id: String,
+    #[schema(value_type = String)]
+    area_id: AreaId,
     status: OverrideMode,
     reason: Option<String>,
     expires_at: Option<DateTime<Utc>>,
@@ -153,8 +155,8 @@ pub(super) struct FlagRequest {
     enabled: bool,
     /// Empty: all.
     #[serde(default)]
-    #[schema(schema_with = list_of_names)]
-    enabled_areas: Vec<String>,
+    #[schema(value_type = Vec<String>, schema_with = list_of_names)]
+    enabled_areas: Vec<AreaId>,
     /// Empty: all.
     #[serde(default)]
     #[schema(schema_with = list_of_names)]

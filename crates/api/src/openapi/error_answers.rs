@@ -228,7 +228,7 @@ mod tests {
 
     fn busy_area(why: AdmissionRefusal) -> AdmissionAnswer {
         let told = AreaDetails {
-            area_id: "JKT-PUSAT".to_owned(),
+            area_id: "JKT-PUSAT".into(),
             waiting: 105,
             threshold: 100,
             with_bypass: None,

@@ -3,12 +3,12 @@
 use axum::{Json, extract::State, http::StatusCode};
 use dispatch::{
     app::App,
+    ids::{DriverId, OfferId},
     orders::{Snapshot, accept, actions, update, view::OrderView},
 };
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::{
     super::{
@@ -23,9 +23,10 @@ use super::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfferAnswer {
-    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: String,
-    offer_id: Uuid,
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: DriverId,
+    #[schema(value_type = uuid::Uuid)]
+    offer_id: OfferId,
     /// Why the driver declines.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
@@ -68,8 +69,8 @@ pub(super) async fn decline_offer(
 #[serde(deny_unknown_fields)]
 pub(super) struct DriverStep {
     /// May be left out by a driver's own key.
-    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: Option<String>,
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: Option<DriverId>,
 }
 
 /// Records that the passenger is aboard.
@@ -82,7 +83,7 @@ pub(super) async fn pick_up(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref())?;
     as_response(change_order(&app, &caller, &id, |s| actions::record_pickup(s, &driver)).await)
 }
 
@@ -96,7 +97,7 @@ pub(super) async fn complete_order(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverStep>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref())?;
     as_response(change_order(&app, &caller, &id, |s| actions::complete_trip(s, &driver)).await)
 }
 
@@ -104,8 +105,8 @@ pub(super) async fn complete_order(
 #[serde(deny_unknown_fields)]
 pub(super) struct DriverCancel {
     /// May be left out by a driver's own key.
-    #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
-    driver_id: Option<String>,
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: Option<DriverId>,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
 }
@@ -122,7 +123,7 @@ pub(super) async fn driver_cancel(
     OrderPath(id): OrderPath,
     RawBody { value, .. }: RawBody<DriverCancel>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let driver = caller.acting_driver(value.driver_id.as_deref())?;
+    let driver = caller.acting_driver(value.driver_id.as_ref())?;
     let reason = bounded_text("reason", value.reason)?;
     as_response(change_order(&app, &caller, &id, |s| actions::cancel_by_driver(s, &driver, reason.clone())).await)
 }

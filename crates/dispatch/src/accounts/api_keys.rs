@@ -1,7 +1,10 @@
 //! Bearer keys: random, shown once, stored as SHA-256.
 
 use chrono::{DateTime, Utc};
-use model::actor::{Actor, ActorRole};
+use model::{
+    actor::{Actor, ActorRole},
+    ids::DriverId,
+};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -33,7 +36,7 @@ pub struct ApiKey {
     pub id: Uuid,
     pub name: String,
     pub role: AccountRole,
-    pub driver_id: Option<String>,
+    pub driver_id: Option<DriverId>,
     pub created_at: DateTime<Utc>,
     pub revoked_at: Option<DateTime<Utc>>,
 }
@@ -77,7 +80,7 @@ pub async fn create_permanent_key(
     db: &Pool,
     name: &str,
     role: AccountRole,
-    driver_id: Option<&str>,
+    driver_id: Option<&DriverId>,
 ) -> Result<(ApiKey, String), KeyError> {
     key_admin::issue_key(&mut db.acquire().await?, &NewKey { name, role, driver_id, expires_in: None }).await
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use model::plain_text;
+use model::{ids::DriverId, plain_text};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ const PAGE: i64 = 1000;
 pub struct NewKey<'a> {
     pub name: &'a str,
     pub role: AccountRole,
-    pub driver_id: Option<&'a str>,
+    pub driver_id: Option<&'a DriverId>,
     pub expires_in: Option<Duration>,
 }
 
@@ -80,7 +80,7 @@ pub async fn rotate_key(
     expires_in: Option<Duration>,
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
-    let old: Option<(AccountRole, Option<String>)> = sqlx::query_as(
+    let old: Option<(AccountRole, Option<DriverId>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
                 expires_at = least(expires_at, dispatchq_now() + $2 * interval '1 second')
@@ -92,7 +92,7 @@ pub async fn rotate_key(
     .fetch_optional(&mut *tx)
     .await?;
     let (role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
-    let made = issue_key(&mut tx, &NewKey { name, role, driver_id: driver_id.as_deref(), expires_in }).await?;
+    let made = issue_key(&mut tx, &NewKey { name, role, driver_id: driver_id.as_ref(), expires_in }).await?;
     tx.commit().await?;
     Ok(made)
 }
@@ -103,7 +103,7 @@ pub struct ListedKey {
     pub id: Uuid,
     pub name: String,
     pub role: AccountRole,
-    pub driver_id: Option<String>,
+    pub driver_id: Option<DriverId>,
     pub created_at: DateTime<Utc>,
     /// To the minute.
     pub last_used_at: Option<DateTime<Utc>>,
@@ -119,7 +119,7 @@ pub struct ListedKey {
 #[derive(Debug, Clone, Default)]
 pub struct KeyFilter {
     pub role: Option<AccountRole>,
-    pub driver: Option<String>,
+    pub driver: Option<DriverId>,
     /// The name holds this text.
     pub name: Option<String>,
     /// Also those that open nothing any more.
@@ -169,13 +169,13 @@ pub async fn list_keys(db: &Pool, filter: &KeyFilter) -> Result<Vec<ListedKey>, 
 pub enum KeySelection {
     Id(Uuid),
     /// Every key of this driver.
-    Driver(String),
+    Driver(DriverId),
     /// Every key of this name, superseded ones too.
     Name(String),
 }
 
 impl KeySelection {
-    fn as_columns(&self) -> (Option<Uuid>, Option<&str>, Option<&str>) {
+    fn as_columns(&self) -> (Option<Uuid>, Option<&DriverId>, Option<&str>) {
         match self {
             Self::Id(id) => (Some(*id), None, None),
             Self::Driver(driver) => (None, Some(driver), None),

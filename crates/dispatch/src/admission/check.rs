@@ -6,6 +6,7 @@ use model::admission::{
     decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
     limits::AreaLimits,
 };
+use model::ids::{AreaId, AreaKey, LatLng, ServiceType};
 
 use crate::{
     admission::waiting,
@@ -20,12 +21,12 @@ const NEARBY_LOOKED_AT: usize = 8;
 /// Whether an order from here would be taken.
 pub async fn preview_admission(
     app: &App,
-    (lat, lng): (f64, f64),
-    service_type: &str,
+    pickup: LatLng,
+    service_type: &ServiceType,
     asker: AdmissionCaller<'_>,
 ) -> AdmissionAnswer {
     let rules = app.rules.get();
-    let Some(area) = rules.geofence.find_area(lat, lng).map(|area| area.id.clone()) else {
+    let Some(area) = rules.geofence.find_area(pickup).map(|area| area.id.clone()) else {
         return if rules.refuses_outside(asker) { AdmissionAnswer::NoArea } else { AdmissionAnswer::Anywhere };
     };
     let Some(seen) = read_standing(app, &area, service_type).await else { return AdmissionAnswer::Unavailable };
@@ -36,7 +37,7 @@ pub async fn preview_admission(
     match verdict {
         AdmissionVerdict::Bypassed => AdmissionAnswer::Bypassed(told),
         AdmissionVerdict::Refused(why) if !rule.shadow => {
-            let nearby = find_nearby_areas(app, &rules, (lat, lng), &area, service_type).await;
+            let nearby = find_nearby_areas(app, &rules, pickup, &area, service_type).await;
             AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
         }
         AdmissionVerdict::Taken | AdmissionVerdict::Refused(_) => AdmissionAnswer::Available(told),
@@ -46,8 +47,8 @@ pub async fn preview_admission(
 /// The limits of an area, and what holds there for this asker.
 pub(super) fn resolve_rule(
     rules: &AdmissionRules,
-    area: &str,
-    service_type: &str,
+    area: &AreaId,
+    service_type: &ServiceType,
     asker: AdmissionCaller<'_>,
     now: DateTime<Utc>,
 ) -> (AreaLimits, decide::AdmissionRule) {
@@ -61,8 +62,8 @@ pub(super) fn resolve_rule(
 pub(super) fn describe_area(
     app: &App,
     rules: &AdmissionRules,
-    area: &str,
-    service_type: &str,
+    area: &AreaId,
+    service_type: &ServiceType,
     asker: AdmissionCaller<'_>,
     limits: &AreaLimits,
     seen: &AreaStanding,
@@ -74,7 +75,7 @@ pub(super) fn describe_area(
     let estimated = seen.average_wait_s.unwrap_or(durations.attempt.unwrap_or(policy.attempt).as_secs_f64());
     let oldest = seen.oldest_expiry_ms.and_then(DateTime::from_timestamp_millis);
     AreaDetails {
-        area_id: area.to_owned(),
+        area_id: area.clone(),
         waiting: seen.standing.waiting,
         threshold: limits.max_waiting,
         with_bypass: limits.may_bypass(asker.loyalty).then(|| limits.max_with_bypass()),
@@ -92,8 +93,8 @@ pub(super) fn describe_area(
 }
 
 /// How an area stands, as of the last tenth of a second; `None`: unknown.
-pub(super) async fn read_standing(app: &App, area: &str, service_type: &str) -> Option<AreaStanding> {
-    let key = (area.to_owned(), service_type.to_owned());
+pub(super) async fn read_standing(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
+    let key = AreaKey::new(area, service_type);
     if let Some(seen) = app.standings.read_fresh(&key) {
         return Some(seen);
     }
@@ -112,13 +113,13 @@ pub(super) async fn read_standing(app: &App, area: &str, service_type: &str) -> 
 pub(super) async fn find_nearby_areas(
     app: &App,
     rules: &AdmissionRules,
-    (lat, lng): (f64, f64),
-    full: &str,
-    service_type: &str,
+    pickup: LatLng,
+    full: &AreaId,
+    service_type: &ServiceType,
 ) -> Vec<NearbyArea> {
     let mut found = Vec::new();
-    for (area, distance_m) in rules.geofence.nearest_areas(lat, lng).into_iter().take(NEARBY_LOOKED_AT) {
-        if area.id == full || found.len() == NEARBY {
+    for (area, distance_m) in rules.geofence.nearest_areas(pickup).into_iter().take(NEARBY_LOOKED_AT) {
+        if area.id == *full || found.len() == NEARBY {
             continue;
         }
         let (limits, rule) =
@@ -142,7 +143,7 @@ pub(super) async fn find_nearby_areas(
 }
 
 /// Is the area full right now? For orders that search on, and may take their time.
-pub async fn is_full(app: &App, area: &str, service_type: &str) -> bool {
+pub async fn is_full(app: &App, area: &AreaId, service_type: &ServiceType) -> bool {
     let rules = app.rules.get();
     let (limits, rule) = resolve_rule(&rules, area, service_type, AdmissionCaller::default(), app.rules.database_now());
     let AdmissionGate::Counted { .. } = rule.gate else { return false };

@@ -15,6 +15,7 @@ use model::admission::{
     decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
     limits::LoyaltyLevel,
 };
+use model::ids::{AreaId, AreaKey, LatLng, ServiceType};
 use redis::cmd;
 
 use crate::{
@@ -31,7 +32,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingPlace {
     /// The area the order belongs to.
-    pub area: Option<String>,
+    pub area: Option<AreaId>,
     /// While fewer wait, as Postgres counts; `None`: it need not.
     pub limit: Option<i64>,
     /// Of the area, instead of the service type's.
@@ -40,7 +41,7 @@ pub struct WaitingPlace {
 
 /// A place in Redis for an order that is not in Postgres yet. Dropping it gives the place back.
 #[derive(Debug)]
-pub struct HeldPlace(Option<(App, String, String, OrderId)>);
+pub struct HeldPlace(Option<(App, AreaKey, OrderId)>);
 
 impl HeldPlace {
     /// The order may be in Postgres now.
@@ -51,8 +52,8 @@ impl HeldPlace {
 
 impl Drop for HeldPlace {
     fn drop(&mut self) {
-        if let Some((app, area, service_type, order)) = self.0.take() {
-            tokio::spawn(async move { waiting::remove_order(&app, &area, &service_type, &order, None).await });
+        if let Some((app, at, order)) = self.0.take() {
+            tokio::spawn(async move { waiting::remove_order(&app, &at.area, &at.service_type, &order, None).await });
         }
     }
 }
@@ -60,7 +61,7 @@ impl Drop for HeldPlace {
 impl WaitingPlace {
     /// The place as long as its order is on its way to Postgres.
     pub fn hold_for(&self, app: &App, seeker: PlaceSeeker<'_>) -> HeldPlace {
-        let held = |area: &String| (app.clone(), area.clone(), seeker.service_type.to_owned(), seeker.order.clone());
+        let held = |area: &AreaId| (app.clone(), AreaKey::new(area, seeker.service_type), seeker.order.clone());
         HeldPlace(self.area.as_ref().map(held))
     }
 }
@@ -69,26 +70,24 @@ impl WaitingPlace {
 #[derive(Debug, Clone, Copy)]
 pub struct PlaceSeeker<'a> {
     pub order: &'a OrderId,
-    pub service_type: &'a str,
-    /// Latitude and longitude.
-    pub pickup: (f64, f64),
+    pub service_type: &'a ServiceType,
+    pub pickup: LatLng,
     /// As the producer names it.
-    pub area: Option<&'a str>,
+    pub area: Option<&'a AreaId>,
     pub asker: AdmissionCaller<'a>,
 }
 
 /// Takes a place in the order's area, or says why there is none.
 pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = app.rules.get();
-    let (lat, lng) = seeker.pickup;
     // Where it is counts more than what the producer calls it.
-    let located = rules.geofence.find_area(lat, lng).map(|area| area.id.as_str());
+    let located = rules.geofence.find_area(seeker.pickup).map(|area| &area.id);
     let Some(area) = located.or_else(|| seeker.area.filter(|name| rules.geofence.get(name).is_some())) else {
         // Without areas, or while they decide nothing here, an area is a word of the producer's.
         if rules.refuses_outside(seeker.asker) {
             return Err(AdmissionAnswer::NoArea);
         }
-        return Ok(WaitingPlace { area: seeker.area.map(str::to_owned), limit: None, lifetime: None });
+        return Ok(WaitingPlace { area: seeker.area.cloned(), limit: None, lifetime: None });
     };
     let now = app.rules.database_now();
     let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
@@ -104,8 +103,8 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
         return Err(refuse(why, seen).await);
     }
     let waits = lifetime.unwrap_or_else(|| app.config.policy_for_type(seeker.service_type).lifetime);
-    let at = (area, seeker.service_type);
-    let entry = waiting::enter_waiting_set(app, seeker.order, at, waits, (rule.gate, rule.shadow), &limits).await;
+    let at = AreaKey::new(area, seeker.service_type);
+    let entry = waiting::enter_waiting_set(app, seeker.order, &at, waits, (rule.gate, rule.shadow), &limits).await;
     let limit = match entry {
         Some((PlaceOutcome::Full, standing)) if !rule.shadow => {
             count_decision(app, area, &seeker, "rejected").await;
@@ -134,11 +133,11 @@ pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPla
     if rule.shadow && matches!(rule.gate, AdmissionGate::Closed(_)) {
         count_decision(app, area, &seeker, "would_reject").await;
     }
-    Ok(WaitingPlace { area: Some(area.to_owned()), limit: limit.filter(|_| !rule.shadow), lifetime })
+    Ok(WaitingPlace { area: Some(area.clone()), limit: limit.filter(|_| !rule.shadow), lifetime })
 }
 
 /// Postgres has counted as many as may wait: the place is given back.
-pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &str) -> AdmissionAnswer {
+pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
     waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
     count_decision(app, area, &seeker, "rejected").await;
     let rules = app.rules.get();
@@ -159,8 +158,8 @@ fn room_for(rule: AdmissionRule) -> Option<i64> {
 }
 
 /// For metrics, and for the areas' snapshots.
-async fn count_decision(app: &App, area: &str, seeker: &PlaceSeeker<'_>, what: &'static str) {
-    let labels = [("area_id", label::label_of(Some(area))), ("service_type", seeker.service_type.to_owned())];
+async fn count_decision(app: &App, area: &AreaId, seeker: &PlaceSeeker<'_>, what: &'static str) {
+    let labels = [("area_id", label::label_of(Some(area))), ("service_type", seeker.service_type.to_string())];
     counter!("dispatcher_threshold_reached_total", &labels).increment(1);
     let loyalty = seeker.asker.loyalty.map_or("none", LoyaltyLevel::as_str);
     let [area_id, service] = labels;

@@ -17,6 +17,7 @@ use model::{
         decide::{AdmissionGate, AreaLoad},
         limits::AreaLimits,
     },
+    ids::{AreaId, AreaKey, ServiceType},
     order::Order,
 };
 use redis::cmd;
@@ -105,7 +106,7 @@ const LEAVE: &str = "
     return 1";
 
 /// How the area stands, as Redis knows it; `None`: it does not.
-pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<AreaStanding> {
+pub async fn read_counts(app: &App, area: &AreaId, service_type: &ServiceType) -> Option<AreaStanding> {
     let mut look = cmd("EVAL");
     look.arg(LOOK)
         .arg(4)
@@ -129,7 +130,7 @@ pub async fn read_counts(app: &App, area: &str, service_type: &str) -> Option<Ar
 pub async fn enter_waiting_set(
     app: &App,
     order: &OrderId,
-    (area, service_type): (&str, &str),
+    AreaKey { area, service_type }: &AreaKey,
     lifetime: Duration,
     (gate, anyway): (AdmissionGate, bool),
     limits: &AreaLimits,
@@ -165,7 +166,7 @@ fn time_of_ms(ms: i64) -> Option<DateTime<Utc>> {
 
 /// An order was changed: it waits no longer, or again. A failure is no harm: the reconciler compares.
 pub async fn update_after_change(app: &App, was_waiting: bool, order: &Order, now: DateTime<Utc>) {
-    let Some(area) = order.area_id.as_deref() else { return };
+    let Some(area) = &order.area_id else { return };
     let waits = order.status.is_searching();
     if was_waiting == waits {
         return;
@@ -184,7 +185,13 @@ pub async fn update_after_change(app: &App, was_waiting: bool, order: &Order, no
 }
 
 /// The order is not there, or waits no longer.
-pub async fn remove_order(app: &App, area: &str, service_type: &str, order: &OrderId, waited_s: Option<String>) {
+pub async fn remove_order(
+    app: &App,
+    area: &AreaId,
+    service_type: &ServiceType,
+    order: &OrderId,
+    waited_s: Option<String>,
+) {
     let mut leave = cmd("EVAL");
     leave
         .arg(LEAVE)
@@ -196,7 +203,7 @@ pub async fn remove_order(app: &App, area: &str, service_type: &str, order: &Ord
 }
 
 /// As Postgres counts.
-pub async fn count_waiting(db: &Pool, area: &str, service_type: &str) -> Result<i64, sqlx::Error> {
+pub async fn count_waiting(db: &Pool, area: &AreaId, service_type: &ServiceType) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- count waiting
          SELECT dispatchq_waiting($1, $2)",
@@ -216,8 +223,8 @@ pub struct WaitingDrift {
 
 #[derive(sqlx::FromRow)]
 struct WaitingOrder {
-    area_id: String,
-    service_type: String,
+    area_id: AreaId,
+    service_type: ServiceType,
     id: String,
     lifetime_deadline: DateTime<Utc>,
 }
@@ -294,7 +301,7 @@ impl SuspectMembers {
 /// Copies limits to `threshold:config:{area}:{service type}`, where others look for them; nothing here reads it.
 pub async fn mirror_limits(app: &App) -> Result<(), ServiceError> {
     let rules = app.rules.get();
-    for (area, service_type) in rules.configured_areas() {
+    for AreaKey { area, service_type } in rules.configured_areas() {
         let limits = rules.limits_for(area, service_type);
         let lifetime = rules.durations_for(area, service_type).lifetime;
         let lifetime = lifetime.unwrap_or_else(|| app.config.policy_for_type(service_type).lifetime);

@@ -106,7 +106,7 @@ fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
     if let Some(problem) = plain_text::find_problem(&name, 200) {
         refuse!("{}: name {problem}", place());
     }
-    Ok(ImportedArea { area: Area { id, name, priority, polygons, geohashes }, geometry })
+    Ok(ImportedArea { area: Area { id: id.into(), name, priority, polygons, geohashes }, geometry })
 }
 
 fn read_geohashes(properties: &JsonObject) -> Result<Vec<String>, ImportError> {

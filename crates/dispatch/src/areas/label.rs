@@ -6,6 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use model::ids::AreaId;
 /// Areas one process tells apart.
 const MOST: usize = 300;
 const OTHER: &str = "other";
@@ -13,7 +14,7 @@ const OTHER: &str = "other";
 static SEEN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
 /// The label of an order's area; empty without one.
-pub fn label_of(area: Option<&str>) -> String {
+pub fn label_of(area: Option<&AreaId>) -> String {
     let Some(area) = area else { return String::new() };
     if !is_code(area) {
         return OTHER.to_owned();
@@ -39,10 +40,10 @@ mod tests {
 
     #[test]
     fn what_is_no_area_is_no_label() {
-        assert_eq!(label_of(Some("JKT-PUSAT")), "JKT-PUSAT");
+        assert_eq!(label_of(Some(&"JKT-PUSAT".into())), "JKT-PUSAT");
         assert_eq!(label_of(None), "");
         for text in ["-6.2088,106.8456", "+62 812 3456", "0812345678", "anna@example.com", "Jalan Thamrin 1"] {
-            assert_eq!(label_of(Some(text)), OTHER, "{text}");
+            assert_eq!(label_of(Some(&text.into())), OTHER, "{text}");
         }
     }
 

@@ -21,6 +21,7 @@ use model::{
     },
     area::{Area, Geofence},
     clock::Clock,
+    ids::{AreaId, AreaKey, ServiceType},
 };
 use serde_json::Value;
 use sqlx::types::Json;
@@ -45,11 +46,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(400);
 pub struct AdmissionRules {
     pub geofence: Arc<Geofence>,
     pub flag: AdmissionFlag,
-    overrides: HashMap<String, AreaOverride>,
+    overrides: HashMap<AreaId, AreaOverride>,
     limits: LimitsTable,
     defaults: Option<AreaLimits>,
     /// Areas in Postgres that cannot be read, and so are left out.
-    pub unreadable: Vec<String>,
+    pub unreadable: Vec<AreaId>,
     revision: i64,
     /// Of the areas alone: they are costly to read.
     areas_revision: i64,
@@ -57,29 +58,29 @@ pub struct AdmissionRules {
 
 impl AdmissionRules {
     /// What holds in this area for this service type.
-    pub fn limits_for(&self, area: &str, service_type: &str) -> &AreaLimits {
+    pub fn limits_for(&self, area: &AreaId, service_type: &ServiceType) -> &AreaLimits {
         static FALLBACK: std::sync::LazyLock<AreaLimits> =
             std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
-        let own = self.limits.get(&(area.to_owned(), service_type.to_owned())).map(|(limits, _)| limits);
+        let own = self.limits.get(&AreaKey::new(area, service_type)).map(|(limits, _)| limits);
         own.or(self.defaults.as_ref()).unwrap_or(&FALLBACK)
     }
 
     /// What the area says of dispatch.
-    pub fn durations_for(&self, area: &str, service_type: &str) -> AreaDurations {
-        let own = self.limits.get(&(area.to_owned(), service_type.to_owned()));
+    pub fn durations_for(&self, area: &AreaId, service_type: &ServiceType) -> AreaDurations {
+        let own = self.limits.get(&AreaKey::new(area, service_type));
         own.map(|(_, durations)| durations.clone()).unwrap_or_default()
     }
 
     /// The areas and service types with limits of their own.
-    pub fn configured_areas(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.limits.keys().map(|(area, service_type)| (area.as_str(), service_type.as_str()))
+    pub fn configured_areas(&self) -> impl Iterator<Item = &AreaKey> {
+        self.limits.keys()
     }
 
     /// Whether a pickup outside of all areas is refused. Not while only some areas are tried out.
     pub fn refuses_outside(&self, asker: AdmissionCaller<'_>) -> bool {
         let flag = &self.flag;
         let everywhere = flag.enabled_areas.is_empty() && !flag.shadow_mode && !self.geofence.is_empty();
-        everywhere && flag.applies_to("", asker.channel, asker.user)
+        everywhere && flag.applies_to(None, asker.channel, asker.user)
     }
 
     /// The areas a person has decided for.
@@ -87,7 +88,7 @@ impl AdmissionRules {
         self.overrides.values()
     }
 
-    pub fn override_for(&self, area: &str) -> Option<&AreaOverride> {
+    pub fn override_for(&self, area: &AreaId) -> Option<&AreaOverride> {
         self.overrides.get(area)
     }
 }
@@ -169,7 +170,7 @@ impl RulesHandle {
 
 #[derive(sqlx::FromRow)]
 struct GeofenceRow {
-    id: String,
+    id: AreaId,
     name: String,
     priority: i32,
     geometry: Option<Json<Value>>,
@@ -238,7 +239,7 @@ async fn load_rules(
 }
 
 /// One that cannot be read does not take the others along: it is left out, and named.
-fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
+fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<AreaId>) {
     let (mut areas, mut unreadable) = (Vec::new(), Vec::new());
     for row in rows {
         let id = row.id.clone();
@@ -246,7 +247,7 @@ fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<String>) {
             Ok(area) => areas.push(area),
             Err(error) => {
                 tracing::error!(
-                    area.id = id,
+                    area.id = id.as_str(),
                     %error,
                     "An area cannot be read and is left out; import it again."
                 );
@@ -263,7 +264,7 @@ fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
 }
 
 impl LimitsRow {
-    fn into_table_entry(self, defaults: &AreaLimits) -> ((String, String), (AreaLimits, AreaDurations)) {
+    fn into_table_entry(self, defaults: &AreaLimits) -> (AreaKey, (AreaLimits, AreaDurations)) {
         let secs = |value: Option<i64>| value.and_then(|secs| u64::try_from(secs).ok()).map(Duration::from_secs);
         let levels = self
             .bypass_loyalty_levels
@@ -284,6 +285,6 @@ impl LimitsRow {
             retry: secs(self.retry_interval_sec),
             busy_retry: secs(self.busy_retry_interval_sec),
         };
-        ((self.area_id, self.service_type), (limits, durations))
+        (AreaKey { area: self.area_id, service_type: self.service_type }, (limits, durations))
     }
 }

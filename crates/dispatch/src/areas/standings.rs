@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use model::admission::{decide::AreaLoad, limits::AreaLimits};
+use model::{
+    admission::{decide::AreaLoad, limits::AreaLimits},
+    ids::AreaKey,
+};
 
 /// An advice may be so old.
 const FRESH: Duration = Duration::from_millis(100);
@@ -36,8 +39,7 @@ impl AreaStanding {
 #[derive(Debug, Clone, Default)]
 pub struct StandingsCache(Arc<Mutex<Known>>);
 
-/// By area and service type.
-type Known = HashMap<(String, String), CachedStanding>;
+type Known = HashMap<AreaKey, CachedStanding>;
 
 #[derive(Debug, Clone, Copy)]
 struct CachedStanding {
@@ -53,7 +55,7 @@ impl StandingsCache {
     }
 
     /// Returns what was seen, if it is fresh. `None`: the caller asks again, and others may take the old answer a moment longer.
-    pub(crate) fn read_fresh(&self, key: &(String, String)) -> Option<AreaStanding> {
+    pub(crate) fn read_fresh(&self, key: &AreaKey) -> Option<AreaStanding> {
         let mut known = self.lock_known();
         let look = known.get_mut(key)?;
         let age = look.seen_at.elapsed();
@@ -64,7 +66,7 @@ impl StandingsCache {
         None
     }
 
-    pub(crate) fn remember(&self, key: (String, String), seen: AreaStanding) {
+    pub(crate) fn remember(&self, key: AreaKey, seen: AreaStanding) {
         self.lock_known().insert(key, CachedStanding { seen_at: Instant::now(), asked_at: Instant::now(), seen });
     }
 }

@@ -10,6 +10,7 @@ use model::{
         policy::{DispatchPolicy, ExhaustionAction},
         ranking::RankingWeights,
     },
+    ids::{PartnerName, ServiceType},
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +104,7 @@ pub struct DispatchOverrides {
     /// Who finds the driver; without it the own fleet does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
-    pub partner: Option<String>,
+    pub partner: Option<PartnerName>,
     /// Channels that reach its drivers, instead of `notifications.driver`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(custom(reach_drivers))]
@@ -120,7 +121,7 @@ fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
 
 impl Config {
     /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
-    pub fn policy_for_type(&self, service_type: &str) -> DispatchPolicy {
+    pub fn policy_for_type(&self, service_type: &ServiceType) -> DispatchPolicy {
         let base = &self.dispatch;
         let own = self.service_types.get(service_type).cloned().unwrap_or_default();
         DispatchPolicy {

@@ -31,7 +31,10 @@ use std::{
 };
 
 use garde::Validate;
-use model::messages::ChannelRoutes;
+use model::{
+    ids::{PartnerName, ServiceType},
+    messages::ChannelRoutes,
+};
 use serde::{Deserialize, Serialize};
 
 use environment::EnvironmentVariables;
@@ -68,7 +71,7 @@ pub struct Config {
     #[garde(dive)]
     pub dispatch: DispatchConfig,
     #[garde(dive)]
-    pub service_types: BTreeMap<String, DispatchOverrides>,
+    pub service_types: BTreeMap<ServiceType, DispatchOverrides>,
     #[garde(dive)]
     pub admission: AdmissionConfig,
     #[garde(dive)]
@@ -78,7 +81,7 @@ pub struct Config {
     pub channels: BTreeMap<String, ChannelConfig>,
     #[serde(default)]
     #[garde(dive)]
-    pub partners: BTreeMap<String, PartnerConfig>,
+    pub partners: BTreeMap<PartnerName, PartnerConfig>,
     #[garde(skip)]
     pub schedules: BTreeMap<ScheduledTask, TaskSchedule>,
     #[garde(dive)]
@@ -140,7 +143,7 @@ impl Config {
         config.redis.read_secrets().map_err(|error| error.within("redis"))?;
         config.database.read_secrets().map_err(|error| error.within("database"))?;
         let own_channels =
-            |(name, own): (&String, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
+            |(name, own): (&ServiceType, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
         config.check_settings()?;
         Ok(config)
@@ -163,12 +166,12 @@ impl Config {
     }
 
     /// Who finds the driver for this service type; `None`: the own fleet.
-    pub fn partner_of(&self, service_type: &str) -> Option<&str> {
-        self.service_types.get(service_type)?.partner.as_deref()
+    pub fn partner_of(&self, service_type: &ServiceType) -> Option<&PartnerName> {
+        self.service_types.get(service_type)?.partner.as_ref()
     }
 
     /// Is this a service type orders may have?
-    pub fn knows_service_type(&self, service_type: &str) -> bool {
+    pub fn knows_service_type(&self, service_type: &ServiceType) -> bool {
         self.service_types.contains_key(service_type)
     }
 }

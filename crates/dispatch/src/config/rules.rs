@@ -4,6 +4,7 @@ use chrono::Utc;
 use garde::{Error, Path, Report, Validate};
 use model::{
     bounds::{SECOND, YEAR, number_within, time_within},
+    ids::{PartnerName, ServiceType},
     messages::routes::LOG,
 };
 
@@ -16,7 +17,7 @@ const CROSS_RULES: [CrossRule; 5] = [check_names, check_service_types, check_que
 /// What the names of a table may be. They become part of job ids, metrics and Redis keys.
 struct NameRule {
     table: &'static str,
-    names: fn(&Config) -> Vec<&String>,
+    names: fn(&Config) -> Vec<&str>,
     fits: fn(&str) -> bool,
     cure: &'static str,
 }
@@ -24,13 +25,13 @@ struct NameRule {
 const NAME_RULES: [NameRule; 3] = [
     NameRule {
         table: "service_types",
-        names: |config| config.service_types.keys().collect(),
+        names: |config| config.service_types.keys().map(ServiceType::as_str).collect(),
         fits: |name| name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_'),
         cure: "names are capital letters, digits and '_'; set them in a file, not in the environment",
     },
     NameRule {
         table: "channels",
-        names: |config| config.channels.keys().collect(),
+        names: |config| config.channels.keys().map(String::as_str).collect(),
         fits: |name| {
             let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
             (1..=64).contains(&name.len()) && name.bytes().all(is_letter)
@@ -39,7 +40,7 @@ const NAME_RULES: [NameRule; 3] = [
     },
     NameRule {
         table: "partners",
-        names: |config| config.partners.keys().collect(),
+        names: |config| config.partners.keys().map(PartnerName::as_str).collect(),
         fits: |name| {
             let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
             (1..=32).contains(&name.len()) && name.bytes().all(is_letter)

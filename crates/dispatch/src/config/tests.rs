@@ -20,7 +20,7 @@ fn error(text: &str) -> String {
 
 #[test]
 fn the_shipped_file_is_complete_and_names_the_seeds_durations() {
-    let policy = Config::defaults().policy_for_type("RIDE");
+    let policy = Config::defaults().policy_for_type(&"RIDE".into());
     assert_eq!((policy.attempt.as_secs(), policy.lifetime.as_secs()), (120, 1800));
     assert_eq!(policy.retry, [Duration::from_secs(15)]);
 }
@@ -36,9 +36,9 @@ fn every_queue_is_served() {
 #[test]
 fn a_service_type_overrides_the_defaults() {
     let config = with_file("[service_types.TOW]\nattempt = \"5m\"\nexhausted = \"alert\"").unwrap();
-    assert_eq!(config.policy_for_type("TOW").attempt.as_secs(), 300);
-    assert_eq!(config.policy_for_type("TOW").lifetime.as_secs(), 1800);
-    assert_eq!(config.policy_for_type("RIDE").attempt.as_secs(), 120);
+    assert_eq!(config.policy_for_type(&"TOW".into()).attempt.as_secs(), 300);
+    assert_eq!(config.policy_for_type(&"TOW".into()).lifetime.as_secs(), 1800);
+    assert_eq!(config.policy_for_type(&"RIDE".into()).attempt.as_secs(), 120);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
     let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
     let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
-    let partner_open = match snapshot.order.partner.as_deref().and_then(|name| app.partners.get(name)) {
+    let partner_open = match snapshot.order.partner.as_ref().and_then(|name| app.partners.get(name)) {
         Some(partner) => {
             let breaker = partner.breaker_state(&app.store).await?;
             breaker.is_open().then(|| (breaker.open_for.as_secs().max(1), breaker.why))

@@ -259,7 +259,7 @@ mod tests {
     fn a_booking_without_job_id_says_how_it_is_asked_for() {
         let mut s = fixture::partner_snapshot();
         assert!(explain_status(&about(s.clone())).contains("Attempt 1 is to be booked at bbd"));
-        let mut booking = Booking::new_intent(1, "bbd".to_owned(), s.now);
+        let mut booking = Booking::new_intent(1, "bbd".into(), s.now);
         booking.booking_id = Some("B-1".to_owned());
         booking.set_booked(s.now);
         s.order.attempt_no = 1;
@@ -288,7 +288,7 @@ mod tests {
     fn every_job_an_order_may_have_is_explained() {
         let mut s = fixture::offered_snapshot();
         s.order.next_poll_at = Some(s.now);
-        s.bookings.push(Booking::new_intent(1, "bbd".to_owned(), s.now));
+        s.bookings.push(Booking::new_intent(1, "bbd".into(), s.now));
         s.callbacks.push(PendingCallback { id: 1, received_at: s.now });
         s.messages.push(PendingMessage { id: 1, next_attempt_at: s.now });
         for kind in [messages::DISPATCH_FAILED, messages::MANUAL_REFUND_REQUIRED] {

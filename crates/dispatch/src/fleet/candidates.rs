@@ -9,6 +9,7 @@ use model::{
         policy::DispatchPolicy,
         ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
     },
+    ids::DriverId,
     order::{Order, Snapshot},
 };
 use workers::Outcome;
@@ -33,7 +34,7 @@ pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRan
 /// Everybody near, ranked or excluded. The nearest are looked at first; only if too few of them may be asked, all are, and
 /// as Postgres knows them.
 pub async fn rank_drivers(app: &App, s: &Snapshot, policy: &DispatchPolicy) -> Result<DriverRanking, sqlx::Error> {
-    let pickup = SearchCircle { lat: s.order.pickup_lat, lng: s.order.pickup_lng, radius_m: policy.radius_m };
+    let pickup = SearchCircle { centre: s.order.pickup(), radius_m: policy.radius_m };
     let near = driver_index::search_drivers(app, &s.order.service_type, pickup, policy.candidate_limit()).await?;
     let warm = warm_since(s, policy);
     let ranked = |candidates| rank_candidates(candidates, pickup, policy.weights, s.now);
@@ -52,7 +53,7 @@ async fn load_candidates(
     order: &Order,
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
-    ids: &[String],
+    ids: &[DriverId],
 ) -> Result<Vec<DriverCandidate>, sqlx::Error> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -97,7 +98,7 @@ async fn find_eligible(
     pickup: SearchCircle,
     policy: &DispatchPolicy,
     warm: Option<DateTime<Utc>>,
-) -> Result<Vec<String>, sqlx::Error> {
+) -> Result<Vec<DriverId>, sqlx::Error> {
     let (lat_span, lng_span) = driver_index::degree_spans(pickup);
     sqlx::query_scalar(
         "-- free candidates
@@ -119,8 +120,8 @@ async fn find_eligible(
     )
     .bind(order.id.as_str())
     .bind(&order.service_type)
-    .bind(pickup.lat)
-    .bind(pickup.lng)
+    .bind(pickup.centre.lat)
+    .bind(pickup.centre.lng)
     .bind(lat_span)
     .bind(lng_span)
     .bind(order.round)

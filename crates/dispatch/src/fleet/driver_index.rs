@@ -7,7 +7,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use model::fleet::ranking::SearchCircle;
+use model::{
+    fleet::ranking::SearchCircle,
+    ids::{DriverId, LatLng, ServiceType},
+};
 use redis::{Cmd, cmd};
 
 use crate::{
@@ -38,7 +41,7 @@ const MAX_LAT: f64 = 85.05;
 /// Who is near, nearest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearDrivers {
-    pub ids: Vec<String>,
+    pub ids: Vec<DriverId>,
     /// Postgres says that no other driver is within the radius.
     pub is_all: bool,
 }
@@ -46,10 +49,10 @@ pub struct NearDrivers {
 /// A driver's place, for the index.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct DriverPlace {
-    pub id: String,
-    pub service_types: Vec<String>,
-    pub lat: f64,
-    pub lng: f64,
+    pub id: DriverId,
+    pub service_types: Vec<ServiceType>,
+    #[sqlx(flatten)]
+    pub at: LatLng,
     pub available: bool,
 }
 
@@ -57,13 +60,13 @@ pub struct DriverPlace {
 pub(super) fn degree_spans(pickup: SearchCircle) -> (f64, f64) {
     let lat_span = pickup.radius_m / METRES_PER_DEGREE;
     // Meridians converge; near a pole every longitude is near.
-    (lat_span, lat_span / pickup.lat.to_radians().cos().max(0.01))
+    (lat_span, lat_span / pickup.centre.lat.to_radians().cos().max(0.01))
 }
 
 /// The nearest available drivers of a service type within the radius, `most` at most.
 pub async fn search_drivers(
     app: &App,
-    service_type: &str,
+    service_type: &ServiceType,
     pickup: SearchCircle,
     most: usize,
 ) -> Result<NearDrivers, sqlx::Error> {
@@ -75,17 +78,22 @@ pub async fn search_drivers(
 }
 
 /// `None`: Redis does not know.
-async fn search_redis(app: &App, service_type: &str, pickup: SearchCircle, most: usize) -> Option<Vec<String>> {
-    if pickup.lat.abs() > MAX_LAT {
+async fn search_redis(
+    app: &App,
+    service_type: &ServiceType,
+    pickup: SearchCircle,
+    most: usize,
+) -> Option<Vec<DriverId>> {
+    if pickup.centre.lat.abs() > MAX_LAT {
         return None;
     }
     let script = "if redis.call('EXISTS', KEYS[1]) == 0 then return false end
          return redis.call('GEOSEARCH', KEYS[2], 'FROMLONLAT', ARGV[1], ARGV[2], 'BYRADIUS', ARGV[3], 'm', 'ASC', 'COUNT', ARGV[4])";
     let mut search = cmd("EVAL");
     search.arg(script).arg(2).arg(redis_keys::DRIVERS_TRUSTED).arg(redis_keys::driver_places(service_type));
-    search.arg(pickup.lng).arg(pickup.lat).arg(pickup.radius_m).arg(most);
-    match app.query_optional("nearby", &search).await {
-        Ok(ids) => ids,
+    search.arg(pickup.centre.lng).arg(pickup.centre.lat).arg(pickup.radius_m).arg(most);
+    match app.query_optional::<Option<Vec<String>>>("nearby", &search).await {
+        Ok(ids) => ids.map(|ids| ids.into_iter().map(DriverId::from).collect()),
         Err(error) => {
             tracing::debug!(%error, "The index of drivers could not be asked; Postgres is searched.");
             None
@@ -95,10 +103,10 @@ async fn search_redis(app: &App, service_type: &str, pickup: SearchCircle, most:
 
 async fn search_postgres(
     db: &Pool,
-    service_type: &str,
+    service_type: &ServiceType,
     pickup: SearchCircle,
     most: usize,
-) -> Result<Vec<String>, sqlx::Error> {
+) -> Result<Vec<DriverId>, sqlx::Error> {
     let (lat_span, lng_span) = degree_spans(pickup);
     sqlx::query_scalar(
         "-- drivers nearby
@@ -108,8 +116,8 @@ async fn search_postgres(
          ORDER BY ((lat - $2) / $4) ^ 2 + ((lng - $3) / $5) ^ 2, id LIMIT $6",
     )
     .bind(service_type)
-    .bind(pickup.lat)
-    .bind(pickup.lng)
+    .bind(pickup.centre.lat)
+    .bind(pickup.centre.lng)
     .bind(lat_span)
     .bind(lng_span)
     .bind(i64::try_from(most).unwrap_or(i64::MAX))
@@ -124,7 +132,7 @@ pub async fn upsert_driver(app: &App, place: &DriverPlace) {
             .query_optional("note driver", &add_places(&redis_keys::driver_places(service_type), INDEX_SECS, [place]))
             .await;
         if let Err(error) = told {
-            tracing::debug!(driver.id = place.id, %error, "The index of drivers was not told.");
+            tracing::debug!(driver.id = place.id.as_str(), %error, "The index of drivers was not told.");
             return;
         }
     }
@@ -150,15 +158,15 @@ const PUT: &str = "redis.call('EXPIRE', KEYS[1], ARGV[1])
 /// A command that adds these drivers, or one that removes the only one.
 fn add_places<'a>(index: &str, kept_secs: u64, places: impl IntoIterator<Item = &'a DriverPlace>) -> Cmd {
     let mut places = places.into_iter().peekable();
-    if let Some(gone) = places.next_if(|p| !p.available || p.lat.abs() > MAX_LAT) {
+    if let Some(gone) = places.next_if(|p| !p.available || p.at.lat.abs() > MAX_LAT) {
         let mut command = cmd("ZREM");
-        command.arg(index).arg(&gone.id);
+        command.arg(index).arg(gone.id.as_str());
         return command;
     }
     let mut command = cmd("EVAL");
     command.arg(PLACE).arg(1).arg(index).arg(kept_secs);
     for place in places {
-        command.arg(place.lng).arg(place.lat).arg(&place.id);
+        command.arg(place.at.lng).arg(place.at.lat).arg(place.id.as_str());
     }
     command
 }
@@ -184,22 +192,22 @@ async fn rebuild_index(app: &App) -> Result<(), ServiceError> {
     .fetch_all(&app.db)
     .await?;
     // A service type without drivers has an index, too: an empty one.
-    let mut by_type: BTreeMap<&str, Vec<&DriverPlace>> =
-        app.config.service_types.keys().map(|name| (name.as_str(), Vec::new())).collect();
+    let mut by_type: BTreeMap<ServiceType, Vec<&DriverPlace>> =
+        app.config.service_types.keys().map(|name| (name.clone(), Vec::new())).collect();
     for place in &places {
         for service_type in &place.service_types {
-            by_type.entry(service_type).or_default().push(place);
+            by_type.entry(service_type.clone()).or_default().push(place);
         }
     }
     for (service_type, places) in by_type {
         // This process's own, and gone soon if it dies.
-        let unfinished = redis_keys::drivers_unfinished(service_type);
+        let unfinished = redis_keys::drivers_unfinished(&service_type);
         for batch in places.chunks(BATCH) {
             let batch = add_places(&unfinished, UNFINISHED_SECS, batch.iter().copied());
             app.store.run_command::<()>("build index", &batch).await?;
             report_progress();
         }
-        let index = redis_keys::driver_places(service_type);
+        let index = redis_keys::driver_places(&service_type);
         let mut put = cmd("EVAL");
         if places.is_empty() {
             put = cmd("DEL");

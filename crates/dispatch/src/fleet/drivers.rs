@@ -1,6 +1,7 @@
 //! Drivers: where they are, what they drive for, and whether they want work.
 
 use chrono::{DateTime, Utc};
+use model::ids::{DriverId, LatLng, ServiceType};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
@@ -14,8 +15,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewDriver {
-    pub id: String,
-    pub service_types: Vec<String>,
+    pub id: DriverId,
+    pub service_types: Vec<ServiceType>,
     pub latitude: f64,
     pub longitude: f64,
     #[serde(default = "default_available")]
@@ -44,7 +45,7 @@ impl NewDriver {
             Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
         } else if self.service_types.is_empty() {
             Some("service_types must name at least one".to_owned())
-        } else if !(-90.0..=90.0).contains(&self.latitude) || !(-180.0..=180.0).contains(&self.longitude) {
+        } else if !LatLng::new(self.latitude, self.longitude).is_on_earth() {
             Some(format!("{}, {} is no place on earth", self.latitude, self.longitude))
         } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
             Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
@@ -58,8 +59,10 @@ impl NewDriver {
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Driver)]
 pub struct DriverRecord {
-    pub id: String,
-    pub service_types: Vec<String>,
+    #[schema(value_type = String)]
+    pub id: DriverId,
+    #[schema(value_type = Vec<String>)]
+    pub service_types: Vec<ServiceType>,
     pub lat: f64,
     pub lng: f64,
     pub available: bool,
@@ -98,7 +101,7 @@ pub async fn import_drivers(db: &Pool, drivers: &[NewDriver]) -> Result<u64, sql
 }
 
 /// One driver; `None`: there is no such one.
-pub async fn find_driver(db: &Pool, id: &str) -> Result<Option<DriverRecord>, sqlx::Error> {
+pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord>, sqlx::Error> {
     sqlx::query_as(
         "-- find driver
          SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
@@ -113,21 +116,21 @@ pub async fn find_driver(db: &Pool, id: &str) -> Result<Option<DriverRecord>, sq
 }
 
 /// Writes down where a driver is. `None`: there is no such driver.
-pub async fn move_to(db: &Pool, id: &str, lat: f64, lng: f64) -> Result<Option<DriverPlace>, sqlx::Error> {
+pub async fn move_to(db: &Pool, id: &DriverId, place: LatLng) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- move driver
          UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
          RETURNING id, service_types, lat, lng, available",
     )
     .bind(id)
-    .bind(lat)
-    .bind(lng)
+    .bind(place.lat)
+    .bind(place.lng)
     .fetch_optional(db)
     .await
 }
 
 /// Writes down whether a driver wants work; who begins to want it is idle from now on. `None`: there is no such driver.
-pub async fn set_available(db: &Pool, id: &str, available: bool) -> Result<Option<DriverPlace>, sqlx::Error> {
+pub async fn set_available(db: &Pool, id: &DriverId, available: bool) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- set driver available
          UPDATE drivers SET available = $2 AND disabled_at IS NULL, updated_at = dispatchq_now(),
@@ -156,7 +159,7 @@ pub async fn list_drivers(db: &Pool, limit: u32) -> Result<Vec<DriverRecord>, sq
 }
 
 /// Returns whether there is such a driver who may work.
-pub async fn driver_exists(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- driver exists
                         SELECT EXISTS (SELECT 1 FROM drivers WHERE id = $1 AND disabled_at IS NULL)",
@@ -167,7 +170,7 @@ pub async fn driver_exists(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
 }
 
 /// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
-pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set driver disabled
          UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,
@@ -196,7 +199,7 @@ pub enum DriverRemoval {
 }
 
 /// Removes a driver and revokes the driver's keys. The history keeps the id; see `privacy erase`.
-pub async fn remove_driver(db: &Pool, id: &str) -> Result<DriverRemoval, sqlx::Error> {
+pub async fn remove_driver(db: &Pool, id: &DriverId) -> Result<DriverRemoval, sqlx::Error> {
     let mut tx = db.begin().await?;
     let order: Option<String> = sqlx::query_scalar(
         "-- order of driver
@@ -215,7 +218,7 @@ pub async fn remove_driver(db: &Pool, id: &str) -> Result<DriverRemoval, sqlx::E
     .bind(id)
     .execute(&mut *tx)
     .await?;
-    let keys = key_admin::revoke_keys(&mut tx, &KeySelection::Driver(id.to_owned())).await?.len();
+    let keys = key_admin::revoke_keys(&mut tx, &KeySelection::Driver(id.clone())).await?.len();
     tx.commit().await?;
     Ok(if removed.rows_affected() == 0 && keys == 0 {
         DriverRemoval::NoSuchDriver

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    ids::{DriverId, OfferId},
     messages::{
         self, ChannelRoutes, DeliveryResult, Message, MessageAudience, MessageKind, OutboxState, StoredMessage,
     },
@@ -349,7 +350,7 @@ pub async fn revive_message(db: &Pool, id: i64, actor: &Actor) -> Result<(), sql
 /// The offer a message was about, unless it was or may yet be delivered over another channel.
 ///
 /// Ask after [`mark_unreachable`], in a statement of its own: it must see what the other channel has marked meanwhile.
-pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<Uuid>, sqlx::Error> {
+pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<OfferId>, sqlx::Error> {
     sqlx::query_scalar(
         "-- undelivered offer
          SELECT m.dedupe_key::uuid FROM outbox m
@@ -369,8 +370,8 @@ pub async fn undelivered_offer(db: &Pool, id: i64) -> Result<Option<Uuid>, sqlx:
 pub struct OfferMessage {
     pub id: i64,
     pub order_id: String,
-    pub driver_id: String,
-    pub offer_id: Uuid,
+    pub driver_id: DriverId,
+    pub offer_id: OfferId,
     pub attempts: i32,
 }
 

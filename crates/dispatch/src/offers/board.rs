@@ -13,11 +13,11 @@ use std::{
     time::Duration,
 };
 
+use model::ids::{DriverId, OfferId};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout_at},
 };
-use uuid::Uuid;
 
 use crate::{
     db::Pool,
@@ -44,7 +44,7 @@ pub enum WaitOutcome {
 
 #[derive(Debug, Default)]
 struct WaitingDrivers {
-    by_driver: HashMap<String, DriverRequests>,
+    by_driver: HashMap<DriverId, DriverRequests>,
     /// Requests so far.
     count: u64,
     /// A task looks for them.
@@ -64,7 +64,7 @@ struct DriverRequests {
 /// A place in the board; leaves it when dropped, also when the app hangs up.
 struct BoardPlace<'a> {
     board: &'a OfferBoard,
-    driver: &'a str,
+    driver: &'a DriverId,
     number: u64,
     rung: watch::Receiver<u64>,
 }
@@ -96,8 +96,8 @@ impl OfferBoard {
     pub async fn wait_for_offers(
         &self,
         (db, loops): (&Pool, &LoopRegistry),
-        driver: &str,
-        known: &BTreeSet<Uuid>,
+        driver: &DriverId,
+        known: &BTreeSet<OfferId>,
         at_most: Duration,
     ) -> Result<WaitOutcome, sqlx::Error> {
         if at_most.is_zero() {
@@ -147,13 +147,13 @@ impl OfferBoard {
         waiting.by_driver.values().for_each(DriverRequests::wake_requests);
     }
 
-    fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, driver: &'a str) -> BoardPlace<'a> {
+    fn enter_board<'a>(&'a self, db: &Pool, loops: &LoopRegistry, driver: &'a DriverId) -> BoardPlace<'a> {
         let mut waiting = self.lock_board();
         waiting.count += 1;
         let number = waiting.count;
         let requests = waiting
             .by_driver
-            .entry(driver.to_owned())
+            .entry(driver.clone())
             .or_insert_with(|| DriverRequests { bell: watch::channel(0).0, numbers: BTreeSet::new() });
         let rung = requests.bell.subscribe();
         requests.numbers.insert(number);
@@ -178,7 +178,7 @@ impl OfferBoard {
         loop {
             next = next.max(Instant::now()) + LOOK_EVERY;
             sleep_until(next).await;
-            let drivers: Vec<String> = {
+            let drivers: Vec<DriverId> = {
                 let mut waiting = self.lock_board();
                 if waiting.by_driver.is_empty() {
                     waiting.looked_for = false;
@@ -207,8 +207,8 @@ impl OfferBoard {
 }
 
 /// Which of `drivers` have live offers, and which.
-async fn load_live_offers(db: &Pool, drivers: &[String]) -> Result<HashMap<String, Vec<Uuid>>, sqlx::Error> {
-    let rows: Vec<(String, Vec<Uuid>)> = sqlx::query_as(
+async fn load_live_offers(db: &Pool, drivers: &[DriverId]) -> Result<HashMap<DriverId, Vec<OfferId>>, sqlx::Error> {
+    let rows: Vec<(DriverId, Vec<OfferId>)> = sqlx::query_as(
         "-- drivers asked
          SELECT driver_id, array_agg(id ORDER BY id) FROM offers
          WHERE state = 'offered' AND expires_at > dispatchq_now() AND driver_id = ANY ($1) GROUP BY driver_id",

@@ -1,8 +1,8 @@
 //! The live offers of a driver.
 
 use chrono::{DateTime, Utc};
+use model::ids::{DriverId, OfferId, ServiceType};
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::db::Pool;
 
@@ -10,9 +10,11 @@ use crate::db::Pool;
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Offer)]
 pub struct LiveOffer {
-    pub offer_id: Uuid,
+    #[schema(value_type = uuid::Uuid)]
+    pub offer_id: OfferId,
     pub order_id: String,
-    pub service_type: String,
+    #[schema(value_type = String)]
+    pub service_type: ServiceType,
     pub attempt_no: i32,
     pub distance_m: Option<f64>,
     pub pickup_latitude: f64,
@@ -22,7 +24,7 @@ pub struct LiveOffer {
 }
 
 /// What a driver is being asked, the oldest first.
-pub async fn live_offers(db: &Pool, driver: &str) -> Result<Vec<LiveOffer>, sqlx::Error> {
+pub async fn live_offers(db: &Pool, driver: &DriverId) -> Result<Vec<LiveOffer>, sqlx::Error> {
     sqlx::query_as(
         "-- live offers
          SELECT f.id AS offer_id, f.order_id, o.service_type, f.attempt_no, f.distance_m, o.pickup_lat AS pickup_latitude,

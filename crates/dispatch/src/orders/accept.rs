@@ -10,10 +10,10 @@
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    ids::{DriverId, OfferId},
     order::{OrderRefusal, actions},
 };
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::{
     app::App,
@@ -29,8 +29,8 @@ use crate::{
 pub async fn accept_offer(
     app: &App,
     id: &OrderId,
-    driver: &str,
-    offer: Uuid,
+    driver: &DriverId,
+    offer: OfferId,
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
     let take = || take_order(app, id, driver, offer, by);
@@ -45,7 +45,7 @@ pub async fn accept_offer(
     match &taken {
         Ok(_) => {
             // The driver hears at once; other orders may keep this waiting.
-            let (others, id, driver) = (app.clone(), id.clone(), driver.to_owned());
+            let (others, id, driver) = (app.clone(), id.clone(), driver.clone());
             let withdrawn = tokio::spawn(async move { withdraw_others(&others, &id, &driver).await }.in_current_span());
             let _ = tokio::time::timeout(app.patience, withdrawn).await;
         }
@@ -64,8 +64,8 @@ pub async fn accept_offer(
 async fn take_order(
     app: &App,
     id: &OrderId,
-    driver: &str,
-    offer: Uuid,
+    driver: &DriverId,
+    offer: OfferId,
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
     let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
@@ -79,7 +79,7 @@ async fn take_order(
 }
 
 /// By indexes alone: a hundred drivers ask it at once. A driver with an active order is not let in, for nothing comes of it.
-async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<bool, sqlx::Error> {
+async fn is_live(app: &App, id: &OrderId, driver: &DriverId, offer: OfferId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- offer is live
          SELECT EXISTS (SELECT 1 FROM offers f JOIN orders o ON o.id = f.order_id
@@ -96,8 +96,8 @@ async fn is_live(app: &App, id: &OrderId, driver: &str, offer: Uuid) -> Result<b
 }
 
 /// Other orders need not wait for a driver who is on this one. If it fails, their attempts end at their deadlines.
-async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
-    let others: Result<Vec<(String, Uuid)>, sqlx::Error> = sqlx::query_as(
+async fn withdraw_others(app: &App, taken: &OrderId, driver: &DriverId) {
+    let others: Result<Vec<(String, OfferId)>, sqlx::Error> = sqlx::query_as(
         "-- other offers
          SELECT order_id, id FROM offers WHERE driver_id = $1 AND state = 'offered' AND order_id <> $2",
     )
@@ -120,7 +120,7 @@ async fn withdraw_others(app: &App, taken: &OrderId, driver: &str) {
 }
 
 /// The driver of this offer is on another order.
-async fn withdraw_offer(app: &App, order: &OrderId, offer: Uuid) {
+async fn withdraw_offer(app: &App, order: &OrderId, offer: OfferId) {
     let withdrawn =
         update::update_for_offer(app, order, offer, |s| actions::withdraw_offer(s, offer, "took another order")).await;
     if let Err(error) = withdrawn {

@@ -10,6 +10,7 @@ use std::fmt;
 
 use jobs::OrderId;
 use metrics::counter;
+use model::ids::DriverId;
 use redis::cmd;
 
 use crate::{app::App, redis_keys::trip_lock};
@@ -25,12 +26,12 @@ pub(crate) enum GateEntry {
 }
 
 /// Takes the lock of this order for this driver. The same driver may enter again.
-pub(crate) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> GateEntry {
+pub(crate) async fn enter_gate(app: &App, order: &OrderId, driver: &DriverId) -> GateEntry {
     let mut take = cmd("SET");
-    take.arg(trip_lock(order)).arg(driver).arg("NX").arg("EX").arg(SECONDS).arg("GET");
+    take.arg(trip_lock(order)).arg(driver.as_str()).arg("NX").arg("EX").arg(SECONDS).arg("GET");
     let (entry, result) = match app.query_optional::<Option<String>>("take trip lock", &take).await {
         Ok(None) => (GateEntry::Open, "won"),
-        Ok(Some(holder)) if holder == driver => (GateEntry::Open, "own"),
+        Ok(Some(holder)) if *driver == *holder => (GateEntry::Open, "own"),
         Ok(Some(_)) => (GateEntry::Taken, "lost"),
         Err(error) => {
             tracing::debug!(order.id = %order, %error, "The gate of an order could not be asked.");
@@ -42,10 +43,10 @@ pub(crate) async fn enter_gate(app: &App, order: &OrderId, driver: &str) -> Gate
 }
 
 /// Gives the lock back, if it is this driver's.
-pub(crate) async fn leave_gate(app: &App, order: &OrderId, driver: &str) {
+pub(crate) async fn leave_gate(app: &App, order: &OrderId, driver: &DriverId) {
     let script = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
     let mut give_back = cmd("EVAL");
-    give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver);
+    give_back.arg(script).arg(1).arg(trip_lock(order)).arg(driver.as_str());
     log_release(order, app.query_optional::<i64>("give trip lock back", &give_back).await);
 }
 

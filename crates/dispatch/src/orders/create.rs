@@ -10,6 +10,7 @@ use model::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
     },
+    ids::{AreaId, LatLng, ServiceType},
     order::{Order, PaymentStatus, Snapshot},
     plain_text,
 };
@@ -35,6 +36,12 @@ pub struct OrderLocation {
     pub longitude: f64,
 }
 
+impl OrderLocation {
+    pub fn as_lat_lng(self) -> LatLng {
+        LatLng::new(self.latitude, self.longitude)
+    }
+}
+
 /// What a producer says of a new order.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +49,8 @@ pub struct NewOrder {
     /// The producer's own id; without it one is made.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub order_id: Option<OrderId>,
-    pub service_type: String,
+    #[schema(value_type = String)]
+    pub service_type: ServiceType,
     pub pickup: OrderLocation,
     #[serde(default = "default_payment")]
     #[schema(value_type = String, pattern = "^[A-Z_]{1,32}$", default = "UNPAID")]
@@ -53,8 +61,8 @@ pub struct NewOrder {
     /// ISO 4217.
     #[schema(pattern = "^[A-Z]{3}$")]
     pub currency: Option<String>,
-    #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
-    pub area_id: Option<String>,
+    #[schema(value_type = Option<String>, min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
+    pub area_id: Option<AreaId>,
     #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub customer_id: Option<String>,
     /// Where the customer orders, such as MYBB or WEB.
@@ -96,7 +104,7 @@ impl NewOrder {
     /// Did this request make that order?
     pub fn matches_order(&self, order: &Order) -> bool {
         self.service_type == order.service_type
-            && (self.pickup.latitude, self.pickup.longitude) == (order.pickup_lat, order.pickup_lng)
+            && self.pickup.as_lat_lng() == order.pickup()
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
             && self.customer_id == order.customer_id
             // Without one, or with one we know nothing of, the area follows from the pickup.
@@ -106,7 +114,7 @@ impl NewOrder {
     fn validate_request(&self, app: &App) -> Result<(), CreateError> {
         let invalid = |text: String| Err(CreateError::Invalid(text));
         if !app.config.knows_service_type(&self.service_type) {
-            let known: Vec<_> = app.config.service_types.keys().map(String::as_str).collect();
+            let known: Vec<_> = app.config.service_types.keys().map(ServiceType::as_str).collect();
             return invalid(format!(
                 "unknown service_type '{}'; known are {} (config.toml, [service_types])",
                 self.service_type,
@@ -114,7 +122,7 @@ impl NewOrder {
             ));
         }
         let OrderLocation { latitude, longitude } = self.pickup;
-        if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+        if !self.pickup.as_lat_lng().is_on_earth() {
             return invalid(format!("pickup {latitude}, {longitude} is no place on earth"));
         }
         if let Some(currency) = &self.currency
@@ -126,12 +134,12 @@ impl NewOrder {
             return invalid("amount_minor must not be negative".to_owned());
         }
         for (name, value) in [
-            ("area_id", &self.area_id),
-            ("customer_id", &self.customer_id),
-            ("channel", &self.channel),
-            ("loyalty_level", &self.loyalty_level),
+            ("area_id", self.area_id.as_deref()),
+            ("customer_id", self.customer_id.as_deref()),
+            ("channel", self.channel.as_deref()),
+            ("loyalty_level", self.loyalty_level.as_deref()),
         ] {
-            if value.as_ref().is_some_and(|v| v.is_empty() || v.len() > 64 || !plain_text::is_plain(v)) {
+            if value.is_some_and(|v| v.is_empty() || v.len() > 64 || !plain_text::is_plain(v)) {
                 return invalid(format!("{name} must have 1 to 64 printable characters"));
             }
         }
@@ -160,8 +168,8 @@ pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
     let seeker = PlaceSeeker {
         order: &id,
         service_type: &new.service_type,
-        pickup: (new.pickup.latitude, new.pickup.longitude),
-        area: new.area_id.as_deref(),
+        pickup: new.pickup.as_lat_lng(),
+        area: new.area_id.as_ref(),
         asker,
     };
     // An order that is there needs no place, and a repeated request must hear of it whatever has become of its area.

@@ -134,8 +134,8 @@ fn has_reason(change: &Change, reason: EventReason) -> bool {
 }
 
 fn service_labels(change: &Change) -> [(&'static str, String); 2] {
-    let area = label::label_of(change.order.area_id.as_deref());
-    [("area_id", area), ("service_type", change.order.service_type.clone())]
+    let area = label::label_of(change.order.area_id.as_ref());
+    [("area_id", area), ("service_type", change.order.service_type.to_string())]
 }
 
 fn labels_with(change: &Change, name: &'static str, value: &str) -> [(&'static str, String); 3] {

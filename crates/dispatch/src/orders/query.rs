@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
-use model::actor::{Actor, ActorRole};
+use model::{
+    actor::{Actor, ActorRole},
+    ids::DriverId,
+};
 use serde::Serialize;
 
 use super::{Offer, Order, OrderStatus};
@@ -72,9 +75,9 @@ pub struct TimelineEvent {
 
 impl TimelineEvent {
     /// The event as the order's driver may see it: nothing is told of other people but the part they played.
-    pub fn as_seen_by(self, driver: &str) -> Self {
+    pub fn as_seen_by(self, driver: &DriverId) -> Self {
         let actor = Actor::parse(&self.actor);
-        if actor.role == ActorRole::Driver && actor.name == driver {
+        if actor.role == ActorRole::Driver && *driver == *actor.name {
             return self;
         }
         Self { actor: actor.role.role_group().to_owned(), detail: None, ..self }

@@ -8,6 +8,7 @@
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
+    ids::{DriverId, OfferId},
     messages::{self, ChannelRoutes},
     order::{
         Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
@@ -97,7 +98,7 @@ pub async fn load_order(db: impl PgExecutor<'_>, id: &OrderId) -> Result<Option<
 async fn load_order_with(
     db: impl PgExecutor<'_>,
     id: &OrderId,
-    offer: Option<Uuid>,
+    offer: Option<OfferId>,
 ) -> Result<Option<Snapshot>, sqlx::Error> {
     let row = sqlx::query(
         "-- load order
@@ -166,7 +167,7 @@ pub async fn change_order(
 pub async fn change_about(
     app: &App,
     id: &OrderId,
-    offer: Option<Uuid>,
+    offer: Option<OfferId>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
     let mut db = app.db.acquire().await?;
@@ -216,7 +217,7 @@ pub async fn change_about(
 
 /// Makes sure that no change to this order that was decided earlier, on a time when the offer was still live, is written from
 /// now on: one under way is waited for, and one that comes later must decide again. Does nothing if the offer has ended.
-pub async fn outdate_decisions(app: &App, id: &OrderId, offer: Uuid) -> Result<(), sqlx::Error> {
+pub async fn outdate_decisions(app: &App, id: &OrderId, offer: OfferId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- outdate decisions
          UPDATE orders SET version = version + 1
@@ -234,7 +235,7 @@ pub async fn try_change(
     app: &App,
     db: &mut Connection,
     id: &OrderId,
-    offer: Option<Uuid>,
+    offer: Option<OfferId>,
     decide: &mut impl FnMut(&Snapshot) -> Decision,
 ) -> Result<Option<ChangeOutcome>, ChangeError> {
     let before = load_order_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
@@ -452,7 +453,7 @@ async fn end_offers(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
     if change.offers.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = change.offers.iter().map(|end| end.offer.id).collect();
+    let ids: Vec<OfferId> = change.offers.iter().map(|end| end.offer.id).collect();
     let from: Vec<&str> = change.offers.iter().map(|end| end.offer.state.as_str()).collect();
     let to: Vec<&str> = change.offers.iter().map(|end| end.to.as_str()).collect();
     let why: Vec<Option<&str>> = change.offers.iter().map(|end| end.why.as_deref()).collect();
@@ -473,7 +474,7 @@ async fn end_offers(tx: &mut Connection, change: &Change) -> Result<(), ApplyErr
 }
 
 /// An offer as it was made: id, driver, distance in metres.
-type Made = (Uuid, String, f64);
+type Made = (OfferId, DriverId, f64);
 
 /// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
 /// distances in metres.
@@ -488,8 +489,8 @@ async fn insert_offers(tx: &mut Connection, change: &Change) -> Result<Vec<(Offe
     let mut passed = 0;
     while made.len() < wanted && passed < new.ranked.len() {
         let next = &new.ranked[passed..new.ranked.len().min(passed + wanted - made.len())];
-        let ids: Vec<Uuid> = next.iter().map(|_| Uuid::now_v7()).collect();
-        let drivers: Vec<&str> = next.iter().map(|r| r.driver_id.as_str()).collect();
+        let ids: Vec<OfferId> = next.iter().map(|_| OfferId::from_uuid(Uuid::now_v7())).collect();
+        let drivers: Vec<&DriverId> = next.iter().map(|r| &r.driver_id).collect();
         let distances: Vec<f64> = next.iter().map(|r| r.distance_m).collect();
         let scores: Vec<f64> = next.iter().map(|r| r.score).collect();
         let rows: Vec<Made> = sqlx::query_as(

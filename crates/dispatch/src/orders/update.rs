@@ -1,9 +1,11 @@
 //! Changes an order on request, and enqueues what follows.
 
 use jobs::OrderId;
-use model::order::{Decision, Snapshot, timers};
+use model::{
+    ids::OfferId,
+    order::{Decision, Snapshot, timers},
+};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::{
     app::App,
@@ -30,7 +32,7 @@ pub async fn update_order(
 pub async fn update_for_offer(
     app: &App,
     id: &OrderId,
-    offer: Uuid,
+    offer: OfferId,
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
     update_about(app, id, Some(offer), decide).await
@@ -39,7 +41,7 @@ pub async fn update_for_offer(
 async fn update_about(
     app: &App,
     id: &OrderId,
-    offer: Option<Uuid>,
+    offer: Option<OfferId>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
     let (mut was_held, mut had_driver) = (false, false);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use jobs::DispatchOrder;
 use model::{
+    ids::PartnerName,
     order::{Booking, BookingState, Snapshot},
     partner::answer::CallError,
 };
@@ -33,7 +34,7 @@ use crate::{
 /// How often to look whether the booking before is gone.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 
-pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot, partner: &str) -> Outcome {
+pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot, partner: &PartnerName) -> Outcome {
     let Some(partner) = app.partners.get(partner) else { return failure::snooze_unconfigured(partner) };
     let attempt_no = job.attempt.cast_signed();
     let (s, booking) = match write_intent(app, s, attempt_no, partner).await {

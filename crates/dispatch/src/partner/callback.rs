@@ -39,7 +39,7 @@ pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outc
 pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
     crash::reach_point("callback", "learnt");
     let changed = store::change_order(app, order, |s| {
-        let Some(partner) = s.order.partner.as_deref().and_then(|name| app.partners.get(name)) else {
+        let Some(partner) = s.order.partner.as_ref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;
         };
         let Some(attempt_no) = attempt_of(s, body) else { return Decision::Unchanged };

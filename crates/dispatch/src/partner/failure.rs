@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobs::OrderId;
-use model::{messages, order::timers, partner::answer::CallError};
+use model::{ids::PartnerName, messages, order::timers, partner::answer::CallError};
 use workers::Outcome;
 
 use super::backoff;
@@ -22,8 +22,11 @@ pub(super) fn snooze_while_open(app: &App, open_for: Duration) -> Outcome {
     Outcome::Snooze { delay: open_for.mul_f64(1.0 + 0.2 * app.rng.next_unit()) }
 }
 
-pub(super) fn snooze_unconfigured(partner: &str) -> Outcome {
-    tracing::error!(partner, "An order needs a partner that is not configured; add [partners.{partner}].");
+pub(super) fn snooze_unconfigured(partner: &PartnerName) -> Outcome {
+    tracing::error!(
+        partner = partner.as_str(),
+        "An order needs a partner that is not configured; add [partners.{partner}]."
+    );
     Outcome::Snooze { delay: NOT_CONFIGURED_PAUSE }
 }
 

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use model::ids::PartnerName;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,7 +53,7 @@ pub struct InboxRow {
 /// quicker than the answer that names the booking.
 pub async fn store_callback(
     db: &Pool,
-    partner: &str,
+    partner: &PartnerName,
     body: &CallbackBody,
     raw: &Value,
 ) -> Result<InboxRow, sqlx::Error> {

@@ -28,8 +28,8 @@ pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
 }
 
 async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
-    let name = s.order.partner.as_deref().unwrap_or_default();
-    let Some(partner) = app.partners.get(name) else { return failure::snooze_unconfigured(name) };
+    let name = s.order.partner.clone().unwrap_or_default();
+    let Some(partner) = app.partners.get(&name) else { return failure::snooze_unconfigured(&name) };
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
     };

@@ -16,8 +16,8 @@ use crate::{
 };
 
 pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {
-    let name = s.order.partner.as_deref().unwrap_or_default();
-    let Some(partner) = app.partners.get(name) else { return Step::Finish(failure::snooze_unconfigured(name)) };
+    let name = s.order.partner.clone().unwrap_or_default();
+    let Some(partner) = app.partners.get(&name) else { return Step::Finish(failure::snooze_unconfigured(&name)) };
     let policy = app.policy_for_order(&s.order);
     let rules = partner_rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use model::{actor::Actor, fleet::policy::DispatchPolicy, partner::decide::PartnerRules};
+use model::{actor::Actor, fleet::policy::DispatchPolicy, ids::PartnerName, partner::decide::PartnerRules};
 use standardwebhooks::Webhook;
 
 use crate::{
@@ -44,7 +44,7 @@ pub(crate) async fn polling_percent(db: &Pool, partner: &ConfiguredPartner) -> u
 }
 
 /// What an operator set, if anything.
-pub async fn run_time_percent(db: &Pool, partner: &str) -> Result<Option<u8>, sqlx::Error> {
+pub async fn run_time_percent(db: &Pool, partner: &PartnerName) -> Result<Option<u8>, sqlx::Error> {
     let percent: Option<Option<i16>> = sqlx::query_scalar(
         "-- polling percent
          SELECT polling_percent FROM partner_settings WHERE partner = $1",
@@ -56,7 +56,7 @@ pub async fn run_time_percent(db: &Pool, partner: &str) -> Result<Option<u8>, sq
 }
 
 /// Sets the share at run time; `None` goes back to the configuration. Effective for every booking made from now on.
-pub async fn set_percent(db: &Pool, partner: &str, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
+pub async fn set_percent(db: &Pool, partner: &PartnerName, percent: Option<u8>, by: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- set polling percent
          INSERT INTO partner_settings (partner, polling_percent, changed_by) VALUES ($1, $2, $3)
@@ -81,7 +81,7 @@ pub struct PartnerBacklog {
     pub cancels: i64,
 }
 
-pub async fn count_waiting(db: &Pool, partner: &str) -> Result<PartnerBacklog, sqlx::Error> {
+pub async fn count_waiting(db: &Pool, partner: &PartnerName) -> Result<PartnerBacklog, sqlx::Error> {
     sqlx::query_as(
         "-- waiting for partner
          SELECT (SELECT count(*) FROM orders
@@ -94,7 +94,7 @@ pub async fn count_waiting(db: &Pool, partner: &str) -> Result<PartnerBacklog, s
 }
 
 /// True for one caller an hour: the one who tells support that the partner refuses our key.
-pub(crate) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bool, sqlx::Error> {
+pub(crate) async fn claim_alert(tx: &mut Connection, partner: &PartnerName) -> Result<bool, sqlx::Error> {
     let claimed: Option<String> = sqlx::query_scalar(
         "-- claim partner alert
          INSERT INTO partner_alerts AS a (partner, alerted_at) VALUES ($1, dispatchq_now())
@@ -111,7 +111,7 @@ pub(crate) async fn claim_alert(tx: &mut Connection, partner: &str) -> Result<bo
 /// A partner, ready to be called.
 #[derive(Clone)]
 pub struct ConfiguredPartner {
-    pub name: Arc<str>,
+    pub name: PartnerName,
     pub config: Arc<PartnerConfig>,
     pub(crate) client: PartnerClient,
     pub(crate) throttle: Arc<PartnerThrottle>,
@@ -125,7 +125,7 @@ impl fmt::Debug for ConfiguredPartner {
 }
 
 impl ConfiguredPartner {
-    fn new(name: &str, config: &PartnerConfig) -> Result<Self, ConfigError> {
+    fn new(name: &PartnerName, config: &PartnerConfig) -> Result<Self, ConfigError> {
         let url = parse_web_address("url", &config.url)?;
         let api_key = secret_of!(config, api_key, api_key_env, api_key_file).read()?;
         let mut verifiers = Vec::new();
@@ -139,7 +139,7 @@ impl ConfiguredPartner {
             }
         }
         Ok(Self {
-            name: name.into(),
+            name: name.clone(),
             client: PartnerClient::new(url, api_key.unwrap_or_default().trim(), config.timeout)?,
             throttle: Arc::new(PartnerThrottle::new(name, config)),
             config: Arc::new(config.clone()),
@@ -155,11 +155,11 @@ impl ConfiguredPartner {
 
 /// All configured partners. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct PartnerRegistry(Arc<BTreeMap<String, ConfiguredPartner>>);
+pub struct PartnerRegistry(Arc<BTreeMap<PartnerName, ConfiguredPartner>>);
 
 impl PartnerRegistry {
     /// Returns the partners, or the problems of all that cannot be called.
-    pub fn new(configured: &BTreeMap<String, PartnerConfig>) -> Result<Self, ConfigError> {
+    pub fn new(configured: &BTreeMap<PartnerName, PartnerConfig>) -> Result<Self, ConfigError> {
         let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
         for (name, config) in configured {
             match ConfiguredPartner::new(name, config) {
@@ -171,7 +171,7 @@ impl PartnerRegistry {
         Ok(Self(Arc::new(by_name)))
     }
 
-    pub fn get(&self, name: &str) -> Option<&ConfiguredPartner> {
+    pub fn get(&self, name: &PartnerName) -> Option<&ConfiguredPartner> {
         self.0.get(name)
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use metrics::counter;
-use model::{chance::Rng, partner::answer::CallError};
+use model::{chance::Rng, ids::PartnerName, partner::answer::CallError};
 use workers::{
     run_within_limits,
     store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
@@ -63,7 +63,7 @@ impl BreakerView {
 }
 
 impl PartnerThrottle {
-    pub(crate) fn new(name: &str, config: &PartnerConfig) -> Self {
+    pub(crate) fn new(name: &PartnerName, config: &PartnerConfig) -> Self {
         let name = format!("partner:{name}");
         // The last names this process among all that call the partner: no seed may repeat it.
         let slots = [

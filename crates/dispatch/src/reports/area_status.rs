@@ -1,6 +1,7 @@
 //! How areas stand, and stood.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use model::ids::{AreaId, AreaKey, ServiceType};
 use redis::cmd;
 use serde::Serialize;
 
@@ -15,8 +16,10 @@ use crate::{
 /// One area and service type, now.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct AreaStatus {
-    pub area_id: String,
-    pub service_type: String,
+    #[schema(value_type = String)]
+    pub area_id: AreaId,
+    #[schema(value_type = String)]
+    pub service_type: ServiceType,
     pub waiting: i64,
     pub threshold: i64,
     /// Waiting by threshold.
@@ -32,22 +35,22 @@ pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
 }
 
 /// As [`area_statuses`], by this count, and of these, too.
-pub fn status_of(app: &App, census: &OrderCensus, also: Vec<(String, String)>) -> Vec<AreaStatus> {
+pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
     let rules = app.rules.get();
     let now = app.rules.database_now();
-    let mut keys: Vec<(String, String)> =
-        rules.configured_areas().map(|(area, service)| (area.to_owned(), service.to_owned())).collect();
+    let mut keys: Vec<AreaKey> = rules.configured_areas().cloned().collect();
     keys.extend(counted.keys().cloned());
     for forced in rules.active_overrides() {
-        keys.extend(app.config.service_types.keys().map(|service| (forced.area_id.clone(), service.clone())));
+        let services = app.config.service_types.keys().cloned();
+        keys.extend(services.map(|service_type| AreaKey { area: forced.area_id.clone(), service_type }));
     }
     keys.extend(also);
     keys.sort();
     keys.dedup();
-    let status = |key: (String, String)| {
+    let status = |key: AreaKey| {
         let seen = counted.get(&key);
-        let (area_id, service_type) = key;
+        let AreaKey { area: area_id, service_type } = key;
         let limits = rules.limits_for(&area_id, &service_type);
         let waiting = seen.map_or(0, |c| c.orders);
         let forced = rules.override_for(&area_id).filter(|forced| forced.is_in_force(now));
@@ -87,7 +90,7 @@ pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
     let counts: std::collections::HashMap<String, i64> = app.store.run_command("take counts", &take).await?;
     let key = |field: &String| {
         let mut parts = field.split(':');
-        Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+        Some(AreaKey { area: parts.next()?.into(), service_type: parts.next()?.into() })
     };
     let census = census::take_census(&app.db).await?;
     let rows = status_of(app, &census, counts.keys().filter_map(key).collect());
@@ -119,8 +122,8 @@ pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct AreaHour {
     pub hour: DateTime<Utc>,
-    pub area_id: String,
-    pub service_type: String,
+    pub area_id: AreaId,
+    pub service_type: ServiceType,
     pub most_waiting: i64,
     pub mean_utilization: f64,
     pub rejected: i64,
@@ -129,7 +132,7 @@ pub struct AreaHour {
 }
 
 /// The last `hours`, hour by hour, newest first.
-pub async fn list_area_hours(app: &App, area: Option<&str>, hours: u32) -> Result<Vec<AreaHour>, sqlx::Error> {
+pub async fn list_area_hours(app: &App, area: Option<&AreaId>, hours: u32) -> Result<Vec<AreaHour>, sqlx::Error> {
     // Bound, so that the planner knows how little of the table it is.
     let since = db::database_now(&app.db).await? - TimeDelta::hours(i64::from(hours));
     sqlx::query_as(

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::db::Pool;
 use chrono::{DateTime, TimeDelta, Utc};
+use model::ids::{AreaId, AreaKey, ServiceType};
 
 /// Orders one statement looks at.
 const PAGE: i64 = 2000;
@@ -19,8 +20,7 @@ pub struct OrderCensus {
     pub retrying: u64,
     /// Their partner is being asked for the job id.
     pub retrievals: u64,
-    /// By area and service type.
-    pub waiting: BTreeMap<(String, String), WaitingOrders>,
+    pub waiting: BTreeMap<AreaKey, WaitingOrders>,
 }
 
 /// The orders that look for a driver in an area.
@@ -32,8 +32,8 @@ pub struct WaitingOrders {
 
 #[derive(sqlx::FromRow)]
 struct CensusGroup {
-    area_id: Option<String>,
-    service_type: Option<String>,
+    area_id: Option<AreaId>,
+    service_type: Option<ServiceType>,
     orders: i64,
     oldest: DateTime<Utc>,
     held: i64,
@@ -132,7 +132,7 @@ impl OrderCensus {
         self.retrievals += group.retrievals.unsigned_abs();
         let (Some(area), Some(service_type)) = (group.area_id, group.service_type) else { return };
         let counted = WaitingOrders { orders: 0, oldest: group.oldest };
-        let waiting = self.waiting.entry((area, service_type)).or_insert(counted);
+        let waiting = self.waiting.entry(AreaKey { area, service_type }).or_insert(counted);
         waiting.orders += group.orders;
         waiting.oldest = waiting.oldest.min(group.oldest);
     }

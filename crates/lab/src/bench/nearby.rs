@@ -31,12 +31,14 @@ use dispatch::{
         candidates, driver_index,
         drivers::{self, NewDriver},
     },
+    ids::LatLng,
     orders::{Order, Snapshot},
 };
 
 const SERVICE_TYPE: &str = "RIDE";
 /// A city of some 40 by 40 km.
-const CITY: ((f64, f64), (f64, f64)) = ((-6.37, -6.01), (106.66, 107.02));
+const SOUTH_WEST: LatLng = LatLng::new(-6.37, 106.66);
+const NORTH_EAST: LatLng = LatLng::new(-6.01, 107.02);
 const GOAL_P99_MS: f64 = 5.0;
 
 #[derive(Debug, Clone, Args)]
@@ -118,7 +120,7 @@ async fn measure_nearby(options: &NearbyOptions) -> anyhow::Result<Value> {
 
 /// Searches one after the other while drivers move. Returns how long each took.
 async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> anyhow::Result<(Vec<i64>, Vec<i64>)> {
-    let policy = app.config.policy_for_type(SERVICE_TYPE);
+    let policy = app.config.policy_for_type(&SERVICE_TYPE.into());
     let mut moves = Vec::new();
     let moving = async {
         let mut rng = StdRng::seed_from_u64(2);
@@ -126,10 +128,10 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let driver = format!("D-{}", rng.random_range(0..options.drivers.get()));
-            let (lat, lng) = random_place(&mut rng);
+            let driver = format!("D-{}", rng.random_range(0..options.drivers.get())).into();
+            let place = random_place(&mut rng);
             let begun = Instant::now();
-            match drivers::move_to(&app.db, &driver, lat, lng).await {
+            match drivers::move_to(&app.db, &driver, place).await {
                 Ok(Some(place)) => driver_index::upsert_driver(app, &place).await,
                 Ok(None) => {}
                 Err(error) => return error,
@@ -144,11 +146,7 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
             let begun = Instant::now();
             let ranking = candidates::rank_drivers(app, &s, &policy).await?;
             took.push(duration_micros(begun.elapsed()));
-            anyhow::ensure!(
-                !ranking.ranked.is_empty(),
-                "no driver was found near {:?}",
-                (s.order.pickup_lat, s.order.pickup_lng)
-            );
+            anyhow::ensure!(!ranking.ranked.is_empty(), "no driver was found near {:?}", s.order.pickup());
         }
         anyhow::Ok(took)
     };
@@ -159,16 +157,16 @@ async fn while_moving(app: &App, options: &NearbyOptions, rng: &mut StdRng) -> a
     Ok((searches, moves))
 }
 
-fn random_place(rng: &mut StdRng) -> (f64, f64) {
-    let ((south, north), (west, east)) = CITY;
-    (rng.random_range(south..north), rng.random_range(west..east))
+fn random_place(rng: &mut StdRng) -> LatLng {
+    let lat = rng.random_range(SOUTH_WEST.lat..NORTH_EAST.lat);
+    LatLng { lat, lng: rng.random_range(SOUTH_WEST.lng..NORTH_EAST.lng) }
 }
 
 fn random_driver(n: u32, rng: &mut StdRng) -> NewDriver {
-    let (latitude, longitude) = random_place(rng);
+    let LatLng { lat: latitude, lng: longitude } = random_place(rng);
     NewDriver {
-        id: format!("D-{n}"),
-        service_types: vec![SERVICE_TYPE.to_owned()],
+        id: format!("D-{n}").into(),
+        service_types: vec![SERVICE_TYPE.into()],
         latitude,
         longitude,
         available: true,
@@ -177,9 +175,9 @@ fn random_driver(n: u32, rng: &mut StdRng) -> NewDriver {
 }
 
 /// An order that looks for its first driver.
-fn order_at_pickup(pickup: (f64, f64)) -> anyhow::Result<Snapshot> {
+fn order_at_pickup(pickup: LatLng) -> anyhow::Result<Snapshot> {
     let now = Utc::now();
-    Ok(Snapshot::from_order(Order::new_unpaid("ORD-1".parse()?, SERVICE_TYPE, pickup, now), now))
+    Ok(Snapshot::from_order(Order::new_unpaid("ORD-1".parse()?, SERVICE_TYPE.into(), pickup, now), now))
 }
 
 fn rounded_millis(duration: Duration) -> f64 {

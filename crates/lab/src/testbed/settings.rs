@@ -8,6 +8,7 @@ use dispatch::{
     config::{BreakerConfig, ChannelConfig, Config, PartnerConfig, PollConfig},
     db::UPKEEP_CONNECTIONS,
     fleet::policy::DispatchPolicy,
+    ids::PartnerName,
 };
 
 /// Rides of a whole city and drivers who stay where they are: somewhat more than the default.
@@ -84,8 +85,8 @@ impl TestbedSettings {
 impl ServedBy {
     /// From then on the service type is the partner's.
     pub fn add_to(self, config: &mut Config) {
-        let name = self.name.to_owned();
-        config.service_types.entry(self.service_type.to_owned()).or_default().partner = Some(name.clone());
+        let name = PartnerName::from(self.name);
+        config.service_types.entry(self.service_type.into()).or_default().partner = Some(name.clone());
         config.partners.insert(name, self.config);
     }
 }
@@ -109,7 +110,7 @@ fn scale_partner(config: &mut PartnerConfig, scaled: impl Fn(Duration) -> Durati
 
 /// The real durations, unscaled.
 pub(crate) fn real_policy(service_type: &str) -> DispatchPolicy {
-    Config::defaults().policy_for_type(service_type)
+    Config::defaults().policy_for_type(&service_type.into())
 }
 
 /// In whole milliseconds, as deadlines are kept; never nothing.
@@ -182,7 +183,7 @@ mod tests {
     fn a_partners_pauses_are_the_orders_and_its_timeout_the_machines() {
         let (config, plain) = (config(30.0, 2), PartnerConfig::with_url("http://127.0.0.1:4"));
         let partner = &config.partners["sim"];
-        assert_eq!((config.partner_of("TAXI"), config.partner_of("RIDE")), (Some("sim"), None));
+        assert_eq!((config.partner_of(&"TAXI".into()), config.partner_of(&"RIDE".into())), (Some(&"sim".into()), None));
         assert_eq!((partner.timeout, partner.rate_per_s), (plain.timeout, plain.rate_per_s));
         assert_eq!((partner.poll.first.as_millis(), partner.poll.max.as_millis()), (166, 2000));
         assert_eq!((partner.breaker.open.as_millis(), partner.breaker.failures), (166, plain.breaker.failures));

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 use super::{decide::AdmissionRefusal, limits::LoyaltyLevel};
+use crate::ids::AreaId;
 
 pub const THRESHOLD_REACHED: &str = "DISPATCHER_AREA_THRESHOLD_REACHED";
 pub const AREA_DISABLED: &str = "DISPATCHER_AREA_DISABLED";
@@ -52,7 +53,7 @@ impl ReplyLanguage {
 /// An area with room, near one that is full.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct NearbyArea {
-    pub area_id: String,
+    pub area_id: AreaId,
     pub name: String,
     pub distance_m: f64,
 }
@@ -60,7 +61,7 @@ pub struct NearbyArea {
 /// What an answer tells of an area.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AreaDetails {
-    pub area_id: String,
+    pub area_id: AreaId,
     pub waiting: i64,
     pub threshold: i64,
     /// Of an asker whose loyalty could have helped.
@@ -208,7 +209,7 @@ mod tests {
 
     fn told(waiting: i64) -> AreaDetails {
         AreaDetails {
-            area_id: "JKT-PUSAT".to_owned(),
+            area_id: "JKT-PUSAT".into(),
             waiting,
             threshold: 100,
             with_bypass: None,

@@ -6,6 +6,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::limits::{AdmissionFlag, AreaLimits, AreaOverride, ForcedStatus, LoyaltyLevel};
+use crate::ids::AreaId;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct AreaLoad {
 /// What holds for one area and service type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AreaTerms<'a> {
-    pub area: &'a str,
+    pub area: &'a AreaId,
     pub limits: &'a AreaLimits,
     pub forced: Option<&'a AreaOverride>,
     pub flag: &'a AdmissionFlag,
@@ -69,7 +70,7 @@ pub struct AdmissionRule {
 
 /// What holds for this asker.
 pub fn rule_for_caller(terms: AreaTerms<'_>, asker: AdmissionCaller<'_>, now: DateTime<Utc>) -> AdmissionRule {
-    if !terms.flag.applies_to(terms.area, asker.channel, asker.user) {
+    if !terms.flag.applies_to(Some(terms.area), asker.channel, asker.user) {
         return AdmissionRule { gate: AdmissionGate::Open, shadow: false };
     }
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
@@ -127,7 +128,7 @@ mod tests {
 
     fn forced(status: ForcedStatus, expires_in: Option<i64>) -> AreaOverride {
         AreaOverride {
-            area_id: "JKT".to_owned(),
+            area_id: "JKT".into(),
             status,
             reason: "Banjir di area".to_owned(),
             expires_at: expires_in.map(|secs| now() + TimeDelta::seconds(secs)),
@@ -144,7 +145,7 @@ mod tests {
         busy_for: Option<i64>,
     ) -> (AdmissionVerdict, bool) {
         let asker = AdmissionCaller { loyalty, ..AdmissionCaller::default() };
-        let rule = rule_for_caller(AreaTerms { area: "JKT", limits, forced: over, flag }, asker, now());
+        let rule = rule_for_caller(AreaTerms { area: &"JKT".into(), limits, forced: over, flag }, asker, now());
         let standing = AreaLoad { waiting, busy_since: busy_for.map(|secs| now() - TimeDelta::seconds(secs)) };
         (decide_admission(rule.gate, limits, standing, now()), rule.shadow)
     }

@@ -5,6 +5,8 @@ use std::{collections::HashMap, fmt, str::FromStr, time::Duration};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::ids::{AreaId, AreaKey};
+
 /// How loyal a customer is, from the lowest to the highest. Source: the requirement on server busy, 4.5.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -123,7 +125,7 @@ impl ForcedStatus {
 /// A person has decided for an area, whatever its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, sqlx::FromRow)]
 pub struct AreaOverride {
-    pub area_id: String,
+    pub area_id: AreaId,
     pub status: ForcedStatus,
     pub reason: String,
     /// `None`: until a person ends it.
@@ -142,7 +144,8 @@ impl AreaOverride {
 pub struct AdmissionFlag {
     pub enabled: bool,
     /// Empty: all.
-    pub enabled_areas: Vec<String>,
+    #[schema(value_type = Vec<String>)]
+    pub enabled_areas: Vec<AreaId>,
     /// Empty: all.
     pub enabled_channels: Vec<String>,
     /// Part of the users it holds for, stable by their id.
@@ -166,14 +169,14 @@ impl Default for AdmissionFlag {
 }
 
 impl AdmissionFlag {
-    /// Does it hold for this request? All requests without an id count as one user.
-    pub fn applies_to(&self, area: &str, channel: Option<&str>, user: Option<&str>) -> bool {
-        let named = |list: &[String], name: Option<&str>| {
-            list.is_empty() || name.is_some_and(|name| list.iter().any(|known| known == name))
-        };
+    /// Does it hold for this request? All requests without an id count as one user. `area` is `None` outside of all areas.
+    pub fn applies_to(&self, area: Option<&AreaId>, channel: Option<&str>, user: Option<&str>) -> bool {
+        let names_area = |list: &[AreaId]| list.is_empty() || area.is_some_and(|area| list.contains(area));
+        let names_channel =
+            |list: &[String]| list.is_empty() || channel.is_some_and(|name| list.iter().any(|known| known == name));
         self.enabled
-            && named(&self.enabled_areas, Some(area))
-            && named(&self.enabled_channels, channel)
+            && names_area(&self.enabled_areas)
+            && names_channel(&self.enabled_channels)
             && i64::from(self.percentage) > i64::from(user_percentile(user.unwrap_or_default()))
     }
 }
@@ -186,7 +189,7 @@ fn user_percentile(user: &str) -> u8 {
 }
 
 /// Limits by area and service type.
-pub type LimitsTable = HashMap<(String, String), (AreaLimits, AreaDurations)>;
+pub type LimitsTable = HashMap<AreaKey, (AreaLimits, AreaDurations)>;
 
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixture {
@@ -210,6 +213,10 @@ pub mod fixture {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn jakarta() -> AreaId {
+        "JKT".into()
+    }
 
     #[test]
     fn levels_are_ordered_and_unknown_ones_bypass_nothing() {
@@ -236,16 +243,19 @@ mod tests {
     #[test]
     fn a_flag_holds_for_its_areas_channels_and_users() {
         let flag = AdmissionFlag { enabled: true, ..AdmissionFlag::default() };
-        assert!(flag.applies_to("JKT", None, None));
+        assert!(flag.applies_to(Some(&jakarta()), None, None));
         let pilot = AdmissionFlag {
-            enabled_areas: vec!["JKT".to_owned()],
+            enabled_areas: vec!["JKT".into()],
             enabled_channels: vec!["MYBB".to_owned()],
             ..flag.clone()
         };
-        assert!(pilot.applies_to("JKT", Some("MYBB"), None));
-        assert!(!pilot.applies_to("BDG", Some("MYBB"), None) && !pilot.applies_to("JKT", Some("WEB"), None));
-        assert!(!pilot.applies_to("JKT", None, None));
-        assert!(!AdmissionFlag::default().applies_to("JKT", None, None));
+        assert!(pilot.applies_to(Some(&jakarta()), Some("MYBB"), None));
+        assert!(
+            !pilot.applies_to(Some(&"BDG".into()), Some("MYBB"), None)
+                && !pilot.applies_to(Some(&jakarta()), Some("WEB"), None)
+        );
+        assert!(!pilot.applies_to(Some(&jakarta()), None, None));
+        assert!(!AdmissionFlag::default().applies_to(Some(&jakarta()), None, None));
     }
 
     #[test]
@@ -253,7 +263,7 @@ mod tests {
         let users: Vec<String> = (0..2_000).map(|n| format!("USR-{n}")).collect();
         let held = |percentage: i32| -> Vec<&String> {
             let flag = AdmissionFlag { enabled: true, percentage, ..AdmissionFlag::default() };
-            users.iter().filter(|user| flag.applies_to("JKT", None, Some(user))).collect()
+            users.iter().filter(|user| flag.applies_to(Some(&jakarta()), None, Some(user))).collect()
         };
         let (tenth, half) = (held(10), held(50));
         assert!((150..250).contains(&tenth.len()), "{}", tenth.len());

@@ -9,6 +9,7 @@ use geo::{BoundingRect, Distance, Haversine, InteriorPoint, Intersects, MultiPol
 use rstar::{AABB, RTree, RTreeObject};
 
 use super::Area;
+use crate::ids::{AreaId, LatLng};
 
 /// The longest prefix that is looked up: some metres.
 const LONGEST_GEOHASH: usize = 9;
@@ -66,17 +67,17 @@ impl Geofence {
         self.areas.is_empty()
     }
 
-    pub fn get(&self, id: &str) -> Option<&Area> {
-        self.areas.iter().find(|area| area.id == id)
+    pub fn get(&self, id: &AreaId) -> Option<&Area> {
+        self.areas.iter().find(|area| area.id == *id)
     }
 
     /// The area of this place; its border belongs to it.
-    pub fn find_area(&self, lat: f64, lng: f64) -> Option<&Area> {
-        let place = Point::new(lng, lat);
-        let here = AABB::from_point([lng, lat]);
+    pub fn find_area(&self, place: LatLng) -> Option<&Area> {
+        let point = place.as_point();
+        let here = AABB::from_point([place.lng, place.lat]);
         let by_polygon = self.polygons.locate_in_envelope_intersecting(&here);
-        let by_polygon = by_polygon.filter(|entry| entry.polygons.intersects(&place)).map(|entry| (entry.area, true));
-        let by_geohash = self.areas_by_geohash(lat, lng).map(|area| (area, false));
+        let by_polygon = by_polygon.filter(|entry| entry.polygons.intersects(&point)).map(|entry| (entry.area, true));
+        let by_geohash = self.areas_by_geohash(place).map(|area| (area, false));
         let rank = |(n, by_polygon): &(usize, bool)| {
             let area = &self.areas[*n];
             (area.priority, *by_polygon, std::cmp::Reverse(area.id.clone()))
@@ -84,11 +85,11 @@ impl Geofence {
         by_polygon.chain(by_geohash).max_by_key(rank).map(|(n, _)| &self.areas[n])
     }
 
-    fn areas_by_geohash(&self, lat: f64, lng: f64) -> impl Iterator<Item = usize> {
+    fn areas_by_geohash(&self, place: LatLng) -> impl Iterator<Item = usize> {
         let hash = if self.by_geohash.is_empty() {
             String::new()
         } else {
-            geohash::encode(geohash::Coord { x: lng, y: lat }, LONGEST_GEOHASH).unwrap_or_default()
+            geohash::encode(geohash::Coord { x: place.lng, y: place.lat }, LONGEST_GEOHASH).unwrap_or_default()
         };
         let found: Vec<usize> =
             (1..=hash.len()).filter_map(|length| self.by_geohash.get(&hash[..length])).flatten().copied().collect();
@@ -96,10 +97,10 @@ impl Geofence {
     }
 
     /// Areas by how far their middles are from this place, in metres, the nearest first.
-    pub fn nearest_areas(&self, lat: f64, lng: f64) -> Vec<(&Area, f64)> {
-        let place = Point::new(lng, lat);
+    pub fn nearest_areas(&self, place: LatLng) -> Vec<(&Area, f64)> {
+        let point = place.as_point();
         let mut near: Vec<_> = (self.areas.iter().zip(&self.middles))
-            .filter_map(|(area, middle)| Some((area, Haversine.distance(place, (*middle)?).round())))
+            .filter_map(|(area, middle)| Some((area, Haversine.distance(point, (*middle)?).round())))
             .collect();
         near.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.id.cmp(&b.0.id)));
         near
@@ -126,7 +127,7 @@ mod tests {
 
     fn area(id: &str, priority: i32, polygons: Vec<Polygon>, geohashes: &[&str]) -> Area {
         Area {
-            id: id.to_owned(),
+            id: id.into(),
             name: id.to_owned(),
             priority,
             polygons: (!polygons.is_empty()).then(|| MultiPolygon::new(polygons)),
@@ -135,7 +136,7 @@ mod tests {
     }
 
     fn at(fence: &Geofence, lat: f64, lng: f64) -> Option<&str> {
-        fence.find_area(lat, lng).map(|area| area.id.as_str())
+        fence.find_area(LatLng::new(lat, lng)).map(|area| area.id.as_str())
     }
 
     #[test]
@@ -179,7 +180,8 @@ mod tests {
             area("FAR", 0, vec![square(5.0, 5.0, 1.0)], &[]),
             area("NEAR", 0, vec![square(1.0, 1.0, 1.0)], &[]),
         ]);
-        let near: Vec<_> = fence.nearest_areas(0.0, 0.0).into_iter().map(|(area, _)| area.id.as_str()).collect();
+        let near: Vec<_> =
+            fence.nearest_areas(LatLng::new(0.0, 0.0)).into_iter().map(|(area, _)| area.id.as_str()).collect();
         assert_eq!(near, ["NEAR", "FAR"]);
     }
 }

@@ -8,10 +8,12 @@ use geo::MultiPolygon;
 
 pub use geofence::Geofence;
 
+use crate::ids::AreaId;
+
 /// An area as dispatch sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Area {
-    pub id: String,
+    pub id: AreaId,
     pub name: String,
     /// Where areas overlap the highest wins.
     pub priority: i32,

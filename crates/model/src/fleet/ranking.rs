@@ -4,8 +4,10 @@
 //! live offers count for. So a ranking explains itself.
 
 use chrono::{DateTime, Utc};
-use geo::{Distance, Haversine, Point};
+use geo::{Distance, Haversine};
 use serde::{Deserialize, Serialize};
+
+use crate::ids::{DriverId, LatLng};
 
 /// Idle longer than this counts no more: else a driver who waits far away for a day would be first everywhere.
 const LONGEST_IDLE_MIN: f64 = 60.0;
@@ -15,9 +17,9 @@ const EXPLAINED: usize = 20;
 /// A driver near the pickup.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct DriverCandidate {
-    pub driver_id: String,
-    pub lat: f64,
-    pub lng: f64,
+    pub driver_id: DriverId,
+    #[sqlx(flatten)]
+    pub place: LatLng,
     pub idle_since: DateTime<Utc>,
     /// Live offers of other orders.
     pub live_offers: i64,
@@ -70,7 +72,7 @@ pub struct RankingWeights {
 /// A driver who may be asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankedDriver {
-    pub driver_id: String,
+    pub driver_id: DriverId,
     pub distance_m: f64,
     pub idle_min: f64,
     pub live_offers: i64,
@@ -80,7 +82,7 @@ pub struct RankedDriver {
 /// A driver who is near and is not asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExcludedDriver {
-    pub driver_id: String,
+    pub driver_id: DriverId,
     pub distance_m: f64,
     pub why: ExclusionReason,
 }
@@ -107,8 +109,7 @@ impl DriverRanking {
 /// Where an order begins, and how far its drivers may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchCircle {
-    pub lat: f64,
-    pub lng: f64,
+    pub centre: LatLng,
     pub radius_m: f64,
 }
 
@@ -119,10 +120,10 @@ pub fn rank_candidates(
     weights: RankingWeights,
     now: DateTime<Utc>,
 ) -> DriverRanking {
-    let place = Point::new(pickup.lng, pickup.lat);
+    let centre = pickup.centre.as_point();
     let (mut ranked, mut excluded) = (Vec::new(), Vec::new());
     for c in candidates {
-        let distance_m = Haversine.distance(place, Point::new(c.lng, c.lat)).round();
+        let distance_m = Haversine.distance(centre, c.place.as_point()).round();
         if distance_m > pickup.radius_m {
             continue;
         }
@@ -152,7 +153,7 @@ pub mod fixture {
     /// Drivers who may be asked, best first.
     pub fn ranking_of(drivers: &[&str]) -> DriverRanking {
         let ranked = drivers.iter().map(|driver| RankedDriver {
-            driver_id: (*driver).to_owned(),
+            driver_id: (*driver).into(),
             distance_m: 100.0,
             idle_min: 0.0,
             live_offers: 0,
@@ -170,12 +171,19 @@ mod tests {
 
     fn driver(id: &str, lat: f64, idle_since: i64) -> DriverCandidate {
         let idle_since = DateTime::from_timestamp(idle_since, 0).unwrap();
-        DriverCandidate { driver_id: id.to_owned(), lat, lng: 0.0, idle_since, live_offers: 0, excluded: None }
+        DriverCandidate {
+            driver_id: id.into(),
+            place: LatLng::new(lat, 0.0),
+            idle_since,
+            live_offers: 0,
+            excluded: None,
+        }
     }
 
     fn ranked(candidates: Vec<DriverCandidate>, radius_m: f64, weights: RankingWeights) -> Vec<String> {
         let now = DateTime::from_timestamp(3600, 0).unwrap();
-        let ranking = rank_candidates(candidates, SearchCircle { lat: 0.0, lng: 0.0, radius_m }, weights, now);
+        let ranking =
+            rank_candidates(candidates, SearchCircle { centre: LatLng::new(0.0, 0.0), radius_m }, weights, now);
         ranking.ranked.into_iter().map(|r| format!("{} {}", r.driver_id, r.score)).collect()
     }
 
@@ -210,9 +218,13 @@ mod tests {
         let busy = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("busy", 0.01, 0) };
         let far = DriverCandidate { excluded: Some(ExclusionReason::Busy), ..driver("far", 1.0, 0) };
         let now = DateTime::from_timestamp(3600, 0).unwrap();
-        let ranking =
-            rank_candidates(vec![busy, far], SearchCircle { lat: 0.0, lng: 0.0, radius_m: 5_000.0 }, PLAIN, now);
-        let busy = ExcludedDriver { driver_id: "busy".to_owned(), distance_m: 1112.0, why: ExclusionReason::Busy };
+        let ranking = rank_candidates(
+            vec![busy, far],
+            SearchCircle { centre: LatLng::new(0.0, 0.0), radius_m: 5_000.0 },
+            PLAIN,
+            now,
+        );
+        let busy = ExcludedDriver { driver_id: "busy".into(), distance_m: 1112.0, why: ExclusionReason::Busy };
         assert_eq!((ranking.ranked, ranking.excluded), (vec![], vec![busy]));
     }
 }

@@ -8,10 +8,12 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::kind::*;
-use crate::order::{OrderStatus, PaymentStatus};
+use crate::{
+    ids::{AreaId, DriverId, OfferId, PartnerName, ServiceType},
+    order::{OrderStatus, PaymentStatus},
+};
 
 /// The content of a message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -94,10 +96,10 @@ pub enum RetrievalMethod {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OfferBody {
     pub event: MessageEvent,
-    pub offer_id: Uuid,
+    pub offer_id: OfferId,
     pub order_id: OrderId,
-    pub driver_id: String,
-    pub service_type: String,
+    pub driver_id: DriverId,
+    pub service_type: ServiceType,
     pub attempt_no: i32,
     /// Whole metres.
     pub distance_m: f64,
@@ -109,8 +111,8 @@ pub struct OfferBody {
 pub struct AssignmentBody {
     pub event: MessageEvent,
     pub order_id: OrderId,
-    pub driver_id: String,
-    pub service_type: String,
+    pub driver_id: DriverId,
+    pub service_type: ServiceType,
     pub reason: String,
     pub timestamp: DateTime<Utc>,
 }
@@ -120,8 +122,8 @@ pub struct AssignmentBody {
 pub struct DispatchFailedBody {
     pub event: MessageEvent,
     pub order_id: OrderId,
-    pub service_type: String,
-    pub area_id: Option<String>,
+    pub service_type: ServiceType,
+    pub area_id: Option<AreaId>,
     pub attempts: i32,
     pub lifetime_deadline: DateTime<Utc>,
     pub action: String,
@@ -176,7 +178,7 @@ pub struct OrderAlertBody {
 pub struct StaleTripBody {
     #[serde(flatten)]
     pub alert: OrderAlertBody,
-    pub driver_id: Option<String>,
+    pub driver_id: Option<DriverId>,
 }
 
 /// The alert that the end of an order could not be written.
@@ -192,7 +194,7 @@ pub struct FailedUpdateBody {
 pub struct RefusedKeyBody {
     #[serde(flatten)]
     pub head: ActionHead,
-    pub partner: String,
+    pub partner: PartnerName,
     pub error: String,
 }
 

@@ -18,7 +18,10 @@ use super::{
     },
     kind::MessageKind,
 };
-use crate::order::{Offer, Order};
+use crate::{
+    ids::{DriverId, PartnerName, ServiceType},
+    order::{Offer, Order},
+};
 
 /// How long an undeliverable message is tried before it is given up.
 pub const MESSAGE_EXPIRY: TimeDelta = TimeDelta::hours(24);
@@ -30,7 +33,7 @@ const MAX_ERROR_CHARS: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageAudience {
     /// The driver named in the message.
-    Driver { service_type: String },
+    Driver { service_type: ServiceType },
     /// Every user with the role dispatcher, each by the own channel.
     Dispatchers,
     /// The supporting reservation team.
@@ -100,13 +103,13 @@ pub fn offer_created(order: &Order, offer: &Offer, distance_m: f64) -> Message {
 }
 
 /// To a driver: a dispatcher has given you this order.
-pub fn driver_assigned(order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+pub fn driver_assigned(order: &Order, driver: &DriverId, now: DateTime<Utc>) -> Message {
     let body = assignment_body(MessageEvent::OrderAssigned, order, driver, "assigned by a dispatcher", now);
     to_driver(MessageBody::Assigned(body), order, driver, now)
 }
 
 /// To a driver: this order is no longer yours.
-pub fn driver_unassigned(order: &Order, driver: &str, why: &str, now: DateTime<Utc>) -> Message {
+pub fn driver_unassigned(order: &Order, driver: &DriverId, why: &str, now: DateTime<Utc>) -> Message {
     let body = assignment_body(MessageEvent::OrderUnassigned, order, driver, why, now);
     to_driver(MessageBody::Unassigned(body), order, driver, now)
 }
@@ -114,21 +117,21 @@ pub fn driver_unassigned(order: &Order, driver: &str, why: &str, now: DateTime<U
 fn assignment_body(
     event: MessageEvent,
     order: &Order,
-    driver: &str,
+    driver: &DriverId,
     why: &str,
     timestamp: DateTime<Utc>,
 ) -> AssignmentBody {
     AssignmentBody {
         event,
         order_id: order.id.clone(),
-        driver_id: driver.to_owned(),
+        driver_id: driver.clone(),
         service_type: order.service_type.clone(),
         reason: why.to_owned(),
         timestamp,
     }
 }
 
-fn to_driver(body: MessageBody, order: &Order, driver: &str, now: DateTime<Utc>) -> Message {
+fn to_driver(body: MessageBody, order: &Order, driver: &DriverId, now: DateTime<Utc>) -> Message {
     let audience = MessageAudience::Driver { service_type: order.service_type.clone() };
     Message::new(body, audience, format!("{driver}-{}", order.version), now)
 }
@@ -261,10 +264,10 @@ pub fn customer_cancelled(order: &Order, why: &str, now: DateTime<Utc>) -> Messa
 }
 
 /// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
-pub fn partner_refuses_key(partner: &str, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
+pub fn partner_refuses_key(partner: &PartnerName, order: &OrderId, error: &str, now: DateTime<Utc>) -> Message {
     let body = RefusedKeyBody {
         head: action_head(MessageKind::PartnerRefusesKey, order, now),
-        partner: partner.to_owned(),
+        partner: partner.clone(),
         error: error.to_owned(),
     };
     Message::to_support(MessageBody::PartnerRefusesKey(body), format!("{partner}-{}", now.timestamp()), now)

@@ -9,6 +9,7 @@ use super::{self as messages, MessageAudience};
 use crate::{
     bounds::{MS, YEAR, number_within, time_within},
     duration,
+    ids::ServiceType,
 };
 
 /// The channel that always exists: a line in the worker's log.
@@ -23,7 +24,7 @@ pub struct ChannelRoutes {
     pub driver: Vec<String>,
     /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
     #[serde(skip)]
-    pub driver_by_service_type: BTreeMap<String, Vec<String>>,
+    pub driver_by_service_type: BTreeMap<ServiceType, Vec<String>>,
     /// Channels of the supporting reservation team.
     #[garde(custom(reach_someone))]
     pub support: Vec<String>,

@@ -10,9 +10,9 @@ use crate::order::{OrderStatus, PaymentStatus, Snapshot, order::fixture};
 /// An order with a value in every field that a message tells.
 fn told_order() -> Snapshot {
     let mut s = fixture::offered_snapshot();
-    s.order.area_id = Some("JKT".to_owned());
+    s.order.area_id = Some("JKT".into());
     s.order.customer_id = Some("C-1".to_owned());
-    s.order.driver_id = Some("D1".to_owned());
+    s.order.driver_id = Some("D1".into());
     s.order.payment_status = PaymentStatus::Paid;
     s.order.version = 3;
     s
@@ -37,8 +37,8 @@ fn every_message() -> Vec<Message> {
     };
     vec![
         offer_created(order, &s.offers[0], 1234.56),
-        driver_assigned(order, "D1", now),
-        driver_unassigned(order, "D1", "why", now),
+        driver_assigned(order, &"D1".into(), now),
+        driver_unassigned(order, &"D1".into(), "why", now),
         dispatch_failed(order, now),
         dispatch_failed(&bare, now),
         dispatcher_reminder(&repeated(DISPATCH_FAILED, &raised.body.to_payload()), now),
@@ -53,7 +53,7 @@ fn every_message() -> Vec<Message> {
         stale_trip(&bare, "why", now),
         order_missing(&order.id, now),
         status_update_failed(&order.id, "no space left", now),
-        partner_refuses_key("bbd", &order.id, "401", now),
+        partner_refuses_key(&"bbd".into(), &order.id, "401", now),
         cancelled_after_payment(&ended, now),
         job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), RetrievalMethod::Proactive, now),
         job_id_retrieved(&order.id, "J-1", 0, Duration::ZERO, RetrievalMethod::Callback, now),

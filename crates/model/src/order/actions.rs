@@ -1,16 +1,18 @@
 //! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
 //! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
 
-use uuid::Uuid;
-
 use super::{
     Change, Decision, EventReason, Offer, OfferState, OrderRefusal, OrderStatus, PaymentStatus, Snapshot,
     change::OfferEnd,
 };
-use crate::{actor::Actor, messages};
+use crate::{
+    actor::Actor,
+    ids::{DriverId, OfferId},
+    messages,
+};
 
 /// Driver `driver` takes the order by answering `offer`.
-pub fn accept_offer(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
+pub fn accept_offer(s: &Snapshot, driver: &DriverId, offer: OfferId) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
         Err(refusal) => return Decision::Refuse(refusal),
@@ -32,13 +34,13 @@ pub fn accept_offer(s: &Snapshot, driver: &str, offer: Uuid) -> Decision {
         let to = if live.id == offer.id { OfferState::Accepted } else { OfferState::Superseded };
         change.offers.push(OfferEnd { offer: live.clone(), to, why: None });
     }
-    change.order.driver_id = Some(driver.to_owned());
+    change.order.driver_id = Some(driver.clone());
     change.transition_to(OrderStatus::DriverAssigned, EventReason::OfferAccepted, None);
     change.into()
 }
 
 /// Driver `driver` refuses the offer. If no other driver was asked, the attempt ends now, not at its deadline.
-pub fn decline_offer(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String>) -> Decision {
+pub fn decline_offer(s: &Snapshot, driver: &DriverId, offer: OfferId, why: Option<String>) -> Decision {
     let offer = match own_offer(s, driver, offer) {
         Ok(offer) => offer,
         Err(refusal) => return Decision::Refuse(refusal),
@@ -58,7 +60,7 @@ pub fn decline_offer(s: &Snapshot, driver: &str, offer: Uuid, why: Option<String
 
 /// The driver who was sent this offer cannot answer it: it never arrived, or the driver is on another order. It is no fault
 /// of the driver's, who may be asked again in a later round.
-pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
+pub fn withdraw_offer(s: &Snapshot, offer: OfferId, why: &str) -> Decision {
     let Some(offer) = s.live_offers().find(|o| o.id == offer) else { return Decision::Unchanged };
     let mut change = Change::new(s, Actor::SYSTEM);
     change.end_offer(s, offer, OfferState::Withdrawn, Some(format!("{}: {why}", offer.driver_id)));
@@ -66,8 +68,8 @@ pub fn withdraw_offer(s: &Snapshot, offer: Uuid, why: &str) -> Decision {
 }
 
 /// The assigned driver gives the order back before pick-up: the search goes on within the lifetime left, or the order ends.
-pub fn cancel_by_driver(s: &Snapshot, driver: &str, why: Option<String>) -> Decision {
-    if s.order.driver_id.as_deref() != Some(driver) {
+pub fn cancel_by_driver(s: &Snapshot, driver: &DriverId, why: Option<String>) -> Decision {
+    if s.order.driver_id.as_ref() != Some(driver) {
         let gave_back = s.order.former_drivers.iter().any(|former| former == driver);
         return if gave_back { Decision::Unchanged } else { Decision::Refuse(OrderRefusal::NotYourOrder) };
     }
@@ -108,17 +110,17 @@ fn lose_driver(s: &Snapshot, actor: Actor, reason: EventReason, why: Option<Stri
 }
 
 /// The assigned driver has the passenger aboard.
-pub fn record_pickup(s: &Snapshot, driver: &str) -> Decision {
+pub fn record_pickup(s: &Snapshot, driver: &DriverId) -> Decision {
     advance_trip(s, driver, OrderStatus::DriverAssigned, OrderStatus::PickedUp, EventReason::PickedUp)
 }
 
 /// The assigned driver is done.
-pub fn complete_trip(s: &Snapshot, driver: &str) -> Decision {
+pub fn complete_trip(s: &Snapshot, driver: &DriverId) -> Decision {
     advance_trip(s, driver, OrderStatus::PickedUp, OrderStatus::Completed, EventReason::Completed)
 }
 
-fn advance_trip(s: &Snapshot, driver: &str, from: OrderStatus, to: OrderStatus, reason: EventReason) -> Decision {
-    if s.order.driver_id.as_deref() != Some(driver) {
+fn advance_trip(s: &Snapshot, driver: &DriverId, from: OrderStatus, to: OrderStatus, reason: EventReason) -> Decision {
+    if s.order.driver_id.as_ref() != Some(driver) {
         return Decision::Refuse(OrderRefusal::NotYourOrder);
     }
     if s.order.status == to {
@@ -258,18 +260,18 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
 }
 
 /// A dispatcher names the driver.
-pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &str) -> Decision {
+pub fn assign_driver(s: &Snapshot, actor: &Actor, driver: &DriverId) -> Decision {
     match s.order.status {
         OrderStatus::Dispatching | OrderStatus::Pending => {}
-        OrderStatus::DriverAssigned if s.order.driver_id.as_deref() == Some(driver) => return Decision::Unchanged,
+        OrderStatus::DriverAssigned if s.order.driver_id.as_ref() == Some(driver) => return Decision::Unchanged,
         _ => return Decision::Refuse(refuse_state(s, "DISPATCHING, PENDING")),
     }
     let mut change = Change::new(s, actor);
     change.end_attempt(s, OfferState::Withdrawn, EventReason::AttemptWithdrawn);
     change.release_hold();
     change.order.lifetime_waived = false;
-    change.order.driver_id = Some(driver.to_owned());
-    change.transition_to(OrderStatus::DriverAssigned, EventReason::AssignedByHand, Some(driver.to_owned()));
+    change.order.driver_id = Some(driver.clone());
+    change.transition_to(OrderStatus::DriverAssigned, EventReason::AssignedByHand, Some(driver.to_string()));
     change.notify(messages::driver_assigned(&change.order, driver, s.now));
     change.into()
 }
@@ -296,9 +298,9 @@ pub fn redispatch_order(s: &Snapshot, actor: &Actor) -> Decision {
     change.into()
 }
 
-fn own_offer<'a>(s: &'a Snapshot, driver: &str, offer: Uuid) -> Result<&'a Offer, OrderRefusal> {
+fn own_offer<'a>(s: &'a Snapshot, driver: &DriverId, offer: OfferId) -> Result<&'a Offer, OrderRefusal> {
     let offer = s.offers.iter().find(|o| o.id == offer).ok_or(OrderRefusal::NoSuchOffer)?;
-    if offer.driver_id == driver { Ok(offer) } else { Err(OrderRefusal::NotYourOffer) }
+    if offer.driver_id == *driver { Ok(offer) } else { Err(OrderRefusal::NotYourOffer) }
 }
 
 fn refuse_state(s: &Snapshot, allowed: &'static str) -> OrderRefusal {

@@ -3,6 +3,8 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use crate::ids::PartnerName;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "snake_case")]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
@@ -51,7 +53,7 @@ impl BookingState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Booking {
     pub attempt_no: i32,
-    pub partner: String,
+    pub partner: PartnerName,
     pub state: BookingState,
     /// The partner's id; `None` until it has answered, or called back.
     pub booking_id: Option<String>,
@@ -67,7 +69,7 @@ pub struct Booking {
 }
 
 impl Booking {
-    pub fn new_intent(attempt_no: i32, partner: String, at: DateTime<Utc>) -> Self {
+    pub fn new_intent(attempt_no: i32, partner: PartnerName, at: DateTime<Utc>) -> Self {
         Self {
             attempt_no,
             partner,

@@ -3,17 +3,17 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{Booking, Change, HoldCause, OrderStatus, PaymentStatus};
+use crate::ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType};
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
 pub struct Order {
     #[sqlx(try_from = "String")]
     pub id: OrderId,
-    pub service_type: String,
-    pub area_id: Option<String>,
+    pub service_type: ServiceType,
+    pub area_id: Option<AreaId>,
     pub customer_id: Option<String>,
     /// The producer it belongs to; `None`: none, staff alone see it.
     pub owner: Option<String>,
@@ -25,13 +25,13 @@ pub struct Order {
     pub payment_status: PaymentStatus,
     pub status: OrderStatus,
     /// Who finds the driver; `None` for the own fleet.
-    pub partner: Option<String>,
+    pub partner: Option<PartnerName>,
     /// The partner's job id of the running attempt.
     pub job_id: Option<String>,
     /// A partner's driver is `{partner}:{its id}`.
-    pub driver_id: Option<String>,
+    pub driver_id: Option<DriverId>,
     /// Own drivers who had the order and have it no more: they are not asked for it again.
-    pub former_drivers: Vec<String>,
+    pub former_drivers: Vec<DriverId>,
     /// Offers or bookings made so far; the running attempt while `attempt_deadline` is set.
     pub attempt_no: i32,
     /// Restarts of the search: a driver whose offer lapsed is asked again in the next round.
@@ -64,15 +64,15 @@ pub struct Order {
 
 impl Order {
     /// An unpaid order of the own fleet, right after its creation, with half an hour to live.
-    pub fn new_unpaid(id: OrderId, service_type: &str, (lat, lng): (f64, f64), now: DateTime<Utc>) -> Self {
+    pub fn new_unpaid(id: OrderId, service_type: ServiceType, pickup: LatLng, now: DateTime<Utc>) -> Self {
         Self {
             id,
-            service_type: service_type.to_owned(),
+            service_type,
             area_id: None,
             customer_id: None,
             owner: None,
-            pickup_lat: lat,
-            pickup_lng: lng,
+            pickup_lat: pickup.lat,
+            pickup_lng: pickup.lng,
             amount_minor: None,
             currency: None,
             payment_status: PaymentStatus::Unpaid,
@@ -98,6 +98,10 @@ impl Order {
             updated_at: now,
             closed_at: None,
         }
+    }
+
+    pub fn pickup(&self) -> LatLng {
+        LatLng::new(self.pickup_lat, self.pickup_lng)
     }
 
     pub fn attempt_number(&self) -> u32 {
@@ -142,10 +146,10 @@ impl OfferState {
 /// A row of `offers`, as far as decisions need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
 pub struct Offer {
-    pub id: Uuid,
+    pub id: OfferId,
     pub attempt_no: i32,
     pub round: i32,
-    pub driver_id: String,
+    pub driver_id: DriverId,
     pub state: OfferState,
     pub offered_at: DateTime<Utc>,
     pub expires_at: DateTime<Utc>,
@@ -259,12 +263,13 @@ pub mod fixture {
     //! An order as it stands right after creation, for unit tests of pure decisions.
 
     use chrono::TimeDelta;
+    use uuid::Uuid;
 
     use super::*;
 
     pub fn created_snapshot() -> Snapshot {
         let now = DateTime::from_timestamp_millis(1_800_000_000_000).unwrap();
-        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE", (-6.2088, 106.8456), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE".into(), LatLng::new(-6.2088, 106.8456), now);
         (order.amount_minor, order.currency) = (Some(150_000), Some("IDR".to_owned()));
         Snapshot::from_order(order, now)
     }
@@ -272,7 +277,7 @@ pub mod fixture {
     /// The same order, served by the partner `bbd`.
     pub fn partner_snapshot() -> Snapshot {
         let mut s = created_snapshot();
-        s.order.partner = Some("bbd".to_owned());
+        s.order.partner = Some("bbd".into());
         s.order.status = OrderStatus::PendingJobId;
         s
     }
@@ -285,10 +290,10 @@ pub mod fixture {
         s.order.next_attempt_at = None;
         s.order.attempt_deadline = Some(deadline);
         s.offers.push(Offer {
-            id: Uuid::from_u128(1),
+            id: OfferId::from_uuid(Uuid::from_u128(1)),
             attempt_no: 1,
             round: 1,
-            driver_id: "D1".to_owned(),
+            driver_id: "D1".into(),
             state: OfferState::Offered,
             offered_at: s.now,
             expires_at: deadline,

@@ -4,7 +4,10 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use serde::Serialize;
 
-use crate::order::{Order, OrderStatus, PaymentStatus, Snapshot, timers::time_until};
+use crate::{
+    ids::{AreaId, DriverId, PartnerName, ServiceType},
+    order::{Order, OrderStatus, PaymentStatus, Snapshot, timers::time_until},
+};
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Order)]
@@ -12,10 +15,11 @@ pub struct OrderView {
     #[schema(value_type = String)]
     pub order_id: OrderId,
     pub status: OrderStatus,
-    pub service_type: String,
+    #[schema(value_type = String)]
+    pub service_type: ServiceType,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub area_id: Option<String>,
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub area_id: Option<AreaId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub customer_id: Option<String>,
@@ -29,13 +33,14 @@ pub struct OrderView {
     pub currency: Option<String>,
     /// Who finds the driver; absent for the own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub partner: Option<String>,
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub partner: Option<PartnerName>,
     /// The partner's job id.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub job_id: Option<String>,
-    pub driver_id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub driver_id: Option<DriverId>,
     /// Offers or bookings made so far.
     pub attempt_no: i32,
     pub held_for_review: bool,
@@ -88,8 +93,8 @@ impl From<&Snapshot> for OrderView {
 
 impl OrderView {
     /// Leaves out whom the order is for, what it costs and who has it now, unless that is this driver.
-    pub fn as_seen_by(self, driver: &str) -> Self {
-        if self.driver_id.as_deref() == Some(driver) {
+    pub fn as_seen_by(self, driver: &DriverId) -> Self {
+        if self.driver_id.as_ref() == Some(driver) {
             return self;
         }
         let (customer_id, amount_minor, currency) = (None, None, None);

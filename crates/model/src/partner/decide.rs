@@ -16,6 +16,7 @@ use super::{
 use crate::{
     actor::Actor,
     fleet::policy::DispatchPolicy,
+    ids::{DriverId, PartnerName},
     messages::{self, RetrievalMethod},
     order::{Booking, BookingState, Change, Decision, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
 };
@@ -33,13 +34,13 @@ const BELIEVED_AFTER: i32 = 6;
 const TOLD_AFTER: i32 = 15;
 
 /// An attempt begins: its booking is written down before the partner is asked.
-pub fn start_attempt(s: &Snapshot, partner: &str) -> Change {
+pub fn start_attempt(s: &Snapshot, partner: &PartnerName) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.order.attempt_no += 1;
     change.order.next_attempt_at = None;
     change.order.job_id = None;
     (change.order.poll_no, change.order.next_poll_at) = (0, None);
-    change.bookings.push(Booking::new_intent(change.order.attempt_no, partner.to_owned(), s.now));
+    change.bookings.push(Booking::new_intent(change.order.attempt_no, partner.clone(), s.now));
     change.record_event(EventReason::AttemptStarted, None);
     change
 }
@@ -393,11 +394,11 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
 
 fn take_driver(change: &mut Change, s: &Snapshot, o: &Observation, rules: PartnerRules) {
     let Some(partner) = &s.order.partner else { return };
-    let driver = o.driver_id.as_ref().map(|id| format!("{partner}:{id}"));
+    let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
     match change.order.status {
         OrderStatus::Assigned => {
             // A driver without a name is a driver; the next answer may name it.
-            change.order.driver_id = Some(driver.unwrap_or_else(|| format!("{partner}:unknown")));
+            change.order.driver_id = Some(driver.unwrap_or_else(|| DriverId::of_partner(partner, "unknown")));
             change.transition_to(OrderStatus::DriverAssigned, EventReason::DriverFound, None);
             change.order.next_poll_at = Some(change.at + as_delta(rules.poll.follow));
         }

@@ -176,7 +176,7 @@ async fn f01_no_answered_change_is_lost_beside_clients_that_hang_up() {
     const ORDINARY: usize = 500;
     let t = TestApp::with(|config| {
         let partner = json!({ "url": "http://127.0.0.1:9", "api_key": "k", "callback_secret": SECRET });
-        config.partners.insert("bbd".to_owned(), serde_json::from_value(partner).unwrap());
+        config.partners.insert("bbd".into(), serde_json::from_value(partner).unwrap());
     })
     .await;
     let api = Api::start(&t.app).await;

@@ -34,7 +34,9 @@ async fn f08_each_loop_turns_again_after_its_connection_died_without_a_word() {
     // As an app does: it asks again when it gets no answer.
     running.spawn(async move {
         loop {
-            drop(waiting.offers.wait_for_offers((&waiting.db, &waiting.loops), "D1", &[].into(), secs(50)).await);
+            drop(
+                waiting.offers.wait_for_offers((&waiting.db, &waiting.loops), &"D1".into(), &[].into(), secs(50)).await,
+            );
         }
     });
 

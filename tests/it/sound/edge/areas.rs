@@ -12,6 +12,7 @@ use dispatch::{
             limits::{self, LimitsChange},
         },
     },
+    ids::LatLng,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ async fn s05_a_broken_area_in_postgres_is_left_out_and_stops_no_start() {
     assert!(refresh(&t).await);
     let rules = t.app.rules.get();
     assert_eq!(rules.unreadable, ["FAR", "POINT", "WORD"]);
-    assert_eq!(rules.geofence.find_area(-6.2, 106.8).map(|area| area.id.as_str()), Some("JKT"));
+    assert_eq!(rules.geofence.find_area(LatLng::new(-6.2, 106.8)).map(|area| area.id.as_str()), Some("JKT"));
 }
 
 #[tokio::test]
@@ -68,12 +69,11 @@ async fn s05_a_change_of_limits_reads_no_shape_again() {
     import(&t, "JKT", 30).await;
     refresh(&t).await;
     let before = t.app.rules.get().geofence.clone();
-    let change =
-        LimitsChange { service_type: "RIDE".to_owned(), max_waiting_orders: Some(7), ..LimitsChange::default() };
-    limits::set_limits(&t.app.db, "JKT", &change, None, AUTHOR).await.unwrap();
+    let change = LimitsChange { service_type: "RIDE".into(), max_waiting_orders: Some(7), ..LimitsChange::default() };
+    limits::set_limits(&t.app.db, &"JKT".into(), &change, None, AUTHOR).await.unwrap();
     assert!(refresh(&t).await, "the limits are read");
     let rules = t.app.rules.get();
-    assert_eq!(rules.limits_for("JKT", "RIDE").max_waiting, 7);
+    assert_eq!(rules.limits_for(&"JKT".into(), &"RIDE".into()).max_waiting, 7);
     assert!(Arc::ptr_eq(&before, &rules.geofence), "the shapes are not");
     import(&t, "JKT", 40).await;
     assert!(refresh(&t).await);

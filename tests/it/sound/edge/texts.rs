@@ -68,7 +68,7 @@ async fn s20e_a_body_that_is_too_large_hears_how_large_it_may_be() {
 #[tokio::test]
 async fn s20f_a_stranger_does_not_learn_which_partners_and_channels_there_are() {
     let t = TestApp::with(|c| {
-        c.partners.insert("bbd".to_owned(), PartnerConfig::with_url("http://127.0.0.1:9"));
+        c.partners.insert("bbd".into(), PartnerConfig::with_url("http://127.0.0.1:9"));
     })
     .await;
     let api = Api::start(&t.app).await;

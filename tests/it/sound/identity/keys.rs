@@ -24,7 +24,7 @@ async fn s09_all_keys_are_listed_however_many() {
     key(&t, "shop", AccountRole::Producer, None).await;
     assert_eq!(count(KeyFilter::default()).await, 2501);
     assert_eq!(count(KeyFilter { role: Some(AccountRole::Producer), ..KeyFilter::default() }).await, 1);
-    assert_eq!(count(KeyFilter { driver: Some("D7".to_owned()), ..KeyFilter::default() }).await, 1);
+    assert_eq!(count(KeyFilter { driver: Some("D7".into()), ..KeyFilter::default() }).await, 1);
     assert_eq!(count(KeyFilter { name: Some("app 24".to_owned()), ..KeyFilter::default() }).await, 111);
     t.sql("UPDATE api_keys SET revoked_at = dispatchq_now() WHERE name = 'app 24'").await;
     assert_eq!(count(KeyFilter::default()).await, 2500);
@@ -43,7 +43,7 @@ async fn s09_keys_are_revoked_by_driver_and_by_name() {
     let lives = async |key: &str| api_keys::find_key(db, key).await.unwrap().is_some();
     assert!(lives(&old).await && lives(&new).await);
 
-    let driver = KeySelection::Driver("D1".to_owned());
+    let driver = KeySelection::Driver("D1".into());
     assert_eq!(key_admin::list_revocable(db, &driver).await.unwrap().len(), 2);
     assert_eq!(key_admin::revoke_keys(&mut db.acquire().await.unwrap(), &driver).await.unwrap().len(), 2);
     assert!(!lives(&phone).await && !lives(&tablet).await && lives(&other).await);
@@ -101,20 +101,20 @@ async fn s09_a_disabled_driver_gets_no_work_and_opens_nothing() {
     let db = &t.app.db;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
-    assert!(drivers::set_disabled(db, "D1", true).await.unwrap());
+    assert!(drivers::set_disabled(db, &"D1".into(), true).await.unwrap());
     assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
     // Neither the driver nor an import brings the driver back.
-    assert!(!drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
+    assert!(!drivers::set_available(db, &"D1".into(), true).await.unwrap().unwrap().available);
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D2");
-    assert!(!drivers::driver_exists(db, "D1").await.unwrap(), "nor by hand");
+    assert!(!drivers::driver_exists(db, &"D1".into()).await.unwrap(), "nor by hand");
 
-    assert!(drivers::set_disabled(db, "D1", false).await.unwrap());
+    assert!(drivers::set_disabled(db, &"D1".into(), false).await.unwrap());
     assert!(api_keys::find_key(db, &d1).await.unwrap().is_some());
-    assert!(drivers::set_available(db, "D1", true).await.unwrap().unwrap().available);
-    assert!(!drivers::set_disabled(db, "D9", true).await.unwrap());
+    assert!(drivers::set_available(db, &"D1".into(), true).await.unwrap().unwrap().available);
+    assert!(!drivers::set_disabled(db, &"D9".into(), true).await.unwrap());
 }
 
 #[tokio::test]
@@ -126,10 +126,13 @@ async fn s09_a_driver_is_removed_unless_an_order_is_under_way() {
     t.order("ORD-1").await;
     t.run_due().await;
     t.accept_offer("ORD-1").await;
-    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::Busy { order: "ORD-1".to_owned() });
+    assert_eq!(
+        drivers::remove_driver(db, &"D1".into()).await.unwrap(),
+        DriverRemoval::Busy { order: "ORD-1".to_owned() }
+    );
     t.carry_out("ORD-1", "D1").await;
-    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::Removed { keys: 1 });
-    assert_eq!(drivers::remove_driver(db, "D1").await.unwrap(), DriverRemoval::NoSuchDriver);
+    assert_eq!(drivers::remove_driver(db, &"D1".into()).await.unwrap(), DriverRemoval::Removed { keys: 1 });
+    assert_eq!(drivers::remove_driver(db, &"D1".into()).await.unwrap(), DriverRemoval::NoSuchDriver);
     assert!(api_keys::find_key(db, &d1).await.unwrap().is_none());
     t.assert_sound().await;
 }

@@ -107,7 +107,8 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     t.run_due().await;
     let driver = t.accept_offer("ORD-2").await;
     assert_eq!(driver, "MARK-D1");
-    let left = t.act("ORD-2", |s| actions::cancel_by_driver(s, "MARK-D1", Some("ask MARK-D1".to_owned()))).await;
+    let left =
+        t.act("ORD-2", |s| actions::cancel_by_driver(s, &"MARK-D1".into(), Some("ask MARK-D1".to_owned()))).await;
     left.unwrap();
     t.run_due().await;
     while t.asked("ORD-2").await != "D3" {
@@ -127,7 +128,7 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     assert_eq!(t.asked("ORD-2").await, "D3", "an order goes on");
     let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
-    assert!(!drivers::driver_exists(&t.app.db, "MARK-D1").await.unwrap());
+    assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
 }
 
 #[tokio::test]
@@ -223,9 +224,9 @@ async fn s17_a_driver_reads_no_names_of_other_people() {
     let offer = t.live_offer("ORD-1").await;
     assert_eq!(offer.driver_id, "OTHER-1");
     let why = Some("OTHER-1 is ill".to_owned());
-    t.act("ORD-1", |s| actions::decline_offer(s, "OTHER-1", offer.id, why.clone())).await.unwrap();
+    t.act("ORD-1", |s| actions::decline_offer(s, &"OTHER-1".into(), offer.id, why.clone())).await.unwrap();
     let eve = Actor::new(ActorRole::Dispatcher, "OTHER-eve", None);
-    t.act("ORD-1", |s| actions::assign_driver(s, &eve, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::assign_driver(s, &eve, &"D1".into())).await.unwrap();
     let (_, d1) = key(&t, "phone", AccountRole::Driver, Some("D1")).await;
     assert_eq!(api.send(Method::POST, "/api/v1/orders/ORD-1/pickup", &d1, "", "{}").await.status, 200);
     for path in ["/api/v1/orders/ORD-1", "/api/v1/orders/ORD-1/timeline"] {

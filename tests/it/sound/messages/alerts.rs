@@ -141,13 +141,13 @@ async fn f14_a_trip_that_goes_on_acknowledges_its_alert_and_each_step_has_its_ow
     reconcile(&t).await;
     t.run_due().await;
     assert_eq!(open(&t, STALE_TRIP).await.len(), 1);
-    t.act("ORD-1", |s| actions::record_pickup(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::record_pickup(s, &"D1".into())).await.unwrap();
     assert!(open(&t, STALE_TRIP).await.is_empty(), "the driver is back");
     t.advance(secs(12 * HOUR)).await;
     reconcile(&t).await;
     t.run_due().await;
     assert_eq!(open(&t, STALE_TRIP).await, ["not completed in time by D1"]);
-    t.act("ORD-1", |s| actions::complete_trip(s, "D1")).await.unwrap();
+    t.act("ORD-1", |s| actions::complete_trip(s, &"D1".into())).await.unwrap();
     assert!(open(&t, STALE_TRIP).await.is_empty());
     assert_eq!(t.snapshot("ORD-1").await.order.trip_deadline, None);
     t.assert_sound().await;

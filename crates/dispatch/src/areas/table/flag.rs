@@ -16,8 +16,8 @@ pub async fn set_flag(
     if !(0..=100).contains(&flag.percentage) {
         return Err(TableError::Invalid("percentage must be 0 to 100".to_owned()));
     }
-    let fits = |name: &String| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b' '..=b'~').contains(&b));
-    if !flag.enabled_areas.iter().chain(&flag.enabled_channels).all(fits) {
+    let fits = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b' '..=b'~').contains(&b));
+    if !(flag.enabled_areas.iter().all(|area| fits(area)) && flag.enabled_channels.iter().all(|name| fits(name))) {
         let text = "enabled_areas and enabled_channels must be names of 1 to 64 printable characters";
         return Err(TableError::Invalid(text.to_owned()));
     }

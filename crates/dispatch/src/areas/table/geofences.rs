@@ -1,6 +1,7 @@
 //! Areas as they were imported.
 
 use chrono::{DateTime, Utc};
+use model::ids::AreaId;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::types::Json;
@@ -15,7 +16,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Area)]
 pub struct AreaRow {
-    pub id: String,
+    #[schema(value_type = String)]
+    pub id: AreaId,
     pub name: String,
     pub priority: i32,
     pub geohashes: Vec<String>,
@@ -89,8 +91,8 @@ pub async fn import_areas(
     }
     let mut removed = 0;
     if replace {
-        let ids: Vec<&str> = areas.iter().map(|a| a.area.id.as_str()).collect();
-        let others: Vec<String> = sqlx::query_scalar(
+        let ids: Vec<&AreaId> = areas.iter().map(|a| &a.area.id).collect();
+        let others: Vec<AreaId> = sqlx::query_scalar(
             "-- other areas
              SELECT id FROM areas WHERE id <> ALL ($1) ORDER BY id",
         )
@@ -108,7 +110,7 @@ pub async fn import_areas(
 /// Removes an area. `expected`: the area's version that the author has seen.
 pub async fn remove_area(
     db: &Pool,
-    area: &str,
+    area: &AreaId,
     expected: Option<i64>,
     author: ChangeAuthor<'_>,
 ) -> Result<(), TableError> {
@@ -122,7 +124,7 @@ pub async fn remove_area(
 }
 
 /// With its limits and its override, all of which the audit keeps. Was there such an area?
-async fn delete_area(tx: &mut Connection, area: &str, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
+async fn delete_area(tx: &mut Connection, area: &AreaId, author: ChangeAuthor<'_>) -> Result<bool, sqlx::Error> {
     let before: Option<Json<Value>> = sqlx::query_scalar(
         "-- area to remove
          SELECT to_jsonb(a) || jsonb_build_object(

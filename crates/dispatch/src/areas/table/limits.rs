@@ -1,6 +1,9 @@
 //! The limits of areas.
 
-use model::admission::limits::LoyaltyLevel;
+use model::{
+    admission::limits::LoyaltyLevel,
+    ids::{AreaId, ServiceType},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -12,10 +15,10 @@ use crate::db::Pool;
 #[serde(default)]
 #[schema(as = AreaLimits)]
 pub struct LimitsRow {
-    #[schema(required)]
-    pub area_id: String,
-    #[schema(required)]
-    pub service_type: String,
+    #[schema(value_type = String, required)]
+    pub area_id: AreaId,
+    #[schema(value_type = String, required)]
+    pub service_type: ServiceType,
     pub max_waiting_orders: Option<i64>,
     pub dispatch_timeout_sec: Option<i64>,
     pub order_lifetime_sec: Option<i64>,
@@ -38,8 +41,8 @@ pub struct LimitsRow {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsChange {
-    #[schema(required)]
-    pub service_type: String,
+    #[schema(value_type = String, required)]
+    pub service_type: ServiceType,
     #[schema(minimum = 0, maximum = 1000000)]
     pub max_waiting_orders: Option<i64>,
     /// The same as `order_lifetime_sec`: how long an order may wait.
@@ -118,7 +121,7 @@ impl LimitsChange {
     }
 }
 
-pub async fn list_limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>, sqlx::Error> {
+pub async fn list_limits(db: &Pool, area: Option<&AreaId>) -> Result<Vec<LimitsRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list limits
          SELECT * FROM area_limits WHERE $1::text IS NULL OR area_id = $1 ORDER BY area_id, service_type",
@@ -131,7 +134,7 @@ pub async fn list_limits(db: &Pool, area: Option<&str>) -> Result<Vec<LimitsRow>
 /// Changes the limits of an area for one service type. `expected`: the version the author has seen.
 pub async fn set_limits(
     db: &Pool,
-    area: &str,
+    area: &AreaId,
     change: &LimitsChange,
     expected: Option<i64>,
     author: ChangeAuthor<'_>,
@@ -153,7 +156,7 @@ pub async fn set_limits(
     let version = before.as_ref().map_or(0, |row| row.version);
     require_version(expected, version)?;
     let mut row = before.clone().unwrap_or_else(|| LimitsRow {
-        area_id: area.to_owned(),
+        area_id: area.clone(),
         service_type: change.service_type.clone(),
         enabled: true,
         ..LimitsRow::default()

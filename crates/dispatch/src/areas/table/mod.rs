@@ -10,7 +10,7 @@ pub mod limits;
 pub mod overrides;
 
 use chrono::{DateTime, Utc};
-use model::actor::Actor;
+use model::{actor::Actor, ids::AreaId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,7 +44,8 @@ pub struct AuditEntry {
     pub at: DateTime<Utc>,
     pub actor: String,
     pub what: String,
-    pub area_id: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub area_id: Option<AreaId>,
     pub before: Option<Value>,
     pub after: Option<Value>,
     pub reason: Option<String>,
@@ -54,7 +55,7 @@ pub struct AuditEntry {
 /// SHA-256 (`geometry_sha256`), which says whether two are the same.
 pub async fn list_changes(
     db: &Pool,
-    area: Option<&str>,
+    area: Option<&AreaId>,
     before: Option<i64>,
     limit: u32,
 ) -> Result<Vec<AuditEntry>, sqlx::Error> {
@@ -99,7 +100,7 @@ async fn lock_admission(tx: &mut Connection) -> Result<i64, sqlx::Error> {
 }
 
 /// Returns the area's version.
-async fn lock_area(tx: &mut Connection, area: &str) -> Result<i64, TableError> {
+async fn lock_area(tx: &mut Connection, area: &AreaId) -> Result<i64, TableError> {
     let found: Option<i64> = sqlx::query_scalar(
         "-- lock area
          SELECT version FROM areas WHERE id = $1 FOR UPDATE",
@@ -115,7 +116,7 @@ async fn record_change(
     tx: &mut Connection,
     author: ChangeAuthor<'_>,
     what: &str,
-    area: Option<&str>,
+    area: Option<&AreaId>,
     before: Option<Value>,
     after: Option<Value>,
 ) -> Result<i64, sqlx::Error> {

@@ -1,7 +1,7 @@
 //! What a person decided for an area.
 
 use chrono::{DateTime, Utc};
-use model::admission::limits::ForcedStatus;
+use model::{admission::limits::ForcedStatus, ids::AreaId};
 use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
@@ -9,7 +9,7 @@ use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, 
 use crate::db::Pool;
 
 /// The version of an area's override: the number of its latest line in the audit; 0 before the first.
-pub async fn override_version(db: impl PgExecutor<'_>, area: &str) -> Result<i64, sqlx::Error> {
+pub async fn override_version(db: impl PgExecutor<'_>, area: &AreaId) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "-- override version
          SELECT coalesce(max(id), 0) FROM admission_audit WHERE area_id = $1 AND what = 'override set'",
@@ -23,7 +23,7 @@ pub async fn override_version(db: impl PgExecutor<'_>, area: &str) -> Result<i64
 /// the author has seen. Returns the new one.
 pub async fn set_override(
     db: &Pool,
-    area: &str,
+    area: &AreaId,
     forced: Option<(ForcedStatus, Option<DateTime<Utc>>)>,
     expected: Option<i64>,
     author: ChangeAuthor<'_>,

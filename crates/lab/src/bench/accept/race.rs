@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Instant};
 use jobs::OrderId;
 use serde_json::json;
 use tokio::{sync::Barrier, task::JoinSet};
-use uuid::Uuid;
 
 use super::{stage::RacingDriver, ways::DecisionWay};
 use crate::{bench::spread::duration_micros, testbed::api::error_code};
+use dispatch::ids::OfferId;
 
 /// How the drivers who were not the quickest are told.
 const BEATEN: [&str; 2] = ["RESERVATION_IN_PROGRESS", "ALREADY_ASSIGNED"];
@@ -46,7 +46,7 @@ pub(super) async fn run_race(
     base: &str,
     way: DecisionWay,
     order: &OrderId,
-    offers: Vec<(RacingDriver, Uuid)>,
+    offers: Vec<(RacingDriver, OfferId)>,
 ) -> RaceTally {
     let start = Arc::new(Barrier::new(offers.len()));
     let url = format!("{base}{}", way.accept_path(order));

@@ -89,7 +89,9 @@ impl RaceRunner {
         Ok(told)
     }
 
-    async fn offer_next_order(&mut self) -> anyhow::Result<(OrderId, Vec<(super::stage::RacingDriver, uuid::Uuid)>)> {
+    async fn offer_next_order(
+        &mut self,
+    ) -> anyhow::Result<(OrderId, Vec<(super::stage::RacingDriver, dispatch::ids::OfferId)>)> {
         self.number += 1;
         let order: OrderId = format!("ORD-{}", self.number).parse()?;
         let offers = self.stage.create_offered_order(&order).await?;

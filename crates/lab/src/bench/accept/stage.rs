@@ -6,7 +6,6 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use servers::{PostgresServer, RedisServer, TcpProxy};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use uuid::Uuid;
 use workers::{Outcome, Store};
 
 use super::{options::AcceptOptions, ways};
@@ -19,6 +18,7 @@ use dispatch::{
     db::{self, Pool},
     fleet::drivers::{self, NewDriver},
     handlers,
+    ids::{DriverId, OfferId},
     orders::{
         actions,
         create::{self, NewOrder, OrderLocation},
@@ -38,7 +38,7 @@ const CONNECTIONS: u32 = 16;
 /// A driver and its key.
 #[derive(Debug, Clone)]
 pub(super) struct RacingDriver {
-    pub(super) id: String,
+    pub(super) id: DriverId,
     pub(super) key: String,
 }
 
@@ -85,10 +85,10 @@ impl AcceptStage {
     }
 
     /// A new order, offered to every driver. Returns driver and offer of each.
-    pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(RacingDriver, Uuid)>> {
+    pub(super) async fn create_offered_order(&self, id: &OrderId) -> anyhow::Result<Vec<(RacingDriver, OfferId)>> {
         let new = NewOrder {
             order_id: Some(id.clone()),
-            service_type: SERVICE_TYPE.to_owned(),
+            service_type: SERVICE_TYPE.into(),
             pickup: PICKUP,
             payment_status: "UNPAID".to_owned().try_into()?,
             amount_minor: None,
@@ -116,7 +116,7 @@ impl AcceptStage {
     }
 
     /// The winner's trip ends at once. Returns the winner, as the row says.
-    pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<String>> {
+    pub(super) async fn finish_trip(&self, id: &OrderId) -> anyhow::Result<Option<DriverId>> {
         let s = store::load_order(&self.app.db, id).await?.context("the order is gone")?;
         let Some(driver) = s.order.driver_id else { return Ok(None) };
         update_order(&self.app, id, |s| actions::record_pickup(s, &driver)).await?;
@@ -152,12 +152,12 @@ impl AcceptStage {
 }
 
 async fn hire_drivers(db: &Pool, count: u16) -> anyhow::Result<Vec<RacingDriver>> {
-    let ids: Vec<String> = (1..=count).map(|n| format!("D-{n:03}")).collect();
+    let ids: Vec<DriverId> = (1..=count).map(|n| format!("D-{n:03}").into()).collect();
     let new: Vec<_> = ids
         .iter()
         .map(|id| NewDriver {
             id: id.clone(),
-            service_types: vec![SERVICE_TYPE.to_owned()],
+            service_types: vec![SERVICE_TYPE.into()],
             latitude: PICKUP.latitude,
             longitude: PICKUP.longitude,
             available: true,

@@ -10,11 +10,11 @@ use axum::{
 use jobs::OrderId;
 use serde::Deserialize;
 use serde_json::json;
-use uuid::Uuid;
 
 use api::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     app::App,
+    ids::{DriverId, OfferId},
     orders::{Snapshot, actions, store, update},
 };
 
@@ -60,8 +60,8 @@ pub(super) fn router_with_ways(app: App) -> Router {
 
 #[derive(Debug, Deserialize)]
 struct AcceptBody {
-    driver_id: String,
-    offer_id: Uuid,
+    driver_id: DriverId,
+    offer_id: OfferId,
 }
 
 async fn accept_optimistically(

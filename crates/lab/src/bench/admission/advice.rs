@@ -41,9 +41,9 @@ pub(super) fn measure_area_lookup(stage: &AdmissionStage) -> SamplePercentiles {
     let rules = stage.app.rules.get();
     let mut rng = StdRng::seed_from_u64(1);
     let took = (0..100_000).map(|_| {
-        let (lat, lng) = area_point(rng.random_range(0..AREAS));
+        let place = area_point(rng.random_range(0..AREAS));
         let begun = Instant::now();
-        black_box(rules.geofence.find_area(lat, lng));
+        black_box(rules.geofence.find_area(place));
         i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX)
     });
     SamplePercentiles::from_samples(took.collect())

@@ -16,6 +16,7 @@ use super::stage::{AdmissionStage, AvailabilityAnswer, SERVICE_TYPE, THRESHOLD, 
 use dispatch::{
     actor::{Actor, ActorRole},
     admission::waiting::{self, SuspectMembers},
+    ids::LatLng,
     orders::{actions, update::update_order},
 };
 
@@ -81,7 +82,7 @@ pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -
 }
 
 async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCounters>, tries: u32, producer: u32) {
-    let (latitude, longitude) = area_point(0);
+    let LatLng { lat: latitude, lng: longitude } = area_point(0);
     let mut own = Vec::new();
     while let n = counters.tried.fetch_add(1, Ordering::Relaxed)
         && n < tries

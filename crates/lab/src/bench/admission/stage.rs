@@ -27,7 +27,9 @@ use dispatch::{
         },
     },
     config::Config,
-    db, outbound,
+    db,
+    ids::LatLng,
+    outbound,
 };
 
 pub(super) const SERVICE_TYPE: &str = "RIDE";
@@ -83,7 +85,7 @@ impl AdmissionStage {
 
     /// Is there room in area `n`?
     pub(super) async fn check_availability(&self, n: u32) -> AvailabilityAnswer {
-        let (latitude, longitude) = area_point(n);
+        let LatLng { lat: latitude, lng: longitude } = area_point(n);
         let body = json!({
             "pickup_location": { "latitude": latitude, "longitude": longitude },
             "service_type": SERVICE_TYPE,
@@ -141,13 +143,13 @@ async fn make_areas(app: &App) -> anyhow::Result<()> {
     let text = json!({ "type": "FeatureCollection", "features": features }).to_string();
     geofences::import_areas(&app.db, &import::parse(&text)?, false, None, AUTHOR).await?;
     let change = LimitsChange {
-        service_type: SERVICE_TYPE.to_owned(),
+        service_type: SERVICE_TYPE.into(),
         max_waiting_orders: Some(THRESHOLD),
         cooldown_period_sec: Some(0),
         low_water_percentage: Some(100),
         ..LimitsChange::default()
     };
-    limits::set_limits(&app.db, AREA, &change, None, AUTHOR).await?;
+    limits::set_limits(&app.db, &AREA.into(), &change, None, AUTHOR).await?;
     flag::set_flag(&app.db, &AdmissionFlag { enabled: true, ..AdmissionFlag::default() }, None, AUTHOR).await?;
     app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
     waiting::repair_waiting_sets(app, &mut SuspectMembers::default()).await?;
@@ -159,7 +161,7 @@ fn area_corner(n: u32) -> (f64, f64) {
 }
 
 /// Somewhere in area `n`.
-pub(super) fn area_point(n: u32) -> (f64, f64) {
+pub(super) fn area_point(n: u32) -> LatLng {
     let (south, west) = area_corner(n);
-    (south + SIDE / 3.0, west + SIDE / 3.0)
+    LatLng::new(south + SIDE / 3.0, west + SIDE / 3.0)
 }

@@ -113,7 +113,7 @@ async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
 fn last_word(config: &mut Config) {
     config.database.max_connections = CONNECTIONS;
     use dispatch::config::{ScheduledTask, TaskSchedule};
-    config.service_types.entry(BROADCAST.to_owned()).or_default().ask_at_once = Some(3);
+    config.service_types.entry(BROADCAST.into()).or_default().ask_at_once = Some(3);
     config.schedules.insert(ScheduledTask::Cleanup, TaskSchedule::Every(CLEANUP_EVERY));
     // Beside an order's time of 30 s, a fault lasts as long as 10 minutes do beside 30: the partner would not be asked about
     // the trip.

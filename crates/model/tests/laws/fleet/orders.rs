@@ -8,6 +8,7 @@ use model::{
         policy::{DispatchPolicy, ExhaustionAction, example_policy},
         ranking::{DriverRanking, RankedDriver},
     },
+    ids::{DriverId, LatLng, OfferId},
     messages::MANUAL_REFUND_REQUIRED,
     order::{
         Change, Decision, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, actions,
@@ -56,7 +57,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(alert: bool, keeps_lifetime: bool, ask_at_once: u16, payment: &str) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE", (0.0, 0.0), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), "RIDE".into(), LatLng::new(0.0, 0.0), now);
         order.payment_status = payment.to_owned().try_into().unwrap();
         let policy = DispatchPolicy {
             ask_at_once,
@@ -93,7 +94,7 @@ impl Model {
             Step::Cancel(staff) => {
                 Some(actions::cancel_order(s, &by(if staff { "operator:x" } else { "producer:x" }), None))
             }
-            Step::Assign(n) => Some(actions::assign_driver(s, &by("operator:x"), &format!("D{n}"))),
+            Step::Assign(n) => Some(actions::assign_driver(s, &by("operator:x"), &format!("D{n}").into())),
             Step::Redispatch => Some(actions::redispatch_order(s, &by("operator:x"))),
             Step::Hold => {
                 let has_timers = !timers::order_timers(&s.order, s.now).is_empty();
@@ -138,12 +139,12 @@ impl Model {
 
     /// As `dispatch::candidates` does it: free, not asked in this round, never declined, and never had it.
     fn ranking(&self) -> DriverRanking {
-        let asked = |driver: &String| {
+        let asked = |driver: &DriverId| {
             let declined = |o: &&Offer| o.state == OfferState::Declined || o.round == self.s.order.round;
             let was_asked = self.s.offers.iter().filter(declined).any(|o| o.driver_id == *driver);
             was_asked || self.s.order.former_drivers.contains(driver)
         };
-        let drivers = (0..4).filter(|n| self.free[*n]).map(|n| format!("D{n}"));
+        let drivers = (0..4).filter(|n| self.free[*n]).map(|n| DriverId::from(format!("D{n}")));
         let ranked = drivers.filter(|driver| !asked(driver)).map(|driver_id| RankedDriver {
             driver_id,
             distance_m: 100.0,
@@ -174,7 +175,7 @@ impl Model {
         if let Some(new) = &change.new_offers {
             for ranked in new.ranked.iter().take(usize::from(new.at_once)) {
                 self.s.offers.push(Offer {
-                    id: Uuid::now_v7(),
+                    id: OfferId::from_uuid(Uuid::now_v7()),
                     attempt_no: change.order.attempt_no,
                     round: change.order.round,
                     driver_id: ranked.driver_id.clone(),

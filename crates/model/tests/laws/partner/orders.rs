@@ -13,6 +13,7 @@ use model::{
         decide as fleet,
         policy::{DispatchPolicy, example_policy},
     },
+    ids::LatLng,
     order::{
         Change, Decision, HoldCause, Order, OrderStatus, PaymentStatus, Snapshot, actions,
         change::OrderEvent,
@@ -107,9 +108,9 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(payment: usize, polled: bool) -> Self {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
-        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), SERVICE, (0.0, 0.0), now);
+        let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), SERVICE.into(), LatLng::new(0.0, 0.0), now);
         order.payment_status = payment_status(payment);
-        (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNER.to_owned()));
+        (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNER.into()));
         let policy = example_policy();
         Self {
             s: Snapshot::from_order(order, now),
@@ -222,7 +223,7 @@ impl Model {
         match timer.id().kind() {
             "dispatch" => {
                 if self.s.booking_of_attempt(number).is_none() {
-                    self.apply(decide::start_attempt(&self.s, PARTNER));
+                    self.apply(decide::start_attempt(&self.s, &PARTNER.into()));
                 }
                 let answer = self.book(number, luck);
                 self.said.push(Said::Book(number, answer));

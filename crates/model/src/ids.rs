@@ -1,0 +1,210 @@
+//! Ids as types of their own, so that the compiler notices a driver where an area is wanted.
+//!
+//! A text id is any text: what it may look like is checked where it enters the system. JSON, columns and metrics show the
+//! bare text.
+
+use std::{borrow::Borrow, fmt, ops::Deref};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! define_text_ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, sqlx::Type)]
+        #[serde(transparent)]
+        #[sqlx(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            pub fn into_string(self) -> String {
+                self.0
+            }
+        }
+
+        /// Shows the quoted text alone: the field's name says what it is.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        /// A key of settings, as errors of their check show it.
+        impl garde::error::PathComponentKind for $name {
+            fn component_kind() -> garde::error::Kind {
+                garde::error::Kind::Key
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, text: &str) -> bool {
+                self.0 == text
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, text: &&str) -> bool {
+                self.0 == *text
+            }
+        }
+    )*};
+}
+
+define_text_ids! {
+    /// The id of an area.
+    AreaId
+    /// The id of a driver. A partner's driver is `{partner}:{its id}`.
+    DriverId
+    /// The name of a service type, such as `RIDE`.
+    ServiceType
+    /// The name of a partner in the configuration.
+    PartnerName
+}
+
+impl DriverId {
+    /// The id of a partner's driver, from the id that the partner gave.
+    pub fn of_partner(partner: &PartnerName, id: &str) -> Self {
+        Self(format!("{partner}:{id}"))
+    }
+}
+
+/// The id of an offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(transparent)]
+#[sqlx(transparent)]
+pub struct OfferId(Uuid);
+
+impl OfferId {
+    pub const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub const fn as_uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Display for OfferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for OfferId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        text.parse().map(Self)
+    }
+}
+
+/// An area and a service type: limits and counts hold for the pair.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AreaKey {
+    pub area: AreaId,
+    pub service_type: ServiceType,
+}
+
+impl AreaKey {
+    pub fn new(area: &AreaId, service_type: &ServiceType) -> Self {
+        Self { area: area.clone(), service_type: service_type.clone() }
+    }
+}
+
+/// A place on the earth, in degrees.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, sqlx::FromRow)]
+pub struct LatLng {
+    pub lat: f64,
+    pub lng: f64,
+}
+
+impl LatLng {
+    pub const fn new(lat: f64, lng: f64) -> Self {
+        Self { lat, lng }
+    }
+
+    /// Returns whether latitude and longitude are in their ranges.
+    pub fn is_on_earth(self) -> bool {
+        (-90.0..=90.0).contains(&self.lat) && (-180.0..=180.0).contains(&self.lng)
+    }
+
+    /// Returns the place with its longitude as x.
+    pub fn as_point(self) -> geo::Point {
+        geo::Point::new(self.lng, self.lat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_shows_the_bare_text() {
+        let id: OfferId = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+        let shown = json!({ "area": AreaId::from("JKT"), "offer": id });
+        assert_eq!(shown, json!({ "area": "JKT", "offer": "00000000-0000-0000-0000-000000000001" }));
+        assert_eq!(serde_json::from_value::<AreaId>(shown["area"].clone()).unwrap(), "JKT");
+        assert_eq!(serde_json::from_value::<OfferId>(shown["offer"].clone()).unwrap(), id);
+    }
+
+    #[test]
+    fn columns_and_arrays_have_the_types_of_the_bare_values() {
+        use sqlx::{TypeInfo, postgres::PgHasArrayType};
+        let array_name = |info: sqlx::postgres::PgTypeInfo| info.name().to_owned();
+        assert_eq!(array_name(AreaId::array_type_info()), array_name(String::array_type_info()));
+        assert_eq!(array_name(OfferId::array_type_info()), array_name(Uuid::array_type_info()));
+    }
+
+    #[test]
+    fn places_beyond_the_ranges_are_not_on_earth() {
+        for (lat, lng, expected) in
+            [(90.0, -180.0, true), (-6.2, 106.8, true), (90.1, 0.0, false), (0.0, 180.1, false), (f64::NAN, 0.0, false)]
+        {
+            assert_eq!(LatLng::new(lat, lng).is_on_earth(), expected, "{lat} {lng}");
+        }
+    }
+}
