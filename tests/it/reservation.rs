@@ -326,7 +326,7 @@ async fn thousands_of_interleavings_leave_a_clean_history() {
         let slower = DispatchOverrides {
             attempt: Some(secs(2)),
             lifetime: Some(secs(8)),
-            exhausted: Some(ExhaustionAction::Research),
+            exhausted: Some(ExhaustionAction::SearchAgain),
             ..DispatchOverrides::default()
         };
         config.service_types.insert("RENT".into(), slower);

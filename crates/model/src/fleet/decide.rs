@@ -56,7 +56,7 @@ fn offer_or_end_round(change: &mut Change, ranking: DriverRanking, policy: &Disp
 
 fn end_round(change: &mut Change, policy: &DispatchPolicy) {
     match policy.exhausted {
-        ExhaustionAction::Research => {
+        ExhaustionAction::SearchAgain => {
             let pause = policy.retry_after(change.order.round);
             change.record_event(EventReason::SearchAgain, None);
             change.order.round += 1;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn research_searches_anew_after_the_retry_interval() {
+    fn the_search_restarts_after_the_retry_interval() {
         let s = fixture::created_snapshot();
         let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
         assert_eq!((change.order.status, change.order.round), (OrderStatus::Dispatching, 2));

@@ -13,7 +13,8 @@ pub enum ExhaustionAction {
     /// The order waits for a dispatcher, and every dispatcher is told.
     Alert,
     /// The search restarts after the retry interval, until the lifetime ends.
-    Research,
+    #[serde(alias = "research")]
+    SearchAgain,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +69,7 @@ pub fn example_policy() -> DispatchPolicy {
         offers_per_driver: 1,
         cool_down: Duration::from_secs(15),
         weights: RankingWeights { idle_minute_m: 0.0, live_offer_m: 500.0 },
-        exhausted: ExhaustionAction::Research,
+        exhausted: ExhaustionAction::SearchAgain,
         pending_keeps_lifetime: true,
         pickup_within: Duration::from_secs(12 * 3600),
         completion_within: Duration::from_secs(6 * 3600),

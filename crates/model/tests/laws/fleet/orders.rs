@@ -61,7 +61,7 @@ impl Model {
         order.payment_status = payment.to_owned().try_into().unwrap();
         let policy = DispatchPolicy {
             ask_at_once,
-            exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::Research },
+            exhausted: if alert { ExhaustionAction::Alert } else { ExhaustionAction::SearchAgain },
             pending_keeps_lifetime: keeps_lifetime,
             ..example_policy()
         };
