@@ -12,7 +12,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::{task::JoinSet, time::sleep_until};
 
-use super::stage::{AREAS, AdmissionStage, AvailabilityAnswer, area_point};
+use super::stage::{AREAS, AdmissionStage, area_point};
 use crate::bench::spread::{SamplePercentiles, duration_micros};
 
 /// Connections that ask for advice.
@@ -59,7 +59,7 @@ pub(super) async fn measure_steady_advice(stage: &Arc<AdmissionStage>, time: Dur
             let mut took = Vec::new();
             while begun.elapsed() < time {
                 let asked = Instant::now();
-                if stage.check_availability(rng.random_range(0..ASKED_ABOUT)).await != AvailabilityAnswer::Nothing {
+                if stage.check_availability(rng.random_range(0..ASKED_ABOUT)).await.is_advice() {
                     took.push(duration_micros(asked.elapsed()));
                 }
             }
@@ -85,7 +85,7 @@ pub(super) async fn measure_burst_advice(stage: &Arc<AdmissionStage>, requests: 
                 // Its time has come, whether a connection is free or not: what it waits for one counts.
                 let due = begun + BURST_TIME.mul_f64(f64::from(n) / f64::from(requests));
                 sleep_until(due).await;
-                if stage.check_availability(n % ASKED_ABOUT).await != AvailabilityAnswer::Nothing {
+                if stage.check_availability(n % ASKED_ABOUT).await.is_advice() {
                     took.push(duration_micros(due.elapsed()));
                 }
             }

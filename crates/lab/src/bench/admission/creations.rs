@@ -9,7 +9,7 @@ use std::{
 };
 
 use redis::cmd;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::stage::{AdmissionStage, AvailabilityAnswer, SERVICE_TYPE, THRESHOLD, WITH_BYPASS, area_point};
@@ -21,6 +21,9 @@ use dispatch::{
 };
 
 const PRODUCERS: u32 = 64;
+/// What a server that sheds load asks for, and how often a producer bears it.
+const SHED_PAUSE: Duration = Duration::from_secs(1);
+const MAX_SHED: u32 = 30;
 
 #[derive(Debug)]
 pub(super) struct CreationTally {
@@ -81,6 +84,17 @@ pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -
     })
 }
 
+/// Creates an order as a producer does: while the server sheds load it asks again.
+async fn create_patiently(stage: &AdmissionStage, body: &Value) -> AvailabilityAnswer {
+    for _ in 0..MAX_SHED {
+        match stage.post_json("/api/v1/orders", body).await {
+            AvailabilityAnswer::Shed => sleep(SHED_PAUSE).await,
+            answer => return answer,
+        }
+    }
+    AvailabilityAnswer::Shed
+}
+
 async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCounters>, tries: u32, producer: u32) {
     let LatLng { lat: latitude, lng: longitude } = area_point(0);
     let mut own = Vec::new();
@@ -97,7 +111,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
             body["loyalty_level"] = json!("ELITE");
             body["customer_id"] = json!("loyal");
         }
-        let counter = match stage.post_json("/api/v1/orders", &body).await {
+        let counter = match create_patiently(&stage, &body).await {
             AvailabilityAnswer::Room => {
                 own.push(n);
                 &counters.taken
@@ -113,7 +127,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
                 }
                 &counters.refused
             }
-            AvailabilityAnswer::Nothing => &counters.failed,
+            AvailabilityAnswer::Shed | AvailabilityAnswer::Nothing => &counters.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

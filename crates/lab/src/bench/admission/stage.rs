@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
@@ -105,6 +106,7 @@ impl AdmissionStage {
                     AvailabilityAnswer::Nothing
                 }
             }
+            Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => AvailabilityAnswer::Shed,
             Ok(answer) => {
                 if error_code(answer).await == THRESHOLD_REACHED {
                     AvailabilityAnswer::Full
@@ -122,8 +124,16 @@ impl AdmissionStage {
 pub(super) enum AvailabilityAnswer {
     Room,
     Full,
+    /// The server has too much to do: a client asks again after a second.
+    Shed,
     /// No answer, or one that there can be none.
     Nothing,
+}
+
+impl AvailabilityAnswer {
+    pub(super) fn is_advice(self) -> bool {
+        matches!(self, Self::Room | Self::Full)
+    }
 }
 
 async fn make_areas(app: &App) -> anyhow::Result<()> {
