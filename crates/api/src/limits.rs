@@ -3,7 +3,7 @@
 //! The first two are token buckets. An address pays only for requests that failed to authenticate: many drivers share one, and
 //! the good among them must not pay for a stranger.
 
-use super::client::ClientAddress;
+use super::{client::ClientAddress, error::ApiError};
 use axum::{
     extract::{Request, State},
     http::StatusCode,
@@ -11,8 +11,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dispatch::app::App;
-
-use super::error::ApiError;
 
 /// Middleware: counts answers that say 401, and turns those above the limit into 429.
 pub(super) async fn limit_failures(State(app): State<App>, request: Request, next: Next) -> Response {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use model::{chance::Rng, clock::Clock, fleet::policy::DispatchPolicy, order::Order};
+use model::{chance::Rng, clock::Clock, order::Order, policy::DispatchPolicy};
 use redis::{Cmd, FromRedisValue};
 use workers::Store;
 

@@ -5,8 +5,9 @@
 
 use crate::{
     actor::Actor,
+    decide::Change,
     messages,
-    order::{Booking, BookingState, Change, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
+    order::{Booking, BookingState, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Why the order ends, in the words of the requirement where they fit.
@@ -56,7 +57,7 @@ fn tell_customer(change: &mut Change, why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{order::fixture, timers};
+    use crate::{decide::timers, order::order::fixture};
 
     fn compensated(payment: &str) -> Change {
         let mut s = fixture::created_snapshot();

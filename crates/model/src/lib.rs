@@ -1,8 +1,9 @@
 //! What dispatch decides, as values and functions of values. No I/O, no clock, no chance of its own: the Cargo.toml of this
 //! crate lists no server's library and no runtime.
 //!
-//! * [`order`]: the row, its states, timers, and the decisions of people.
-//! * [`fleet`]: attempts with one's own drivers, lifetime, ranking. [`partner`]: orders that a partner serves.
+//! * [`order`]: the row and its states. [`decide`]: decisions of people, timers, and what every decision shares. [`view`]: an order as JSON.
+//! * [`policy`]: the durations and choices of a service type. [`ranking`]: who is asked first, and why.
+//! * [`fleet`]: attempts with one's own drivers, lifetime. [`partner`]: orders that a partner serves.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
@@ -20,6 +21,7 @@ pub mod bounds;
 pub mod chance;
 pub mod clock;
 pub mod compensation;
+pub mod decide;
 pub mod duration;
 pub mod fleet;
 pub mod ids;
@@ -27,3 +29,6 @@ pub mod messages;
 pub mod order;
 pub mod partner;
 pub mod plain_text;
+pub mod policy;
+pub mod ranking;
+pub mod view;

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use nix::unistd::{Uid, User};
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
+use crate::{ServerError, error::IoErrorContext};
 
 /// An unprivileged user, by number.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
+use crate::{ServerError, error::IoErrorContext};
 
 const POLL: Duration = Duration::from_millis(10);
 

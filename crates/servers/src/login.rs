@@ -12,8 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
+use crate::{ServerError, error::IoErrorContext};
 
 const FILE: &str = "password";
 

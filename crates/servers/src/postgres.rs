@@ -18,14 +18,16 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::ServerError;
-use crate::account::UnprivilegedAccount;
-use crate::error::IoErrorContext;
-use crate::home::ServerHome;
-use crate::login::ServerPassword;
-use crate::programs::{self, PostgresPrograms};
-use crate::server::{DetachedServer, ManagedServer, START_LOCK_WAIT, ServerKind};
-use crate::template::DataTemplate;
+use crate::{
+    ServerError,
+    account::UnprivilegedAccount,
+    error::IoErrorContext,
+    home::ServerHome,
+    login::ServerPassword,
+    programs::{self, PostgresPrograms},
+    server::{DetachedServer, ManagedServer, START_LOCK_WAIT, ServerKind},
+    template::DataTemplate,
+};
 
 /// The user, and the database that exists from the start.
 const NAME: &str = "dispatchq";

@@ -8,8 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
+use crate::{ServerError, error::IoErrorContext};
 
 const POLL: Duration = Duration::from_millis(5);
 

@@ -14,11 +14,13 @@ use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::ServerError;
-use crate::home::ServerHome;
-use crate::programs;
-use crate::server::{DetachedServer, ManagedServer, ServerKind};
-use crate::tls::{self, TlsEndpoint};
+use crate::{
+    ServerError,
+    home::ServerHome,
+    programs,
+    server::{DetachedServer, ManagedServer, ServerKind},
+    tls::{self, TlsEndpoint},
+};
 
 /// How long an answer may take before the server counts as not ready yet.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);

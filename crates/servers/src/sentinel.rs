@@ -12,12 +12,14 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::error::IoErrorContext;
-use crate::home::ServerHome;
-use crate::programs;
-use crate::redis::is_ready;
-use crate::server::{ManagedServer, ServerKind};
-use crate::{RedisServer, ServerError};
+use crate::{
+    RedisServer, ServerError,
+    error::IoErrorContext,
+    home::ServerHome,
+    programs,
+    redis::is_ready,
+    server::{ManagedServer, ServerKind},
+};
 
 const COUNT: usize = 3;
 /// How many of them must agree that the primary is gone.

@@ -8,12 +8,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
-use crate::home::ServerHome;
-use crate::ports;
-use crate::process::ServerProcess;
-use crate::watchdog::ServerWatchdog;
+use crate::{
+    ServerError, error::IoErrorContext, home::ServerHome, ports, process::ServerProcess, watchdog::ServerWatchdog,
+};
 
 /// How long a server may take to be ready, and to stop.
 const READY_WAIT: Duration = Duration::from_secs(30);

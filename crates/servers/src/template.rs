@@ -8,9 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::ServerError;
-use crate::account::UnprivilegedAccount;
-use crate::error::IoErrorContext;
+use crate::{ServerError, account::UnprivilegedAccount, error::IoErrorContext};
 
 /// Templates not made lately are of another schema or another day, and no test copies them any more.
 const KEPT_FOR: Duration = Duration::from_secs(2 * 24 * 3600);

@@ -8,8 +8,7 @@ use std::process::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::error::IoErrorContext;
-use crate::{RedisServer, ServerError, ports};
+use crate::{RedisServer, ServerError, error::IoErrorContext, ports};
 
 /// Where a Redis speaks TLS.
 #[derive(Debug, Clone)]

@@ -9,8 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::ServerError;
-use crate::error::IoErrorContext;
+use crate::{ServerError, error::IoErrorContext};
 
 const SCRIPT: &str = include_str!("watchdog.sh");
 

@@ -1,12 +1,14 @@
 //! The advice before an order: is there room? It may be up to a tenth of a second old; what counts is the order's creation.
 
 use chrono::{DateTime, Utc};
-use model::admission::{
-    answer::{AdmissionAnswer, AreaDetails, NearbyArea},
-    decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
-    limits::AreaLimits,
+use model::{
+    admission::{
+        answer::{AdmissionAnswer, AreaDetails, NearbyArea},
+        decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
+        limits::AreaLimits,
+    },
+    ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
-use model::ids::{AreaId, AreaKey, LatLng, ServiceType};
 
 use crate::{
     admission::waiting,

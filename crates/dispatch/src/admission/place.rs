@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use jobs::OrderId;
 use metrics::counter;
-use model::admission::{
-    answer::{AdmissionAnswer, AreaDetails},
-    decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
-    limits::LoyaltyLevel,
+use model::{
+    admission::{
+        answer::{AdmissionAnswer, AreaDetails},
+        decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
+        limits::LoyaltyLevel,
+    },
+    ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
-use model::ids::{AreaId, AreaKey, LatLng, ServiceType};
 use redis::cmd;
 
 use crate::{

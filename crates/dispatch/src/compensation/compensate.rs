@@ -4,7 +4,7 @@
 //! [`alarm`](crate::compensation::alarm).
 
 use jobs::{CompensateOrder, OrderId};
-use model::{messages, order::timers};
+use model::{decide::timers, messages};
 use workers::{Job, Outcome};
 
 use super::decide;

@@ -6,11 +6,9 @@ use garde::Validate;
 use model::{
     bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
-    fleet::{
-        policy::{DispatchPolicy, ExhaustionAction},
-        ranking::RankingWeights,
-    },
     ids::{PartnerName, ServiceType},
+    policy::{DispatchPolicy, ExhaustionAction},
+    ranking::RankingWeights,
 };
 use serde::{Deserialize, Serialize};
 

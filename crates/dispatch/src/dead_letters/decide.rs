@@ -10,8 +10,9 @@ use std::time::Duration;
 use jobs::{EscalateAlert, OrderId, RemindDispatchers, SendAlarm, SendNotification};
 use model::{
     actor::Actor,
+    decide::{Decision, timers},
     messages::OutboxState,
-    order::{Decision, Snapshot, timers},
+    order::Snapshot,
 };
 use workers::{Job, JobId, store::DeadEntry};
 

@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::OrderId;
-use model::order::{Order, OrderStatus, timers::time_until};
+use model::{
+    decide::timers::time_until,
+    order::{Order, OrderStatus},
+};
 use serde::Serialize;
 use workers::{JobId, store::DeadEntry};
 

@@ -1,7 +1,7 @@
-//! May a dead job of an order have another life? What the order says is in [`model::order::requeue`]; here are the rows of its
+//! May a dead job of an order have another life? What the order says is in [`model::decide::requeue`]; here are the rows of its
 //! messages and alerts. Pure.
 
-pub use model::order::requeue::{RequeuePermission, RequeueRefusal, check_timer, requeue_change};
+pub use model::decide::requeue::{RequeuePermission, RequeueRefusal, check_timer, requeue_change};
 
 use crate::notifications::{alerts::RaisedAlert, outbox::OutboxRow};
 use model::messages::OutboxState;

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::order::{timers, view::OrderView};
+use model::{decide::timers, view::OrderView};
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
 use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};

@@ -8,8 +8,9 @@ pub mod words;
 
 use chrono::{DateTime, Utc};
 use model::{
-    fleet::ranking::DriverRanking,
-    order::{Booking, Offer, Snapshot, view::OrderView},
+    order::{Booking, Offer, Snapshot},
+    ranking::DriverRanking,
+    view::OrderView,
 };
 use serde::Serialize;
 

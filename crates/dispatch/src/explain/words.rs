@@ -210,8 +210,9 @@ mod tests {
     use super::*;
     use crate::explain::NextJob;
     use model::{
+        decide::timers,
         messages,
-        order::{PendingAlert, PendingCallback, PendingMessage, order::fixture, timers},
+        order::{PendingAlert, PendingCallback, PendingMessage, order::fixture},
     };
 
     fn about(snapshot: Snapshot) -> OrderSurroundings {

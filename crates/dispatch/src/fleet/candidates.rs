@@ -5,12 +5,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use model::{
-    fleet::{
-        policy::DispatchPolicy,
-        ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
-    },
     ids::DriverId,
     order::{Order, Snapshot},
+    policy::DispatchPolicy,
+    ranking::{DriverCandidate, DriverRanking, SearchCircle, rank_candidates},
 };
 use workers::Outcome;
 

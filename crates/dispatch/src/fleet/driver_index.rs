@@ -8,8 +8,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use model::{
-    fleet::ranking::SearchCircle,
     ids::{DriverId, LatLng, ServiceType},
+    ranking::SearchCircle,
 };
 use redis::{Cmd, cmd};
 

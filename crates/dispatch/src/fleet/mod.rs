@@ -14,4 +14,4 @@ pub mod drivers;
 pub mod lifetime;
 pub mod trip;
 
-pub use model::fleet::{decide, policy, ranking};
+pub use model::{fleet::decide, policy, ranking};

@@ -1,7 +1,7 @@
 //! `trip:{order}`: the next step of a trip is overdue; support is told.
 
 use jobs::ReportStaleTrip;
-use model::order::trip;
+use model::decide::trip;
 use workers::{Job, Outcome};
 
 use crate::{app::App, orders::step};

@@ -11,8 +11,8 @@ use std::time::Duration;
 use chrono::{SubsecRound, TimeDelta};
 use jobs::SendNotification;
 use model::{
+    decide::{actions, timers},
     messages::DeliveryResult,
-    order::{actions, timers},
 };
 use workers::{Job, Outcome, RetryPolicy};
 

@@ -8,8 +8,9 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    decide::{AlertSettlement, timers},
     messages::{self, ChannelRoutes, RepeatedAlert, StoredMessage},
-    order::{AlertSettlement, PendingAlert, PendingMessage, timers},
+    order::{PendingAlert, PendingMessage},
 };
 use serde::Serialize;
 use serde_json::Value;

@@ -2,10 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
-use model::{
-    messages::OutboxState,
-    order::{OrderStatus, timers},
-};
+use model::{decide::timers, messages::OutboxState, order::OrderStatus};
 use workers::{Job, JobId};
 
 use super::job::OperateError;

@@ -10,8 +10,8 @@
 use jobs::OrderId;
 use model::{
     actor::Actor,
+    decide::{OrderRefusal, actions},
     ids::{DriverId, OfferId},
-    order::{OrderRefusal, actions},
 };
 use tracing::Instrument;
 

@@ -3,7 +3,10 @@
 //! A change is counted by the process that committed it, after the commit: one that dies in between counts it not at all.
 
 use metrics::{counter, histogram};
-use model::order::{Change, EventReason, OrderStatus, Snapshot};
+use model::{
+    decide::Change,
+    order::{EventReason, OrderStatus, Snapshot},
+};
 
 use crate::{areas::label, db, orders::store::ApplyError};
 

@@ -19,4 +19,4 @@ pub mod store;
 pub mod unsent;
 pub mod update;
 
-pub use model::order::*;
+pub use model::{decide::*, order::*, view};

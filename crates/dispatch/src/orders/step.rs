@@ -10,8 +10,9 @@ use std::time::Duration;
 use jobs::OrderId;
 use metrics::histogram;
 use model::{
+    decide::{Change, Decision, timers},
     fleet::decide::end_lifetime,
-    order::{Change, Decision, Snapshot, timers},
+    order::Snapshot,
 };
 use workers::{JobId, Outcome, retry::add_jitter};
 

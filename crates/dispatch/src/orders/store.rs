@@ -8,11 +8,12 @@
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
+    decide::{Change, Decision, OrderRefusal, change::OrderEvent, trip},
     ids::{DriverId, OfferId},
     messages::{self, ChannelRoutes},
     order::{
-        Booking, Change, Decision, KnownPayment, Offer, OfferState, Order, OrderRefusal, OrderStatus, PendingAlert,
-        PendingCallback, PendingMessage, Snapshot, change::OrderEvent, state, trip,
+        Booking, KnownPayment, Offer, OfferState, Order, OrderStatus, PendingAlert, PendingCallback, PendingMessage,
+        Snapshot, state,
     },
 };
 use sqlx::{FromRow, PgExecutor, postgres::PgRow, types::Json};

@@ -2,8 +2,9 @@
 
 use jobs::OrderId;
 use model::{
+    decide::{Decision, timers},
     ids::OfferId,
-    order::{Decision, Snapshot, timers},
+    order::Snapshot,
 };
 use tracing::Instrument;
 

@@ -4,7 +4,10 @@
 //! process died, the order kept changing, the callback came before its booking was known.
 
 use jobs::{ApplyCallback, OrderId};
-use model::order::{Decision, Snapshot, timers};
+use model::{
+    decide::{Decision, timers},
+    order::Snapshot,
+};
 use workers::Outcome;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobs::OrderId;
-use model::{ids::PartnerName, messages, order::timers, partner::answer::CallError};
+use model::{decide::timers, ids::PartnerName, messages, partner::answer::CallError};
 use workers::Outcome;
 
 use super::backoff;

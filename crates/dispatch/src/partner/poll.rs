@@ -6,7 +6,8 @@
 use chrono::TimeDelta;
 use jobs::PollPartner;
 use model::{
-    order::{Booking, Decision, Snapshot},
+    decide::Decision,
+    order::{Booking, Snapshot},
     partner::answer::CallError,
 };
 use workers::{Job, Outcome, retry::add_jitter};

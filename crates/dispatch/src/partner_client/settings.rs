@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use model::{actor::Actor, fleet::policy::DispatchPolicy, ids::PartnerName, partner::decide::PartnerRules};
+use model::{actor::Actor, ids::PartnerName, partner::decide::PartnerRules, policy::DispatchPolicy};
 use standardwebhooks::Webhook;
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use jobs::PeriodicTick;
-use model::order::timers::time_until;
+use model::decide::timers::time_until;
 use workers::NewJob;
 
 use crate::config::{ScheduleError, ScheduledTask, TaskSchedule};

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::order::{Decision, Order, OrderStatus};
+use model::{
+    decide::Decision,
+    order::{Order, OrderStatus},
+};
 use workers::NewJob;
 
 use super::{

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::order::{BookingState, Order, PendingAlert, timers};
+use model::{
+    decide::timers,
+    order::{BookingState, Order, PendingAlert},
+};
 use sqlx::{FromRow, Row, postgres::PgRow};
 use workers::NewJob;
 

@@ -5,8 +5,9 @@ use std::{collections::HashSet, fmt, time::Duration};
 use metrics::counter;
 use model::{
     actor::Actor,
+    decide::{Change, Decision, timers},
     messages,
-    order::{Change, Decision, HoldCause, Snapshot, timers},
+    order::{HoldCause, Snapshot},
 };
 use serde::Serialize;
 use workers::{JobId, NewJob, store::RepairVerdict};

@@ -2,14 +2,13 @@
 
 use chrono::TimeDelta;
 
-use super::{
-    policy::{DispatchPolicy, ExhaustionAction},
-    ranking::DriverRanking,
-};
 use crate::{
     actor::Actor,
+    decide::{Change, change::NewOffers},
     messages,
-    order::{Change, EventReason, OfferState, OrderStatus, Snapshot, change::NewOffers},
+    order::{EventReason, OfferState, OrderStatus, Snapshot},
+    policy::{DispatchPolicy, ExhaustionAction},
+    ranking::DriverRanking,
 };
 
 /// An attempt is due to start.
@@ -77,10 +76,7 @@ fn as_delta(duration: std::time::Duration) -> TimeDelta {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        fleet::{policy, ranking::fixture::ranking_of},
-        order::{order::fixture, timers},
-    };
+    use crate::{decide::timers, order::order::fixture, policy, ranking::fixture::ranking_of};
 
     fn near(driver: &str) -> DriverRanking {
         ranking_of(&[driver])

@@ -4,8 +4,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 
-use super::{Booking, Change, HoldCause, OrderStatus, PaymentStatus};
-use crate::ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType};
+use crate::{
+    decide::Change,
+    ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
+    order::{Booking, HoldCause, OrderStatus, PaymentStatus},
+};
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     actor::Actor,
-    fleet::policy::DispatchPolicy,
+    decide::{Change, Decision},
     ids::{DriverId, PartnerName},
     messages::{self, RetrievalMethod},
-    order::{Booking, BookingState, Change, Decision, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
+    order::{Booking, BookingState, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
+    policy::DispatchPolicy,
 };
 
 /// The durations a decision goes by.

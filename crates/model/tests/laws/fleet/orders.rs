@@ -3,17 +3,13 @@
 use chrono::{DateTime, TimeDelta};
 use model::{
     compensation,
-    fleet::{
-        decide,
-        policy::{DispatchPolicy, ExhaustionAction, example_policy},
-        ranking::{DriverRanking, RankedDriver},
-    },
+    decide::{Change, Decision, actions, change::OrderEvent, timers},
+    fleet::decide,
     ids::{DriverId, LatLng, OfferId},
     messages::MANUAL_REFUND_REQUIRED,
-    order::{
-        Change, Decision, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, actions,
-        change::OrderEvent, state, timers,
-    },
+    order::{EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, Snapshot, state},
+    policy::{DispatchPolicy, ExhaustionAction, example_policy},
+    ranking::{DriverRanking, RankedDriver},
 };
 use uuid::Uuid;
 

@@ -1,8 +1,9 @@
 //! What must hold of a partner's order, whatever happened.
 
 use model::{
+    decide::{Change, timers},
     messages::MANUAL_REFUND_REQUIRED,
-    order::{Booking, BookingState, Change, EventReason, OrderStatus, state, timers},
+    order::{Booking, BookingState, EventReason, OrderStatus, state},
 };
 
 use super::orders::{Luck, Model, Step};

@@ -9,23 +9,22 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use model::{
     compensation,
-    fleet::{
-        decide as fleet,
-        policy::{DispatchPolicy, example_policy},
-    },
-    ids::LatLng,
-    order::{
-        Change, Decision, HoldCause, Order, OrderStatus, PaymentStatus, Snapshot, actions,
+    decide::{
+        Change, Decision, actions,
         change::OrderEvent,
         requeue::{self, RequeuePermission},
         timers,
     },
+    fleet::decide as fleet,
+    ids::LatLng,
+    order::{HoldCause, Order, OrderStatus, PaymentStatus, Snapshot},
     partner::{
         PollConfig,
         answer::{CallError, JobStatus},
         decide::{self, PartnerRules},
         observation::{BookingPhase, Observation, ObservationSource},
     },
+    policy::{DispatchPolicy, example_policy},
 };
 
 use crate::by;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ranking::RankingWeights;
+use crate::ranking::RankingWeights;
 
 /// What happens when no driver is left to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

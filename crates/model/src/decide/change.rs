@@ -6,11 +6,11 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Booking, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot};
 use crate::{
     actor::Actor,
-    fleet::ranking::{DriverRanking, RankedDriver},
     messages::{self, Message, MessageKind},
+    order::{Booking, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot},
+    ranking::{DriverRanking, RankedDriver},
 };
 
 /// One line of the history. `from` = `to` when an attempt starts or ends without the order leaving its state.

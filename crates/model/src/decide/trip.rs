@@ -6,8 +6,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Change, EventReason, OrderStatus, Snapshot};
-use crate::{actor::Actor, fleet::policy::DispatchPolicy, messages};
+use crate::{
+    actor::Actor,
+    decide::Change,
+    messages,
+    order::{EventReason, OrderStatus, Snapshot},
+    policy::DispatchPolicy,
+};
 
 /// When the next step of an order that has just entered `status` is overdue. `None`: it may take for ever.
 pub fn step_deadline(policy: &DispatchPolicy, status: OrderStatus, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
@@ -36,10 +41,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        fleet::policy,
-        order::{order::fixture, timers},
-    };
+    use crate::{decide::timers, order::order::fixture, policy};
 
     #[test]
     fn each_step_has_its_own_deadline_and_zero_means_none() {

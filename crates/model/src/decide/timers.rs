@@ -13,8 +13,10 @@ use jobs::{
     PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, SendNotification,
 };
 
-use super::{BookingState, Order, OrderStatus, PendingAlert, PendingMessage, Snapshot};
-use crate::messages;
+use crate::{
+    messages,
+    order::{BookingState, Order, OrderStatus, PendingAlert, PendingMessage, Snapshot},
+};
 
 /// A job that must exist, and the time of its row's deadline.
 #[derive(Debug, Clone, PartialEq)]

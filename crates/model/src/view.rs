@@ -5,8 +5,9 @@ use jobs::OrderId;
 use serde::Serialize;
 
 use crate::{
+    decide::timers::time_until,
     ids::{AreaId, DriverId, PartnerName, ServiceType},
-    order::{Order, OrderStatus, PaymentStatus, Snapshot, timers::time_until},
+    order::{Order, OrderStatus, PaymentStatus, Snapshot},
 };
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]

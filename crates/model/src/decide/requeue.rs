@@ -8,8 +8,12 @@ use job_contract::{Job, JobId};
 use jobs::{ExpireOrder, OrderId};
 use serde::Serialize;
 
-use super::{Change, EventReason, Order, OrderStatus, Snapshot, timers};
-use crate::{actor::Actor, messages::OutboxState};
+use crate::{
+    actor::Actor,
+    decide::{Change, timers},
+    messages::OutboxState,
+    order::{EventReason, Order, OrderStatus, Snapshot},
+};
 
 /// What may be done with a dead job.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,12 @@
 //! Decisions on what people ask for. Pure: each looks at the snapshot and answers with a change, "is so already", or why
 //! not. Accept, decline, cancel, the timeout and the lifetime all race through the same versioned update; one wins.
 
-use super::{
-    Change, Decision, EventReason, Offer, OfferState, OrderRefusal, OrderStatus, PaymentStatus, Snapshot,
-    change::OfferEnd,
-};
 use crate::{
     actor::Actor,
+    decide::{Change, Decision, OrderRefusal, change::OfferEnd},
     ids::{DriverId, OfferId},
     messages,
+    order::{EventReason, Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Driver `driver` takes the order by answering `offer`.

@@ -1,0 +1,16 @@
+//! Decisions on orders, as values.
+//!
+//! * [`change`]: what a decision wants done.
+//! * [`timers`]: the jobs an order must have, derived from its row.
+//! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
+//! * [`trip`]: trips that do not go on. [`requeue`]: may a dead job have another life?
+//!
+//! What an attempt leads to is in [`crate::fleet`] and [`crate::partner`].
+
+pub mod actions;
+pub mod change;
+pub mod requeue;
+pub mod timers;
+pub mod trip;
+
+pub use change::{AlertSettlement, Change, Decision, OrderRefusal};
