@@ -140,6 +140,6 @@ fn one_place_writes_orders() {
     // The second fills a database of its own.
     assert_eq!(
         writers,
-        ["crates/dispatch/src/orders/store.rs", "crates/lab/src/bench/history/fill.rs"].map(PathBuf::from)
+        ["crates/dispatch/src/orders/store/write.rs", "crates/lab/src/bench/history/fill.rs"].map(PathBuf::from)
     );
 }

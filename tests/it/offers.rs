@@ -8,7 +8,7 @@ use dispatch::{
     orders::{
         OfferState::{self, Accepted, Declined, Offered, Superseded, Withdrawn},
         OrderRefusal, OrderStatus, Snapshot, actions,
-        store::{ChangeError, ChangeOutcome},
+        commit::{ChangeError, ChangeOutcome},
         update,
     },
 };

@@ -7,7 +7,7 @@ use std::{
 
 use dispatch::orders::{
     OrderRefusal, OrderStatus, actions,
-    store::{ChangeError, ChangeOutcome},
+    commit::{ChangeError, ChangeOutcome},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::task::JoinSet;

@@ -10,7 +10,8 @@ use dispatch::{
     ids::DriverId,
     orders::{
         Decision, Offer, OrderRefusal, OrderStatus, Snapshot, accept, actions,
-        store::{self, ApplyError, ChangeError, ChangeOutcome},
+        commit::{self, ChangeError, ChangeOutcome},
+        store::write::ApplyError,
         update::update_order,
     },
     recovery::reconciler,
@@ -426,7 +427,7 @@ async fn an_accept_that_slept_until_its_repeat_was_refused_is_refused_too() {
         let refused = t.accept("ORD-1", &offer.driver_id, offer.id).await;
         assert!(matches!(refused, Err(ChangeError::Refused(OrderRefusal::OfferExpired))), "{refused:?}");
     }
-    let written = store::apply_change(&t.app, &before, *in_time).await;
+    let written = commit::apply_change(&t.app, &before, *in_time).await;
     assert!(matches!(written, Err(ApplyError::Conflict)), "{written:?}");
     assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
 }

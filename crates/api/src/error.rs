@@ -16,7 +16,7 @@ use dispatch::{
     accounts::known_keys::LookupError,
     admission::answer::{AdmissionAnswer, ReplyLanguage},
     areas::table::TableError,
-    orders::{OrderRefusal, create::CreateError, store::ChangeError},
+    orders::{OrderRefusal, commit::ChangeError, create::CreateError},
 };
 
 /// An error as callers read it. A refusal for want of room has the fields of the requirement beside these.

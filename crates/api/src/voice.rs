@@ -17,7 +17,7 @@ use dispatch::{
     channels::voice::{CallEvent, VoiceChannel},
     ids::{DriverId, OfferId},
     notifications::outbox,
-    orders::{OrderRefusal, Snapshot, accept, actions, store::ChangeError, update},
+    orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update},
 };
 use jobs::OrderId;
 use reqwest::Url;

@@ -14,7 +14,7 @@ use dispatch::{
     fleet::drivers,
     ids::{AreaId, DriverId, ServiceType},
     orders::{
-        Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions,
+        Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions, commit,
         create::{self, NewOrder, OrderLocation},
         query::{self, OrderFilter},
         store,
@@ -194,8 +194,8 @@ impl OrderCreateArgs {
 async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
     let changed = update_order(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
     match &changed {
-        store::ChangeOutcome::Yes(s) => println!("{id} is now {}.", s.order.status),
-        store::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
+        commit::ChangeOutcome::Yes(s) => println!("{id} is now {}.", s.order.status),
+        commit::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
     }
     Ok(())
 }

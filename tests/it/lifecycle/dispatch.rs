@@ -1,6 +1,6 @@
 //! Drivers are asked one after the other until one accepts.
 
-use dispatch::orders::{OfferState, OrderStatus, actions, store::ChangeError};
+use dispatch::orders::{OfferState, OrderStatus, actions, commit::ChangeError};
 
 use crate::support::{TestApp, by, ids, millis, secs};
 

@@ -3,7 +3,7 @@
 use dispatch::{
     config::ChannelConfig,
     notifications::messages::{MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, UNEXPECTED_STATE},
-    orders::{OrderRefusal, OrderStatus, actions, store::ChangeError},
+    orders::{OrderRefusal, OrderStatus, actions, commit::ChangeError},
 };
 
 use crate::support::{TestApp, by, millis, secs};

@@ -3,7 +3,7 @@
 use dispatch::{
     accounts::api_keys::AccountRole,
     notifications::messages::DISPATCH_FAILED,
-    orders::{OrderStatus, actions, store::ChangeError},
+    orders::{OrderStatus, actions, commit::ChangeError},
 };
 
 use crate::support::{TestApp, by, secs};

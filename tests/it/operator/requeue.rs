@@ -8,7 +8,7 @@ use dispatch::{
         requeue_policy::{self, RequeueRefusal},
     },
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{OrderStatus, actions, store},
+    orders::{OrderStatus, actions, commit},
     recovery::reconciler,
 };
 use workers::{NewJob, store::JobState};
@@ -299,7 +299,7 @@ async fn an_offer_nobody_can_answer_stays_dead() {
 /// The process died after the order was changed.
 async fn only_the_order(t: &TestApp) {
     let dispatch = job(DISPATCH);
-    store::change_order(&t.app, &id("ORD-1"), |s| {
+    commit::change_order(&t.app, &id("ORD-1"), |s| {
         requeue_policy::requeue_change(s, &dispatch, &by("operator:anna"), None).into()
     })
     .await

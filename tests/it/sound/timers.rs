@@ -10,7 +10,7 @@ use dispatch::{
     fleet::driver_index,
     ids::LatLng,
     notifications::messages::MANUAL_REFUND_REQUIRED,
-    orders::{OrderStatus, actions, store},
+    orders::{OrderStatus, actions, commit},
     recovery::{pauses, reconciler},
 };
 use workers::ScriptClock;
@@ -33,7 +33,9 @@ async fn f09_a_declined_offer_goes_on_within_eight_seconds_though_its_enqueue_is
     t.advance(secs(70)).await;
     let offer = t.live_offer("ORD-1").await;
     let order = "ORD-1".parse().unwrap();
-    store::change_order(&t.app, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None)).await.unwrap();
+    commit::change_order(&t.app, &order, |s| actions::decline_offer(s, &offer.driver_id, offer.id, None))
+        .await
+        .unwrap();
     assert!(t.timers().await["timeout:ORD-1:1"] > t.now_ms() + 40_000);
     t.advance(secs(4)).await;
     assert_eq!(reconciler::reconcile_once(&t.app).await.unwrap().unwrap().moved, 1);

@@ -12,9 +12,9 @@ use dispatch::{
     ids::{DriverId, OfferId},
     orders::{
         Decision, Offer, OfferState, OrderStatus, Snapshot, accept, actions,
+        commit::{ChangeError, ChangeOutcome},
         create::{self, NewOrder, OrderLocation},
-        query,
-        store::{self, ChangeError, ChangeOutcome},
+        query, store,
         update::update_order,
     },
 };

@@ -23,7 +23,10 @@ use crate::{
     dead_letters::requeue_policy::{self, RequeuePermission, RequeueRefusal},
     error::ServiceError,
     notifications::{alerts, outbox},
-    orders::store::{self, ChangeError, ChangeOutcome},
+    orders::{
+        commit::{self, ChangeError, ChangeOutcome},
+        store,
+    },
 };
 
 /// Who decides, and why.
@@ -149,7 +152,7 @@ async fn requeue_timer(
     by: &DecisionAuthor,
 ) -> Result<DecisionOutcome, ServiceError> {
     let mut answer = DecisionOutcome::NotDead;
-    let changed = store::change_order(app, order, |s: &Snapshot| {
+    let changed = commit::change_order(app, order, |s: &Snapshot| {
         answer = match requeue_policy::check_timer(s, job) {
             _ if dead.is_none() && s.order.dead_timer().as_ref() != Some(job) => DecisionOutcome::NotDead,
             RequeuePermission::Refused(refused) => DecisionOutcome::Refused(refused),
@@ -235,7 +238,7 @@ async fn run_again(
     by: &DecisionAuthor,
 ) -> Result<(), ServiceError> {
     let noted =
-        store::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
+        commit::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
     match noted.await {
         // What is about an order that never was has no history to write into.
         Ok(_) | Err(ChangeError::NotFound) => {}

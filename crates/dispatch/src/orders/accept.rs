@@ -20,7 +20,8 @@ use crate::{
     crash,
     orders::{
         accept_gate::{self, GateEntry},
-        store::{self, ChangeError, ChangeOutcome},
+        commit::{ChangeError, ChangeOutcome},
+        store::write,
         update,
     },
 };
@@ -71,7 +72,7 @@ async fn take_order(
     let decide = || update::update_for_offer(app, id, offer, |s| actions::accept_offer(s, driver, offer).signed_by(by));
     match decide().await {
         Err(ChangeError::Refused(OrderRefusal::OfferExpired)) => {
-            store::outdate_decisions(app, id, offer).await?;
+            write::outdate_decisions(&app.db, id, offer).await?;
             decide().await
         }
         taken => taken,

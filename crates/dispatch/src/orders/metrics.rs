@@ -8,7 +8,7 @@ use model::{
     order::{EventReason, OrderStatus, Snapshot},
 };
 
-use crate::{areas::label, db, orders::store::ApplyError};
+use crate::{areas::label, db, orders::store::write::ApplyError};
 
 /// Records a committed change.
 pub(super) fn record_change(before: &Snapshot, change: &Change) {

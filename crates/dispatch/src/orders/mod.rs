@@ -2,7 +2,8 @@
 //!
 //! * [`update`]: changes an order on request, and enqueues what follows.
 //! * [`unsent`]: orders whose timers Redis did not take.
-//! * [`store`]: loads snapshots and writes changes; the only code that writes to `orders`.
+//! * [`commit`]: decides on an order and has the change written; what follows a commit. [`store`]: loads and writes rows; the only code
+//!   that writes to `orders`.
 //! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
 //! * [`step`]: what every timer of an order has in common.
 //! * [`create`]: how an order comes into being.
@@ -11,6 +12,7 @@
 
 pub mod accept;
 pub(crate) mod accept_gate;
+pub mod commit;
 pub mod create;
 pub mod metrics;
 pub mod query;

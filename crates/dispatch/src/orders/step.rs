@@ -20,7 +20,10 @@ use crate::{
     app::App,
     crash,
     db::database_failed,
-    orders::store::{self, ApplyError, ChangeError},
+    orders::{
+        commit::{self, ChangeError},
+        store::{self, write::ApplyError},
+    },
 };
 
 /// Times a step starts over because another change was quicker.
@@ -93,7 +96,7 @@ where
             Step::Finish(outcome) => return Ok(outcome),
         };
         crash::reach_point(job.kind(), "decided");
-        match store::apply_change(app, &s, change).await {
+        match commit::apply_change(app, &s, change).await {
             Ok(after) => return Ok(Outcome::then_enqueue(timers::derive_jobs(&after))),
             Err(ApplyError::Conflict) => {}
             Err(ApplyError::Refused(refusal)) => return Ok(Outcome::Retry(refusal.to_string())),
@@ -137,7 +140,7 @@ pub async fn record_result(
     decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Outcome {
     crash::reach_point(job.kind(), "learnt");
-    match store::change_order(app, order, decide).await {
+    match commit::change_order(app, order, decide).await {
         Ok(changed) => Outcome::then_enqueue(timers::derive_jobs(changed.snapshot())),
         Err(ChangeError::NotFound) => Outcome::done(),
         Err(ChangeError::Refused(refusal)) => Outcome::Retry(refusal.to_string()),

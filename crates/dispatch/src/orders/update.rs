@@ -15,7 +15,7 @@ use crate::{
     error::ServiceError,
     orders::{
         accept_gate,
-        store::{self, ChangeError, ChangeOutcome},
+        commit::{self, ChangeError, ChangeOutcome},
         unsent,
     },
 };
@@ -51,7 +51,7 @@ async fn update_about(
         had_driver = s.order.status.occupies_driver();
         decide(s)
     };
-    let changed = store::change_about(app, id, offer, decide).await?;
+    let changed = commit::change_about(app, id, offer, decide).await?;
     if let ChangeOutcome::Yes(after) = &changed {
         if was_held && !after.order.held_for_review {
             revive_dead_timers(app, after).await;

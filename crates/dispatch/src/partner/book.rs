@@ -19,10 +19,7 @@ use super::{backoff, decide, failure};
 use crate::{
     app::App,
     crash, db,
-    orders::{
-        step,
-        store::{self, ApplyError},
-    },
+    orders::{commit, step, store::write::ApplyError},
     partner_client::{
         ConfiguredPartner,
         client::PartnerCall,
@@ -112,7 +109,7 @@ async fn write_intent(
         return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, app.rng.next_unit()) });
     }
     crash::reach_point("intent", "decided");
-    match store::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
+    match commit::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
         Ok(after) => {
             crash::reach_point("intent", "written");
             let booking = after.booking_of_attempt(attempt_no).cloned();

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     app::App,
     crash, db,
-    orders::store::{self, ChangeError, ChangeOutcome},
+    orders::commit::{self, ChangeError, ChangeOutcome},
     partner_client::settings::partner_rules,
 };
 
@@ -41,7 +41,7 @@ pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outc
 /// Acts on a callback whose body is known, be it because it has just been stored.
 pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
     crash::reach_point("callback", "learnt");
-    let changed = store::change_order(app, order, |s| {
+    let changed = commit::change_order(app, order, |s| {
         let Some(partner) = s.order.partner.as_ref().and_then(|name| app.partners.get(name)) else {
             return Decision::Unchanged;
         };

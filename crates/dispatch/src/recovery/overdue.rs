@@ -14,7 +14,7 @@ use super::{
     pages::STRETCH,
     repair::{changed_jobs, log_and_continue},
 };
-use crate::{app::App, compensation, error::ServiceError, fleet, loops::report_progress, orders::store};
+use crate::{app::App, compensation, error::ServiceError, fleet, loops::report_progress, orders::commit};
 
 /// An order this long past its lifetime is ended here, without a job.
 const FAR_OVERDUE: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ pub async fn end_far_overdue(app: &App) -> Result<u64, ServiceError> {
 
 /// Ends an order without waiting for its job. Returns the jobs it must have now, or `None` if it needed no end.
 async fn end_order(app: &App, id: &OrderId) -> Result<Option<Vec<NewJob>>, ServiceError> {
-    let ended = store::change_order(app, id, |s| {
+    let ended = commit::change_order(app, id, |s| {
         if !is_far_overdue(&s.order, s.now) {
             Decision::Unchanged
         } else if s.order.status == OrderStatus::Compensating {

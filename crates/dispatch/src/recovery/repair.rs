@@ -19,7 +19,7 @@ use crate::{
     dead_letters::decide::{self, DeadJobSubject},
     error::ServiceError,
     loops::report_progress,
-    orders::store,
+    orders::commit,
     periodic::schedule::next_job,
     recovery::pauses,
 };
@@ -214,7 +214,7 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
     }
     let Some(id) = timers::order_of(&job.id) else { return Ok(false) };
     let why = HoldCause::dead_timer_reason(&job.id);
-    let held = store::change_order(app, &id, |s: &Snapshot| {
+    let held = commit::change_order(app, &id, |s: &Snapshot| {
         if s.order.held_for_review || !timers::derive_timers(s).iter().any(|t| *t.id() == job.id) {
             return Decision::Unchanged;
         }
@@ -255,11 +255,11 @@ async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
 
 /// Returns the jobs that a change of ours leads to; `None` if it changed nothing.
 pub(super) fn changed_jobs(
-    result: Result<store::ChangeOutcome, store::ChangeError>,
+    result: Result<commit::ChangeOutcome, commit::ChangeError>,
 ) -> Result<Option<Vec<NewJob>>, ServiceError> {
     match result {
-        Ok(store::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
-        Ok(store::ChangeOutcome::No(_)) | Err(store::ChangeError::NotFound | store::ChangeError::Busy) => Ok(None),
+        Ok(commit::ChangeOutcome::Yes(after)) => Ok(Some(timers::derive_jobs(&after))),
+        Ok(commit::ChangeOutcome::No(_)) | Err(commit::ChangeError::NotFound | commit::ChangeError::Busy) => Ok(None),
         Err(e) => Err(e.into()),
     }
 }

@@ -4,7 +4,7 @@ use dispatch::{
     loops::LoopRegistry,
     orders::{
         OrderStatus, actions,
-        store::{ChangeError, ChangeOutcome},
+        commit::{ChangeError, ChangeOutcome},
         update::update_order,
     },
 };

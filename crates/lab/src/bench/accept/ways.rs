@@ -15,7 +15,7 @@ use api::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     app::App,
     ids::{DriverId, OfferId},
-    orders::{Snapshot, actions, store, update},
+    orders::{Snapshot, actions, commit, update},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +92,10 @@ async fn accept_with_row_locks(
     .execute(&mut *tx)
     .await?;
     let mut decide = |s: &Snapshot| actions::accept_offer(s, &driver, answer.offer_id);
-    let changed = store::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
+    let changed = commit::try_change(&app, &mut tx, &id, Some(answer.offer_id), &mut decide).await?;
     let changed = changed.ok_or(ApiError::Busy)?;
     tx.commit().await?;
-    if let store::ChangeOutcome::Yes(after) = &changed {
+    if let commit::ChangeOutcome::Yes(after) = &changed {
         update::enqueue_jobs(&app, after).await;
     }
     Ok(accepted_response(&id))

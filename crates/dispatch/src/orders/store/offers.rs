@@ -1,0 +1,132 @@
+//! The offers that a change makes and ends, and the ranking behind them.
+
+use model::{
+    decide::Change,
+    ids::{DriverId, OfferId},
+    order::{Offer, OfferState},
+};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::write::ApplyError;
+use crate::db::Connection;
+
+/// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
+const OFFERING: i32 = 0x6f66_6672;
+
+pub(super) async fn end_offers(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
+    if change.offers.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<OfferId> = change.offers.iter().map(|end| end.offer.id).collect();
+    let from: Vec<&str> = change.offers.iter().map(|end| end.offer.state.as_str()).collect();
+    let to: Vec<&str> = change.offers.iter().map(|end| end.to.as_str()).collect();
+    let why: Vec<Option<&str>> = change.offers.iter().map(|end| end.why.as_deref()).collect();
+    let updated = sqlx::query(
+        "-- end offers
+         UPDATE offers o SET state = c.to_state, reason = c.why, responded_at = $5
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS c (id, from_state, to_state, why)
+         WHERE o.id = c.id AND o.state = c.from_state",
+    )
+    .bind(&ids)
+    .bind(&from)
+    .bind(&to)
+    .bind(&why)
+    .bind(change.at)
+    .execute(tx)
+    .await?;
+    if updated.rows_affected() == ids.len() as u64 { Ok(()) } else { Err(ApplyError::Conflict) }
+}
+
+/// An offer as it was made: id, driver, distance in metres.
+type Made = (OfferId, DriverId, f64);
+
+/// Offers to the best drivers who are still free, as many at once as the change says. Returns the offers with the
+/// distances in metres.
+///
+/// A driver who was taken since the ranking was made is passed over: one with an active order, or without a free slot for
+/// one more live offer. So is a driver to whom another transaction makes an offer at this moment: waiting for its commit
+/// would put all orders of a busy place in one queue.
+pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Result<Vec<(Offer, f64)>, ApplyError> {
+    let Some(new) = &change.new_offers else { return Ok(Vec::new()) };
+    let wanted = usize::from(new.at_once.max(1));
+    let mut made: Vec<Made> = Vec::new();
+    let mut passed = 0;
+    while made.len() < wanted && passed < new.ranked.len() {
+        let next = &new.ranked[passed..new.ranked.len().min(passed + wanted - made.len())];
+        let ids: Vec<OfferId> = next.iter().map(|_| OfferId::from_uuid(Uuid::now_v7())).collect();
+        let drivers: Vec<&DriverId> = next.iter().map(|r| &r.driver_id).collect();
+        let distances: Vec<f64> = next.iter().map(|r| r.distance_m).collect();
+        let scores: Vec<f64> = next.iter().map(|r| r.score).collect();
+        let rows: Vec<Made> = sqlx::query_as(
+            "-- insert offers
+             WITH locked AS MATERIALIZED (
+                 SELECT c.* FROM unnest($1::uuid[], $2::text[], $3::float8[], $4::float8[]) WITH ORDINALITY
+                      AS c (id, driver_id, distance_m, score, place)
+                 WHERE pg_try_advisory_xact_lock($12, hashtext(c.driver_id)))
+             INSERT INTO offers (id, order_id, attempt_no, round, driver_id, distance_m, score, rank, slot,
+                                 offered_at, expires_at)
+             SELECT c.id, $5, $6, $7, c.driver_id, c.distance_m, c.score, $8 + c.place, free.slot, $9, $10
+             FROM locked c
+             CROSS JOIN LATERAL (
+                 SELECT s.n AS slot FROM generate_series(1, $11) AS s (n)
+                 WHERE NOT EXISTS (SELECT 1 FROM offers f
+                                   WHERE f.driver_id = c.driver_id AND f.state = 'offered' AND f.slot = s.n)
+                 ORDER BY s.n LIMIT 1) free
+             WHERE NOT EXISTS (SELECT 1 FROM orders o
+                               WHERE o.driver_id = c.driver_id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+                             AND o.partner IS NULL)
+             -- a slot taken since this statement began
+             ON CONFLICT DO NOTHING
+             RETURNING id, driver_id, distance_m",
+        )
+        .bind(&ids)
+        .bind(&drivers)
+        .bind(&distances)
+        .bind(&scores)
+        .bind(change.order.id.as_str())
+        .bind(change.order.attempt_no)
+        .bind(change.order.round)
+        .bind(i32::try_from(passed).unwrap_or(i32::MAX))
+        .bind(change.at)
+        .bind(new.expires_at)
+        .bind(i32::from(new.per_driver.max(1)))
+        .bind(OFFERING)
+        .fetch_all(&mut *tx)
+        .await?;
+        made.extend(rows);
+        passed += next.len();
+    }
+    if made.is_empty() {
+        return Err(ApplyError::Conflict);
+    }
+    let offer = |(id, driver_id, distance_m): Made| {
+        let offer = Offer {
+            id,
+            attempt_no: change.order.attempt_no,
+            round: change.order.round,
+            driver_id,
+            state: OfferState::Offered,
+            offered_at: change.at,
+            expires_at: new.expires_at,
+        };
+        (offer, distance_m)
+    };
+    Ok(made.into_iter().map(offer).collect())
+}
+
+pub(super) async fn write_ranking(tx: &mut Connection, change: &Change) -> Result<(), sqlx::Error> {
+    let Some((attempt_no, ranking)) = &change.ranking else { return Ok(()) };
+    sqlx::query(
+        "-- write ranking
+         INSERT INTO rankings (order_id, attempt_no, at, candidates) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (order_id, attempt_no) DO UPDATE SET at = excluded.at, candidates = excluded.candidates",
+    )
+    .bind(change.order.id.as_str())
+    .bind(attempt_no)
+    .bind(change.at)
+    .bind(Json(ranking))
+    .execute(tx)
+    .await?;
+    Ok(())
+}
