@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
 use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
@@ -106,14 +105,11 @@ impl AdmissionStage {
                     AvailabilityAnswer::Nothing
                 }
             }
-            Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => AvailabilityAnswer::Shed,
-            Ok(answer) => {
-                if error_code(answer).await == THRESHOLD_REACHED {
-                    AvailabilityAnswer::Full
-                } else {
-                    AvailabilityAnswer::Nothing
-                }
-            }
+            Ok(answer) => match error_code(answer).await.as_str() {
+                THRESHOLD_REACHED => AvailabilityAnswer::Full,
+                "UNAVAILABLE" => AvailabilityAnswer::Shed,
+                _ => AvailabilityAnswer::Nothing,
+            },
             Err(_) => AvailabilityAnswer::Nothing,
         }
     }
