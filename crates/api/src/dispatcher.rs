@@ -1,21 +1,13 @@
 //! Is there room? `POST /api/v1/dispatcher/availability-check`, as the requirement on server busy writes it.
 
 use axum::{
-    Json,
     extract::State,
-    http::{
-        HeaderMap, StatusCode,
-        header::{ACCEPT_LANGUAGE, RETRY_AFTER},
-    },
-    response::{IntoResponse, Response},
+    http::{HeaderMap, header::ACCEPT_LANGUAGE},
+    response::Response,
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
-    admission::{
-        answer::{AdmissionAnswer, ReplyLanguage},
-        check,
-        decide::AdmissionCaller,
-    },
+    admission::{answer::ReplyLanguage, check, decide::AdmissionCaller},
     app::App,
     ids::ServiceType,
     orders::create::OrderLocation,
@@ -24,7 +16,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{auth::ApiCaller, body::JsonBody, error::ApiError, openapi::CallErrors};
+use super::{auth::ApiCaller, body::JsonBody, busy, error::ApiError, openapi::CallErrors};
 
 const ASKERS: [AccountRole; 1] = [AccountRole::Producer];
 
@@ -119,19 +111,10 @@ async fn check_availability(
     };
     let answer =
         check::preview_admission(&app, question.pickup_location.as_lat_lng(), &question.service_type, asker).await;
-    Ok(admission_response(&answer, accepted_language(&headers)))
+    Ok(busy::admission_response(&answer, accepted_language(&headers)))
 }
 
 /// What the caller reads.
 pub(super) fn accepted_language(headers: &HeaderMap) -> ReplyLanguage {
     ReplyLanguage::from_accept_language(headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
-}
-
-pub(super) fn admission_response(answer: &AdmissionAnswer, language: ReplyLanguage) -> Response {
-    let status = StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let body = Json(answer.json_body(language));
-    match answer.retry_after_sec() {
-        Some(secs) => (status, [(RETRY_AFTER, secs.to_string())], body).into_response(),
-        None => (status, body).into_response(),
-    }
 }

@@ -11,7 +11,7 @@ use axum::{
 use jobs::InvalidOrderId;
 use serde::Serialize;
 
-use super::{dispatcher, observe::LoggedRefusal, openapi::error_code_schema};
+use super::{busy, observe::LoggedRefusal, openapi::error_code_schema};
 use dispatch::{
     accounts::known_keys::LookupError,
     admission::answer::{AdmissionAnswer, ReplyLanguage},
@@ -212,7 +212,7 @@ impl IntoResponse for ApiError {
             tracing::error!(%error, "A request failed at the database.");
         }
         if let Self::NoRoom(answer, language) = &self {
-            return dispatcher::admission_response(answer, *language);
+            return busy::admission_response(answer, *language);
         }
         if let Self::NoLookup(LookupError::Unanswered(error)) = &self {
             tracing::error!(%error, "A key could not be looked up.");

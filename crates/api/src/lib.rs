@@ -2,7 +2,7 @@
 //!
 //! * [`orders`]: what producers and drivers do with orders.
 //! * [`alerts`]: what support has to do, and that it is done.
-//! * [`dispatcher`]: is there room? [`areas`]: how many orders may wait where.
+//! * [`dispatcher`]: is there room? `busy`: the answer. [`areas`]: how many orders may wait where.
 //! * [`drivers`]: where drivers are, whether they want work, and what they are asked.
 //! * [`callbacks`]: what partners call.
 //! * [`voice`]: what a provider of phone calls calls back.
@@ -26,6 +26,7 @@ pub mod alerts;
 pub mod areas;
 pub mod auth;
 pub mod body;
+mod busy;
 pub mod callbacks;
 pub mod client;
 mod connections;

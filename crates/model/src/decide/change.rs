@@ -9,7 +9,9 @@ use chrono::{DateTime, Utc};
 use crate::{
     actor::Actor,
     messages::{self, Message, MessageKind},
-    order::{Booking, EventReason, HoldCause, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot},
+    order::{
+        Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot,
+    },
     ranking::{DriverRanking, RankedDriver},
 };
 
@@ -381,5 +383,30 @@ impl OrderRefusal {
             Self::LifetimeOver => "LIFETIME_OVER",
             Self::ServedByPartner => "SERVED_BY_PARTNER",
         }
+    }
+}
+
+impl Snapshot {
+    /// Returns the order as this change leaves it, at the time of reading. What Postgres alone knows is not in it: offers that the
+    /// change makes, ids of messages and alerts, and callbacks that match a booking.
+    #[must_use]
+    pub fn apply(&self, change: &Change) -> Self {
+        let mut after = self.clone();
+        after.order = Order { version: change.version + 1, updated_at: change.at, ..change.order.clone() };
+        for end in &change.offers {
+            if let Some(offer) = after.offers.iter_mut().find(|o| o.id == end.offer.id) {
+                offer.state = end.to;
+            }
+        }
+        for changed in &change.bookings {
+            match after.bookings.iter_mut().find(|b| b.attempt_no == changed.attempt_no) {
+                Some(booking) => booking.clone_from(changed),
+                None => after.bookings.push(changed.clone()),
+            }
+        }
+        after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
+        let event = change.payment_event.clone();
+        after.payments.extend(event.map(|(event_id, payment_status)| KnownPayment { event_id, payment_status }));
+        after
     }
 }

@@ -5,7 +5,6 @@ use jobs::OrderId;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    decide::Change,
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
     order::{Booking, HoldCause, OrderStatus, PaymentStatus},
 };
@@ -203,29 +202,6 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the order as this change leaves it, at the time of reading. What Postgres alone knows is not in it: offers that the
-    /// change makes, ids of messages and alerts, and callbacks that match a booking.
-    #[must_use]
-    pub fn apply(&self, change: &Change) -> Self {
-        let mut after = self.clone();
-        after.order = Order { version: change.version + 1, updated_at: change.at, ..change.order.clone() };
-        for end in &change.offers {
-            if let Some(offer) = after.offers.iter_mut().find(|o| o.id == end.offer.id) {
-                offer.state = end.to;
-            }
-        }
-        for changed in &change.bookings {
-            match after.bookings.iter_mut().find(|b| b.attempt_no == changed.attempt_no) {
-                Some(booking) => booking.clone_from(changed),
-                None => after.bookings.push(changed.clone()),
-            }
-        }
-        after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
-        let event = change.payment_event.clone();
-        after.payments.extend(event.map(|(event_id, payment_status)| KnownPayment { event_id, payment_status }));
-        after
-    }
-
     /// An order on which nothing hangs yet.
     pub fn from_order(order: Order, now: DateTime<Utc>) -> Self {
         Self {
