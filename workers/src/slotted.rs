@@ -1,6 +1,6 @@
 //! Performing a job with slots that are handed over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -38,11 +38,16 @@ where
 }
 
 async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Result<SlotGrant, Outcome> {
-    if let Some(handed) = &delivery.slots {
+    // What an earlier work of this run gave back, or what ended while this process stood still, holds nothing any more.
+    if let Some(handed) = delivery.slots.as_ref().filter(|handed| handed.is_held(Instant::now())) {
         return Ok(handed.clone());
     }
     match store.acquire_slots(delivery.queue, &delivery.id, need).await {
-        Ok(SlotVerdict::Granted(grant)) => Ok(grant),
+        Ok(SlotVerdict::Granted(grant)) if grant.is_held(Instant::now()) => Ok(grant),
+        Ok(SlotVerdict::Granted(over)) => {
+            store.release_slots_soon(EndedSlots { job: delivery.id.clone(), grant: over });
+            Err(Outcome::Snooze { delay: Duration::ZERO })
+        }
         Ok(SlotVerdict::Busy | SlotVerdict::Closed) => Err(Outcome::Park(need.clone())),
         Err(error) => {
             warn!(%error, job.id = %delivery.id, "Slots could not be asked for; the job waits.");

@@ -45,7 +45,9 @@ impl SlotNeed {
 
     /// Returns the name if a group or an own slot may be called so.
     pub fn check_name(name: String) -> Result<Arc<str>, InvalidSlotNeed> {
+        // '-' alone stands for "no name" in the engine's records.
         let fits = (1..=Self::MAX_BYTES).contains(&name.len())
+            && name != "-"
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b));
         if fits { Ok(name.into()) } else { Err(InvalidSlotNeed::Name(name)) }
     }
@@ -90,6 +92,11 @@ impl SlotGrant {
         self.ends_by
     }
 
+    /// Returns whether work may begin with the slots: they were not given back and last beyond `now`.
+    pub fn is_held(&self, now: Instant) -> bool {
+        !self.given_back.load(Ordering::SeqCst) && now < self.ends_by
+    }
+
     /// Marks the slots as given back. Returns whether they were not yet: one call per grant is enough.
     pub fn give_back(&self) -> bool {
         !self.given_back.swap(true, Ordering::SeqCst)
@@ -118,7 +125,7 @@ mod tests {
     fn names_that_could_break_a_key_or_a_record_are_refused() {
         let second = Duration::from_secs(1);
         assert!(SlotNeed::new("server:1", "B-1", second).is_ok());
-        for bad in ["", "a b", "{x}", "ä", &"x".repeat(101)] {
+        for bad in ["", "-", "a b", "{x}", "ä", &"x".repeat(101)] {
             assert_eq!(SlotNeed::new(bad, "B-1", second), Err(InvalidSlotNeed::Name(bad.to_owned())));
             assert_eq!(SlotNeed::new("server", bad, second), Err(InvalidSlotNeed::Name(bad.to_owned())));
         }

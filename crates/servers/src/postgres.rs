@@ -6,7 +6,8 @@
 //!
 //! Postgres refuses to run as root. Under root it runs as an `account` without rights, and its data lies where that user
 //! may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
-//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to.
+//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to. Copies of a template, which only
+//! tests make, lie in memory where there is room.
 
 use std::env;
 use std::fs;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
 
 use crate::{
     ServerError,
@@ -38,6 +40,11 @@ const METHOD: &str = "scram-sha-256";
 /// Open to every user, unlike a home directory, and not cleared at boot.
 const OPEN_DIR: &str = "/var/tmp";
 
+/// Linux keeps it in memory. In a container it is mostly too small.
+const MEMORY_DIR: &str = "/dev/shm";
+/// For some dozen clusters of tests at once.
+const LEAST_ROOM: u64 = 4 * 1024 * 1024 * 1024;
+
 /// A private Postgres. Dropping it ends its processes, and removes the data unless [`PostgresServer::start_in`] started it.
 #[derive(Debug)]
 pub struct PostgresServer(ManagedServer<PostgresSetup>);
@@ -45,7 +52,7 @@ pub struct PostgresServer(ManagedServer<PostgresSetup>);
 impl PostgresServer {
     /// Starts on a free port with throw-away data.
     pub async fn start() -> Result<PostgresServer, ServerError> {
-        let (setup, home) = throw_away()?;
+        let (setup, home) = throw_away(None)?;
         PostgresServer::start_with(setup, home, None).await
     }
 
@@ -66,7 +73,7 @@ impl PostgresServer {
                 template.make_template(first.dir())?;
             }
         }
-        let (setup, home) = throw_away()?;
+        let (setup, home) = throw_away(memory_dir())?;
         let mut server = ManagedServer::new(setup, home)?;
         template.copy_to(server.home.dir(), server.kind.account)?;
         server.kind.initialize_data(&server.home).await?;
@@ -161,10 +168,21 @@ impl PostgresServer {
     }
 }
 
+/// Returns where copies of templates lie: in memory where there is room. Each is some 1,500 files, which take seconds to make
+/// on a disk that others write to.
+fn memory_dir() -> Option<&'static Path> {
+    let memory = Path::new(MEMORY_DIR);
+    let room = statvfs(memory).ok()?;
+    (room.blocks_available() * room.fragment_size() >= LEAST_ROOM).then_some(memory)
+}
+
 /// What a server with throw-away data begins with.
-fn throw_away() -> Result<(PostgresSetup, ServerHome), ServerError> {
+///
+/// In `parent`, or where every user may go.
+fn throw_away(parent: Option<&Path>) -> Result<(PostgresSetup, ServerHome), ServerError> {
     let setup = PostgresSetup { durable: false, ..PostgresSetup::new()? };
-    let parent = if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
+    let open_dir = || if setup.account.is_some() { PathBuf::from(OPEN_DIR) } else { env::temp_dir() };
+    let parent = parent.map_or_else(open_dir, Path::to_path_buf);
     let home = ServerHome::throw_away(&parent, "dispatchq-postgres-")?;
     if let Some(account) = setup.account {
         account.own_path(home.dir())?;

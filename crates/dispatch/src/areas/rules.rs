@@ -148,7 +148,8 @@ impl RulesHandle {
         let mut failing = false;
         while !stop.is_cancelled() {
             let refreshed = turns.run_turn(self.reload_if_changed(&db, &config.admission)).await;
-            let refreshed = refreshed.unwrap_or_else(|| Err(ServiceError::Database(sqlx::Error::PoolTimedOut)));
+            let refreshed =
+                refreshed.unwrap_or_else(|| Err(ServiceError::Incomplete("Postgres did not answer".to_owned())));
             let fails = refreshed.is_err();
             match refreshed {
                 Ok(true) => tracing::info!(areas = self.get().geofence.areas().len(), "The rules of areas were read."),

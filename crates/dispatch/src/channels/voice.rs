@@ -132,6 +132,11 @@ impl VoiceChannel {
             MessageBody::Unknown(content) if content.known_kind() == Some(MessageKind::Offer) => {
                 return self.offer_script(parcel, "New job.");
             }
+            MessageBody::Unknown(content) => match content.known_kind() {
+                Some(MessageKind::Assigned) => "A dispatcher has given you a job.".to_owned(),
+                Some(MessageKind::Unassigned) => "Your job is no longer yours.".to_owned(),
+                _ => "There is news about your job.".to_owned(),
+            },
             _ => "There is news about your job.".to_owned(),
         };
         format!("<Response>{}</Response>", self.say_element(&news))

@@ -5,8 +5,8 @@ use std::{error::Error, fmt, io, path::PathBuf};
 /// Why a configuration cannot be used, with the place and the cure.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read the configuration file {}", file.display())]
-    Unreadable { file: PathBuf, source: io::Error },
+    #[error("cannot read the configuration file {}: {cause}", file.display())]
+    Unreadable { file: PathBuf, cause: io::Error },
     #[error("{} is not valid TOML: {slip}", file.display())]
     NotToml { file: PathBuf, slip: String },
     #[error("{variable} is not valid UTF-8")]
@@ -19,10 +19,16 @@ pub enum ConfigError {
     Setting { path: String, problem: String },
     #[error(transparent)]
     Redis(#[from] workers::StoreError),
-    #[error("the client for HTTP requests cannot be built")]
-    HttpClient(#[from] reqwest::Error),
+    #[error("the client for HTTP requests cannot be built: {0}")]
+    HttpClient(reqwest::Error),
     #[error("{} settings cannot be used:{}", .0.len(), list_problems(.0))]
     Several(Vec<ConfigError>),
+}
+
+impl From<reqwest::Error> for ConfigError {
+    fn from(error: reqwest::Error) -> Self {
+        Self::HttpClient(error)
+    }
 }
 
 impl ConfigError {

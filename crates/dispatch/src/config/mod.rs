@@ -121,7 +121,7 @@ impl Config {
             config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         if let Some(path) = file {
             let text = std::fs::read_to_string(path)
-                .map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+                .map_err(|cause| ConfigError::Unreadable { file: path.to_owned(), cause })?;
             if let Err(error) = text.parse::<toml::Table>() {
                 let slip = slip::describe_syntax_error(&text, &error);
                 return Err(ConfigError::NotToml { file: path.to_owned(), slip });

@@ -56,7 +56,8 @@ impl From<ChangeError> for ServiceError {
     fn from(error: ChangeError) -> Self {
         match error {
             ChangeError::Database(error) => Self::Database(error),
-            other => Self::Incomplete(other.to_string()),
+            busy @ ChangeError::Busy => Self::Incomplete(busy.to_string()),
+            refused => Self::Unusable(refused.to_string()),
         }
     }
 }

@@ -57,7 +57,7 @@ pub async fn store_callback(
     body: &CallbackBody,
     raw: &Value,
 ) -> Result<InboxRow, sqlx::Error> {
-    let referred = body.reference.as_deref().and_then(|text| text.parse::<BookingReference>().ok());
+    let referred = body.reference.as_deref().and_then(BookingReference::order_in);
     let stored: Option<InboxRow> = sqlx::query_as(
         "-- store callback
          INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
@@ -71,7 +71,7 @@ pub async fn store_callback(
     .bind(partner)
     .bind(&body.event_id)
     .bind(&body.booking_id)
-    .bind(referred.as_ref().map(|reference| reference.order.as_str()))
+    .bind(referred.as_ref().map(OrderId::as_str))
     .bind(raw)
     .fetch_optional(db)
     .await?;

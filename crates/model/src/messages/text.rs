@@ -13,6 +13,9 @@ use super::{
     money,
 };
 
+/// Told to a customer whose money goes back.
+const REFUND_FOLLOWS: &str = " You will get your money back; our support team takes care of it.";
+
 /// A message as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageText {
@@ -41,15 +44,47 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
         MessageBody::OrderCancelled(news) => {
             let _ = write!(body, "Your order {} was cancelled: {}.", news.order_id, show_text(&news.reason));
             if news.refund {
-                body += " You will get your money back; our support team takes care of it.";
+                body += REFUND_FOLLOWS;
             }
         }
+        MessageBody::Unknown(_) => body += &unknown_text(message, &content, sla),
         _ => match alert_lines(message, &content) {
             Some(lines) => body += &alert_text(message, &content, lines, sla),
             None => body += &list_fields(&message.payload),
         },
     }
     MessageText { subject: format!("{heading}: {}", content.order_id()), body }
+}
+
+/// What a row of another version says to a person who must act on it, or to a customer, as far as it can be read.
+fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -> String {
+    let field = |name: &str| show_field(&message.payload[name]);
+    match message.known_kind() {
+        Some(MessageKind::Reminder | MessageKind::Escalation) if message.payload["alert"].is_object() => {
+            let told = StoredMessage {
+                kind: field("alert_kind").unwrap_or_default(),
+                payload: message.payload["alert"].clone(),
+            };
+            let id = field("alert_id").unwrap_or_default();
+            let alert = render_message(&told, sla).body;
+            format!("Not acknowledged. Do so: dispatchq alert ack {id}\n\n{alert}")
+        }
+        Some(MessageKind::OrderCancelled) if message.payload["reason"].is_string() => {
+            let mut news = format!(
+                "Your order {} was cancelled: {}.",
+                field("order_id").unwrap_or_default(),
+                field("reason").unwrap_or_default()
+            );
+            if message.payload["refund"] == true {
+                news += REFUND_FOLLOWS;
+            }
+            news
+        }
+        _ => match alert_lines(message, content) {
+            Some(lines) => alert_text(message, content, lines, sla),
+            None => list_fields(&message.payload),
+        },
+    }
 }
 
 fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {

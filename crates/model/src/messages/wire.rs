@@ -129,6 +129,22 @@ fn a_row_that_cannot_be_read_keeps_all_it_says() {
         assert!(shown.body.contains(line), "{}", shown.body);
     }
 
+    let escalation = StoredMessage {
+        kind: MessageKind::Escalation.as_str().to_owned(),
+        payload: json!({ "order_id": "ORD-1", "alert_id": 7, "alert_kind": MANUAL_REFUND_REQUIRED, "alert": older.payload }),
+    };
+    assert_eq!(escalation.read_body(), MessageBody::Unknown(escalation.clone()));
+    let shown = text::render_message(&escalation, day).body;
+    assert!(shown.contains("dispatchq alert ack 7") && shown.contains("Process full refund"), "{shown}");
+
+    let cancelled = StoredMessage {
+        kind: MessageKind::OrderCancelled.as_str().to_owned(),
+        payload: json!({ "order_id": "ORD-1", "status": "NEWER", "reason": "no driver", "refund": true }),
+    };
+    assert_eq!(cancelled.read_body(), MessageBody::Unknown(cancelled.clone()));
+    let shown = text::render_message(&cancelled, day).body;
+    assert!(shown.contains("Your order ORD-1 was cancelled: no driver. You will get your money back"), "{shown}");
+
     for kind in MessageKind::ALL {
         let empty = StoredMessage { kind: kind.as_str().to_owned(), payload: json!({}) };
         assert_eq!(empty.read_body(), MessageBody::Unknown(empty.clone()));

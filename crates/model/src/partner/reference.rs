@@ -11,6 +11,13 @@ pub struct BookingReference {
     pub attempt_no: i32,
 }
 
+impl BookingReference {
+    /// Returns the order that a reference names, also where its attempt cannot be read.
+    pub fn order_in(text: &str) -> Option<OrderId> {
+        text.rsplit_once(':')?.0.parse().ok()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a reference of ours: expected an order id, ':' and the number of an attempt")]
 pub struct InvalidReference;
@@ -43,5 +50,7 @@ mod tests {
         for other in ["", "ORD-1", "ORD-1:", ":1", "ORD-1:x", "ORD 1:1", "ORD-1:1:x"] {
             assert_eq!(other.parse::<BookingReference>(), Err(InvalidReference), "{other}");
         }
+        assert_eq!(BookingReference::order_in("ORD-1:x"), "ORD-1".parse().ok());
+        assert_eq!(BookingReference::order_in("ORD-1"), None);
     }
 }

@@ -91,15 +91,15 @@ async fn f05_every_sweep_reads_its_index() {
 async fn f05_every_look_at_what_waits_reads_an_index() {
     let (_t, mut db) = filled().await;
     for (file, name, arguments) in [
-        ("dispatch/src/orders/census.rs", "count a page of open orders", ["''", "100", "", ""].as_slice()),
-        ("dispatch/src/recovery/repair.rs", "orders to reconcile", &["''", "3", "100"]),
-        ("dispatch/src/recovery/repair.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
-        ("dispatch/src/recovery/repair.rs", "messages to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/recovery/repair.rs", "alerts to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/recovery/repair.rs", "callbacks to reconcile", &["0", "3", "500"]),
-        ("dispatch/src/orders/census.rs", "count a page of refunds to begin", &["''", "500"]),
+        ("dispatch/src/reports/census.rs", "count a page of open orders", ["''", "100", "", ""].as_slice()),
+        ("dispatch/src/recovery/pages.rs", "orders to reconcile", &["''", "3", "100"]),
+        ("dispatch/src/recovery/pages.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
+        ("dispatch/src/recovery/pages.rs", "messages to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/recovery/pages.rs", "alerts to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/recovery/pages.rs", "callbacks to reconcile", &["0", "3", "500"]),
+        ("dispatch/src/reports/census.rs", "count a page of refunds to begin", &["''", "500"]),
         ("api/src/metrics.rs", "oldest undelivered message", &[]),
-        ("dispatch/src/admission/report.rs", "report of areas", &["'A'", "'2029-12-31'"]),
+        ("dispatch/src/reports/area_status.rs", "report of areas", &["'A'", "'2029-12-31'"]),
         ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
         ("dispatch/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
     ] {
