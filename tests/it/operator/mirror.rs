@@ -98,8 +98,7 @@ async fn a_restart_of_redis_is_compared_and_doubles_nothing() {
     strays(&t, "a", 5, "broken").await;
     t.advance(secs(1)).await;
     assert_eq!(turn(&t).await.read, 5);
-    t.redis.kill().await;
-    t.redis.restart().await.unwrap();
+    t.crash_redis().await;
     reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     let after = turn(&t).await;
     assert_eq!((after.restored, after.revived, after.read), (0, 0, 5));

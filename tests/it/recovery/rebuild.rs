@@ -82,8 +82,7 @@ async fn a_restarted_redis_is_compared_in_full() {
     busy(&t, &receiver).await;
     let before = t.timers().await;
     let epoch = t.app.store.epoch().await.unwrap().unwrap();
-    t.redis.kill().await;
-    t.redis.restart().await.unwrap();
+    t.crash_redis().await;
 
     let report = reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
     assert_eq!((report.rebuild, report.inserted, report.moved), (true, 0, 0));

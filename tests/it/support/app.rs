@@ -24,6 +24,8 @@ use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, PgPool};
 use workers::{ScriptClock, Store};
 
+use super::{eventually, secs};
+
 /// 2030-01-01 08:00:00 UTC: where moved time begins.
 const START_MS: u64 = 1_893_484_800_000;
 const DAY_MS: u64 = 24 * 3_600_000;
@@ -110,6 +112,17 @@ impl TestApp {
     /// A plain Redis command, for looking and breaking things behind the store's back.
     pub(crate) async fn redis<T: FromRedisValue>(&self, words: &[&str]) -> T {
         redis_command(&self.redis.url(), words).await
+    }
+
+    /// Ends Redis like a crash and starts it again. What it answered is in its file by then: while a slow disk takes that in,
+    /// Redis keeps what comes to itself for up to two seconds.
+    pub(crate) async fn crash_redis(&mut self) {
+        eventually("Redis has written its file", secs(30), || async {
+            self.redis::<String>(&["INFO", "persistence"]).await.contains("aof_buffer_length:0")
+        })
+        .await;
+        self.redis.kill().await;
+        self.redis.restart().await.unwrap();
     }
 
     /// A statement that is no part of the application.
