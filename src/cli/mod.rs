@@ -41,7 +41,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use dispatch::{app::App, config::Config, settings, telemetry};
+use dispatch::{app::App, settings, telemetry};
 #[cfg(feature = "lab")]
 use lab::replay;
 
@@ -147,17 +147,17 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Dev(args) => return args.run(cli.config.as_deref()).await,
         #[cfg(feature = "lab")]
         Command::Replay(options) => {
-            telemetry::init_logs(&Config::defaults().log)?;
+            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         #[cfg(feature = "lab")]
         Command::PartnerSim(args) => {
-            telemetry::init_logs(&Config::defaults().log)?;
+            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
             return args.run().await;
         }
         #[cfg(feature = "lab")]
         Command::ProviderSim(args) => {
-            telemetry::init_logs(&Config::defaults().log)?;
+            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
             return args.run().await;
         }
         #[cfg(feature = "lab")]

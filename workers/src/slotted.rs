@@ -31,7 +31,9 @@ where
     F: FnOnce(SlotGrant) -> Fut,
     Fut: Future,
 {
-    let held = HeldSlots { store, job: &delivery.id, grant: find_grant(store, delivery, need).await? };
+    // Boxed: the types of callers would be nested deeper than the compiler follows by default.
+    let grant = Box::pin(find_grant(store, delivery, need)).await?;
+    let held = HeldSlots { store, job: &delivery.id, grant };
     let answer = work(held.grant.clone()).await;
     drop(held);
     Ok(answer)
