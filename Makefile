@@ -1,13 +1,13 @@
-.PHONY: help setup build demo bench test lint deps sbom openapi check clean
+.PHONY: help setup build demo bench test lint deps kit sbom openapi client fuzz-api check clean
 .DEFAULT_GOAL := help
 
 # Where cargo puts what it builds.
 target := $(or $(CARGO_TARGET_DIR),$(CARGO_BUILD_TARGET_DIR),target)
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Install what is missing: redis-server, Postgres, promtool, cargo-nextest (starts no daemon)
+setup: ## Install what is missing: redis-server, Postgres, PgBouncer, Prometheus, cargo-nextest (starts no daemon)
 	@scripts/setup
 
 build: ## Build target/release/dispatchq
@@ -21,7 +21,7 @@ bench: setup build ## Measure the queue beside stock apalis-redis; the last line
 	@$(target)/release/dispatchq bench queue --json --peer $(target)/release/bench-peers
 
 test: setup ## Run every test, on private Redis and Postgres servers
-	cargo nextest run --locked --workspace
+	NEXTEST_PROFILE=$${NEXTEST_PROFILE:-$$(scripts/test-profile)} cargo nextest run --locked --workspace
 	cargo test --locked --doc --workspace
 
 lint: ## Check formatting and lints
@@ -33,13 +33,24 @@ deps: ## Check the dependencies: licences, sources, bans, known weaknesses, none
 	@scripts/setup --checks
 	@scripts/check-deps
 
+kit: ## Check the files of deploy/: image, Compose, Helm chart, systemd (installs linters beside other caches)
+	@scripts/check-kit
+
 sbom: ## Write what the binary is made of to target/dispatchq.cdx.json (CycloneDX)
 	@scripts/sbom $(target)/dispatchq.cdx.json
 
 openapi: ## Write docs/openapi.json as the handlers say it
 	UPDATE_PAGES=1 cargo nextest run --locked -p dispatchq the_checked_in_document
 
-check: lint deps test ## All that a change must pass
+client: setup ## Generate a client from the API's document, and have it create, follow and cancel an order (installs the generator beside other caches)
+	cargo build --locked -p dispatchq
+	@scripts/check-client $(target)/debug/dispatchq
+
+fuzz-api: setup ## Have Schemathesis ask every operation as each role (EXAMPLES=10 for each operation; some minutes)
+	cargo build --locked -p dispatchq
+	@scripts/check-api $(target)/debug/dispatchq
+
+check: lint deps kit test ## All that a change must pass
 
 clean: ## Remove what was built; data that `dev` keeps in .dispatchq stays
 	cargo clean

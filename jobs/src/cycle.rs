@@ -1,5 +1,7 @@
 //! Takes cycle n of a binding one call further: begins it, asks how it stands, or goes on after a call that was lost.
 
+use std::time::Duration;
+
 use job_contract::{DecodeError, Job, JobId};
 
 use crate::{BindingId, queues};
@@ -14,6 +16,7 @@ pub struct RunCycle {
 impl Job for RunCycle {
     const KIND: &'static str = "cycle";
     const QUEUE: &'static str = queues::BINDING;
+    const TIMEOUT: Duration = queues::BINDING_JOB_TIMEOUT;
 
     fn id(&self) -> JobId {
         self.binding.numbered_job_id(Self::KIND, self.cycle)

@@ -13,11 +13,13 @@
 //! | [`trip`] | lifetime-cancel-queue | `trip:{order}` | when a trip's next step is overdue |
 //! | [`compensate`] | compensation-queue | `compensate:{order}` | as soon as an order is COMPENSATING |
 //! | [`cancel_booking`] | compensation-queue | `cancel-booking:{order}:{n}` | when attempt n's booking is no longer wanted |
-//! | [`notify`] | notify-queue | `notify:{order}:{outbox id}` | when a message is to be sent (again) |
+//! | [`refund`] | compensation-queue | `refund:{order}` | when the payment service is to be asked for a refund |
+//! | [`notify`] | notify-queue | `notify:{order or binding}:{outbox id}` | when a message is to be sent (again) |
 //! | [`escalate`] | notify-queue | `escalate:{order}:{alert id}` | when an alert was not acknowledged in time |
 //! | [`remind`] | notify-queue | `remind:{order}:{alert id}` | when an order has waited for a dispatcher too long |
 //! | [`alarm`] | notify-queue | `alarm:{order}:{channel}` | when an order's end could not be written; has a payload |
 //! | [`tick`] | periodic-queue | `tick:{schedule}:{slot}` | when a schedule's next run is due |
+//! | [`run_plan`] | periodic-queue | `plan:{plan}` | when the next items of a mass action may be performed |
 //! | [`cycle`] | binding-queue | `cycle:{binding}:{n}` | when cycle n is to begin, to be asked about, or was lost |
 //! | [`otp`] | binding-queue | `otp:{binding}:{n}` | when cycle n has its OTP, or has waited for one too long |
 //! | [`settle`] | binding-queue | `settle:{binding}:{n}` | when the provider is asked again how cycle n ended |
@@ -39,8 +41,11 @@ pub mod order_id;
 pub mod otp;
 pub mod poll;
 pub mod queues;
+pub mod refund;
 pub mod remind;
+pub mod run_plan;
 pub mod settle;
+pub mod subject_id;
 pub mod tick;
 pub mod timeout;
 pub mod trip;
@@ -59,8 +64,11 @@ pub use notify::SendNotification;
 pub use order_id::{InvalidOrderId, OrderId};
 pub use otp::SubmitOtp;
 pub use poll::PollPartner;
+pub use refund::RefundOrder;
 pub use remind::RemindDispatchers;
+pub use run_plan::RunPlan;
 pub use settle::SettleTransaction;
+pub use subject_id::SubjectId;
 pub use tick::PeriodicTick;
 pub use timeout::ExpireAttempt;
 pub use trip::ReportStaleTrip;

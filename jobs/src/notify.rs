@@ -2,11 +2,12 @@
 
 use job_contract::{DecodeError, Job, JobId};
 
-use crate::{OrderId, queues};
+use crate::{OrderId, SubjectId, queues};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendNotification {
-    pub order: OrderId,
+    /// The order or binding that the message is about, for people who read the job's id.
+    pub subject: SubjectId,
     pub outbox_id: i64,
 }
 
@@ -15,11 +16,27 @@ impl Job for SendNotification {
     const QUEUE: &'static str = queues::NOTIFY;
 
     fn id(&self) -> JobId {
-        self.order.numbered_job_id(Self::KIND, self.outbox_id)
+        let id = format!("{}:{}:{}", Self::KIND, self.subject, self.outbox_id);
+        JobId::parse(id).expect("the id of an order or binding fits into a job id")
     }
 
     fn decode(id: &JobId, _payload: Option<serde_json::Value>) -> Result<Self, DecodeError> {
-        let (order, outbox_id) = OrderId::from_numbered_job_id(id)?;
-        Ok(Self { order, outbox_id })
+        // The id of a binding reads as that of an order.
+        let (subject, outbox_id) = OrderId::from_numbered_job_id(id)?;
+        Ok(Self { subject: subject.into(), outbox_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BindingId;
+
+    #[test]
+    fn a_message_about_a_binding_is_read_as_it_was_written() {
+        let binding: BindingId = "acct_7-a".parse().unwrap();
+        let job = SendNotification { subject: binding.into(), outbox_id: 41 };
+        assert_eq!(job.id().as_str(), "notify:acct_7-a:41");
+        assert_eq!(SendNotification::decode(&job.id(), None).unwrap(), job);
     }
 }

@@ -1,5 +1,7 @@
 //! Sends the OTP of cycle n to the provider, or ends the cycle once its OTP is overdue.
 
+use std::time::Duration;
+
 use job_contract::{DecodeError, Job, JobId};
 
 use crate::{BindingId, queues};
@@ -14,6 +16,7 @@ pub struct SubmitOtp {
 impl Job for SubmitOtp {
     const KIND: &'static str = "otp";
     const QUEUE: &'static str = queues::BINDING;
+    const TIMEOUT: Duration = queues::BINDING_JOB_TIMEOUT;
 
     fn id(&self) -> JobId {
         self.binding.numbered_job_id(Self::KIND, self.cycle)

@@ -1,5 +1,7 @@
 //! The queues, as operators know them. A kind of job belongs to exactly one.
 
+use std::time::Duration;
+
 pub const DISPATCH: &str = "dispatch-queue";
 pub const DISPATCH_TIMEOUT: &str = "dispatch-timeout-queue";
 pub const JOBID_POLL: &str = "jobid-poll-queue";
@@ -7,8 +9,12 @@ pub const LIFETIME_CANCEL: &str = "lifetime-cancel-queue";
 pub const COMPENSATION: &str = "compensation-queue";
 pub const NOTIFY: &str = "notify-queue";
 pub const PERIODIC: &str = "periodic-queue";
-/// Cycles of bindings. Not in [`ALL`] before a worker serves it.
+/// Cycles of bindings.
 pub const BINDING: &str = "binding-queue";
 
 /// All of them, in the order in which they are listed.
-pub const ALL: [&str; 7] = [DISPATCH, DISPATCH_TIMEOUT, JOBID_POLL, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC];
+pub const ALL: [&str; 8] =
+    [DISPATCH, DISPATCH_TIMEOUT, JOBID_POLL, LIFETIME_CANCEL, COMPENSATION, NOTIFY, PERIODIC, BINDING];
+
+/// A run that calls a provider: the longest call takes 60 s, and its margin as long; claim and answer are written beside it.
+pub(crate) const BINDING_JOB_TIMEOUT: Duration = Duration::from_secs(150);

@@ -1,5 +1,7 @@
 //! Asks the provider how a transaction ended whose cycle was left UNRESOLVED.
 
+use std::time::Duration;
+
 use job_contract::{DecodeError, Job, JobId};
 
 use crate::{BindingId, queues};
@@ -14,6 +16,7 @@ pub struct SettleTransaction {
 impl Job for SettleTransaction {
     const KIND: &'static str = "settle";
     const QUEUE: &'static str = queues::BINDING;
+    const TIMEOUT: Duration = queues::BINDING_JOB_TIMEOUT;
 
     fn id(&self) -> JobId {
         self.binding.numbered_job_id(Self::KIND, self.cycle)

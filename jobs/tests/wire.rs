@@ -11,8 +11,8 @@ use std::{
 
 use jobs::{
     ApplyCallback, BindingId, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, RunCycle, SendAlarm,
-    SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
+    Job, JobId, NewJob, OrderId, PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle,
+    RunPlan, SendAlarm, SendNotification, SettleTransaction, SubmitOtp, alarm::AlarmContent, queues,
 };
 use redis::FromRedisValue;
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,8 @@ fn all() -> Vec<(String, NewJob)> {
         contract(ReportStaleTrip { order: order() }),
         contract(CompensateOrder { order: order() }),
         contract(CancelBooking { order: order(), attempt: 3 }),
-        contract(SendNotification { order: order(), outbox_id: 41 }),
+        contract(RefundOrder { order: order() }),
+        contract(SendNotification { subject: order().into(), outbox_id: 41 }),
         contract(EscalateAlert { order: order(), alert_id: 5 }),
         contract(RemindDispatchers { order: order(), alert_id: 6 }),
         contract(SendAlarm {
@@ -109,6 +110,7 @@ fn all() -> Vec<(String, NewJob)> {
         contract(RunCycle { binding: binding(), cycle: 7 }),
         contract(SubmitOtp { binding: binding(), cycle: 7 }),
         contract(SettleTransaction { binding: binding(), cycle: 5 }),
+        contract(RunPlan { plan: "01937c3e-8f00-7000-8000-000000000001".parse().unwrap() }),
         contract(Receipt::example()),
     ]
 }

@@ -102,7 +102,13 @@ impl Keys {
         self.full_key("slot_ends")
     }
 
-    /// hash, own name -> the job that holds it. A field goes with the slots.
+    /// zset, due job id -> since when, in ms: jobs of a queue that have slots reserved, which are leased before all others. A
+    /// member goes with the lease, or when the reservation ends.
+    pub fn slot_reserved(&self, queue: &str) -> String {
+        self.full_key(&format!("slot_reserved:{queue}"))
+    }
+
+    /// hash, own name -> the job that holds it; after a restore that knew of an older one, both. A field goes with the slots.
     pub fn slot_owns(&self) -> String {
         self.full_key("slot_owns")
     }

@@ -4,6 +4,7 @@
 //! results; hand back the rest, no try spent.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, atomic::AtomicU64},
     time::{Duration, Instant},
@@ -22,9 +23,10 @@ use crate::{
     gate::Gate,
     job::JobId,
     registry::Registry,
-    store::{LatenessCounts, Store, WorkerInfo},
+    store::{EndedSlots, HeldLease, LatenessCounts, Store, WorkerInfo},
     supervisor::{
-        EngineMetrics, InFlight, OnDead, RedisOutage, RunCounts, Supervisor, TicketedJob, lease, settle, take::TakeLoop,
+        EngineMetrics, InFlight, OnDead, RedisOutage, RunCounts, RunTimes, Supervisor, TicketedJob, lease, settle,
+        take::TakeLoop,
     },
 };
 
@@ -205,9 +207,7 @@ impl ActiveRun {
         let supervisor = self.supervisor.clone();
         self.stop_taking.cancel();
         let _ = self.taker.await;
-        let (waiting, slots) = supervisor.in_flight.take_waiting();
-        slots.into_iter().for_each(|slots| supervisor.store.release_slots_soon(slots));
-        lease::release_leases(&supervisor, waiting).await;
+        hand_back(&supervisor, supervisor.in_flight.take_waiting()).await;
         info!(
             in_hand = supervisor.in_flight.len(),
             "The worker drains: it takes no more jobs and finishes those that run."
@@ -232,7 +232,7 @@ impl ActiveRun {
         }
         self.flush.cancel();
         let _ = self.settler.await;
-        lease::release_leases(&supervisor, supervisor.in_flight.take_all()).await;
+        hand_back(&supervisor, supervisor.in_flight.take_all()).await;
         let _ = tokio::time::timeout(STOP_WITHIN, supervisor.store.wait_for_slot_releases()).await;
         self.stop_keeper.cancel();
         let _ = self.keeper.await;
@@ -249,6 +249,13 @@ impl ActiveRun {
     }
 }
 
+/// Slots go back only where no work has begun with them, be its handler begun or not.
+async fn hand_back(supervisor: &Supervisor, (held, slots): (Vec<HeldLease>, Vec<EndedSlots>)) {
+    slots.into_iter().for_each(|slots| supervisor.store.release_unused_slots(slots));
+    // Boxed: the types of callers would be nested deeper than the compiler follows by default.
+    Box::pin(lease::release_leases(supervisor, held)).await;
+}
+
 fn make_supervisor(runtime: Runtime) -> Supervisor {
     let boot = format!("{:016x}", rand::random::<u64>());
     let host = host_name();
@@ -259,6 +266,7 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: runtime.queues.iter().map(|(queue, _)| (*queue).to_owned()).collect(),
         in_hand: 0,
+        runs: BTreeMap::new(),
         started_ms: 0,
     };
     Supervisor {
@@ -274,6 +282,7 @@ fn make_supervisor(runtime: Runtime) -> Supervisor {
         on_missing_epoch: runtime.on_missing_epoch,
         on_dead: runtime.on_dead,
         lateness: Mutex::new(LatenessCounts::default()),
+        run_times: Mutex::new(RunTimes::new(runtime.queues.iter().map(|(queue, _)| *queue), Instant::now())),
         now_ms: AtomicU64::new(0),
         started: Instant::now(),
         counts: RunCounts::default(),

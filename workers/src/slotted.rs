@@ -19,8 +19,16 @@ const JITTER: f64 = 0.3;
 /// Runs `work` with the slots that the job needs, or answers the outcome with which this run is to end: the job waits in
 /// line until it has them.
 ///
-/// `work` must have ended by the grant's [`ends_by`](SlotGrant::ends_by), for then others may have the slots. They are freed at
-/// its end, also when it is aborted, with no wait.
+/// Slots that came with the delivery are used if they are those of `need`; others are given up for them.
+///
+/// What holds of them:
+/// * `work` must have ended by the grant's [`ends_by`](SlotGrant::ends_by), for then others may have the slots.
+/// * When `work` ends, with whatever answer, they are freed, with no wait. It must leave nothing open on the other side.
+/// * When `work` is aborted (a panic, the job's timeout, a drain whose grace is over), they stay until they end by their time: what
+///   it asked of others may still be under way there for a moment, although its connection is closed. The job itself
+///   waits for that, too. A drain that waits for longer than slots are held aborts none.
+/// * Work that knows better says so: from [`mark_closed`](SlotGrant::mark_closed) on an abort frees them, too.
+/// * Slots that came with a delivery whose run never got here are freed with its result, or by the drain.
 pub async fn run_with_slots<F, Fut>(
     store: &Store,
     delivery: &Delivery,
@@ -35,17 +43,20 @@ where
     let grant = Box::pin(find_grant(store, delivery, need)).await?;
     let held = HeldSlots { store, job: &delivery.id, grant };
     let answer = work(held.grant.clone()).await;
+    held.grant.mark_closed();
     drop(held);
     Ok(answer)
 }
 
 async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Result<SlotGrant, Outcome> {
-    // What an earlier work of this run gave back, or what ended while this process stood still, holds nothing any more.
-    if let Some(handed) = delivery.slots.as_ref().filter(|handed| handed.is_held(Instant::now())) {
-        return Ok(handed.clone());
-    }
-    match store.acquire_slots(delivery.queue, &delivery.id, need).await {
-        Ok(SlotVerdict::Granted(grant)) if grant.is_held(Instant::now()) => Ok(grant),
+    let asked = match &delivery.slots {
+        Some(handed) if handed.fits(need) && handed.begin_use(Instant::now()) => return Ok(handed.clone()),
+        // Others than the job needs now, or given back by an earlier work of this run, or ended while this process stood still.
+        Some(unfit) if !unfit.is_in_use() => store.exchange_slots(delivery.queue, &delivery.id, unfit, need).await,
+        _ => store.acquire_slots(delivery.queue, &delivery.id, need).await,
+    };
+    match asked {
+        Ok(SlotVerdict::Granted(grant)) if grant.begin_use(Instant::now()) => Ok(grant),
         Ok(SlotVerdict::Granted(over)) => {
             store.release_slots_soon(EndedSlots { job: delivery.id.clone(), grant: over });
             Err(Outcome::Snooze { delay: Duration::ZERO })
@@ -58,7 +69,7 @@ async fn find_grant(store: &Store, delivery: &Delivery, need: &SlotNeed) -> Resu
     }
 }
 
-/// Slots that are freed even if the work is aborted.
+/// Slots that are freed if nothing of the work is open, be it aborted or not.
 struct HeldSlots<'a> {
     store: &'a Store,
     job: &'a JobId,
@@ -67,7 +78,7 @@ struct HeldSlots<'a> {
 
 impl Drop for HeldSlots<'_> {
     fn drop(&mut self) {
-        if tokio::runtime::Handle::try_current().is_ok() {
+        if self.grant.is_closed() && tokio::runtime::Handle::try_current().is_ok() {
             self.store.release_slots_soon(EndedSlots { job: self.job.clone(), grant: self.grant.clone() });
         }
     }

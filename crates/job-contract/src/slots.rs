@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -72,14 +72,28 @@ impl SlotNeed {
 #[derive(Debug, Clone)]
 pub struct SlotGrant {
     holder: Arc<str>,
+    need: SlotNeed,
     ends_by: Instant,
-    given_back: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
+}
+
+/// What became of a grant, as the number that its clones share.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum GrantState {
+    Unused,
+    /// Work has begun with it.
+    InUse,
+    /// Nothing of the work is open any more.
+    Closed,
+    GivenBack,
 }
 
 impl SlotGrant {
-    /// `holder` is unique per grant; `ends_by` is counted from a moment before the slots were asked for.
-    pub fn new(holder: impl Into<Arc<str>>, ends_by: Instant) -> Self {
-        Self { holder: holder.into(), ends_by, given_back: Arc::default() }
+    /// `holder` is unique per grant, `need` is what it was given for; `ends_by` is counted from a moment before the slots
+    /// were asked for.
+    pub fn new(holder: impl Into<Arc<str>>, need: SlotNeed, ends_by: Instant) -> Self {
+        Self { holder: holder.into(), need, ends_by, state: Arc::new(AtomicU8::new(GrantState::Unused as u8)) }
     }
 
     /// Whose grant it is: only this holder frees the slots.
@@ -87,19 +101,54 @@ impl SlotGrant {
         &self.holder
     }
 
+    /// Returns whether these are the slots that `need` asks for. What a job needs may have changed while it waited.
+    pub fn fits(&self, need: &SlotNeed) -> bool {
+        self.need.group == need.group && self.need.own == need.own
+    }
+
     /// When the work must have ended, by this process' monotonic clock: never later than the slots end in Redis.
     pub fn ends_by(&self) -> Instant {
         self.ends_by
     }
 
-    /// Returns whether work may begin with the slots: they were not given back and last beyond `now`.
+    /// Marks the slots as in use. Returns whether work may begin with them: they were not used yet, and last beyond `now`.
+    pub fn begin_use(&self, now: Instant) -> bool {
+        now < self.ends_by && self.change_state(GrantState::Unused, GrantState::InUse)
+    }
+
+    /// Returns whether the slots were not given back and last beyond `now`.
     pub fn is_held(&self, now: Instant) -> bool {
-        !self.given_back.load(Ordering::SeqCst) && now < self.ends_by
+        self.state.load(Ordering::SeqCst) != GrantState::GivenBack as u8 && now < self.ends_by
+    }
+
+    /// Returns whether work has begun with the slots and may still be open.
+    pub fn is_in_use(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == GrantState::InUse as u8
+    }
+
+    /// Says that nothing of the work is open any more, on the other side neither: if it is aborted from here on, its slots are
+    /// freed at once.
+    pub fn mark_closed(&self) {
+        self.change_state(GrantState::InUse, GrantState::Closed);
+    }
+
+    /// Returns whether the slots may go to others before their time: see [`mark_closed`](Self::mark_closed).
+    pub fn is_closed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == GrantState::Closed as u8
     }
 
     /// Marks the slots as given back. Returns whether they were not yet: one call per grant is enough.
     pub fn give_back(&self) -> bool {
-        !self.given_back.swap(true, Ordering::SeqCst)
+        self.state.swap(GrantState::GivenBack as u8, Ordering::SeqCst) != GrantState::GivenBack as u8
+    }
+
+    /// Marks slots that no work has begun with as given back. Returns whether they were not.
+    pub fn give_back_unused(&self) -> bool {
+        self.change_state(GrantState::Unused, GrantState::GivenBack)
+    }
+
+    fn change_state(&self, from: GrantState, to: GrantState) -> bool {
+        self.state.compare_exchange(from as u8, to as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 }
 
@@ -129,6 +178,30 @@ mod tests {
             assert_eq!(SlotNeed::new(bad, "B-1", second), Err(InvalidSlotNeed::Name(bad.to_owned())));
             assert_eq!(SlotNeed::new("server", bad, second), Err(InvalidSlotNeed::Name(bad.to_owned())));
         }
+    }
+
+    #[test]
+    fn a_grant_fits_what_needs_the_same_slots_for_however_long() {
+        let need = |group, own, secs| SlotNeed::new(group, own, Duration::from_secs(secs)).unwrap();
+        let grant = SlotGrant::new("holder", need("server", "B-1", 5), Instant::now());
+        assert!(grant.fits(&need("server", "B-1", 9)));
+        assert!(!grant.fits(&need("other", "B-1", 5)) && !grant.fits(&need("server", "B-2", 5)));
+    }
+
+    #[test]
+    fn a_grant_is_used_once_and_given_back_once() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let grant = |ends_by| SlotGrant::new("holder", SlotNeed::new("server", "B-1", second).unwrap(), ends_by);
+        let used = grant(now + second);
+        assert!(used.begin_use(now) && used.is_in_use());
+        assert!(!used.clone().begin_use(now) && !used.give_back_unused());
+        used.mark_closed();
+        assert!(used.is_closed() && !used.is_in_use() && !used.give_back_unused());
+        assert!(used.give_back() && !used.give_back() && !used.is_closed());
+        let unused = grant(now + second);
+        assert!(unused.give_back_unused() && !unused.give_back() && !unused.begin_use(now));
+        let over = grant(now);
+        assert!(!over.begin_use(now) && over.give_back_unused());
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! the server running instead.
 //!
 //! Layout:
-//! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean;
+//! - [`redis`], [`postgres`]: how each is set up, when it is ready, and what its signals mean; backups, standbys and a pooler of Postgres;
 //! - [`sentinel`], [`tls`]: what else a Redis of production has: sentinels that fail over, and encryption;
 //! - [`proxy`]: a way to a server that can be made slow or stuck;
 //! - `server`: the life both share, from a free port to the last log lines of one that would not start;
@@ -35,7 +35,7 @@ pub mod tls;
 mod watchdog;
 
 pub use error::ServerError;
-pub use postgres::PostgresServer;
+pub use postgres::{PgBouncer, PostgresBackup, PostgresServer};
 pub use proxy::TcpProxy;
 pub use redis::RedisServer;
 pub use sentinel::SentinelGroup;

@@ -6,11 +6,15 @@
 //!
 //! Postgres refuses to run as root. Under root it runs as an `account` without rights, and its data lies where that user
 //! may go: throw-away data in `/var/tmp/dispatchq-*`, kept data in its directory, or when a parent of that is
-//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to. Copies of a template, which only
-//! tests make, lie in memory where there is room.
+//! closed to others in a `/var/tmp/dispatchq-*` that a symbolic link in the directory points to. Copies that tests make of a
+//! template lie in memory where there is room.
+
+mod backup;
+mod pooler;
 
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Seek, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -20,6 +24,7 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
 
+pub use self::{backup::PostgresBackup, pooler::PgBouncer};
 use crate::{
     ServerError,
     account::UnprivilegedAccount,
@@ -33,6 +38,9 @@ use crate::{
 
 /// The user, and the database that exists from the start.
 const NAME: &str = "dispatchq";
+
+/// The database to which clients connect to make others.
+const MAIN: &str = "postgres";
 
 /// How the server has its clients prove who they are.
 const METHOD: &str = "scram-sha-256";
@@ -57,23 +65,38 @@ impl PostgresServer {
     }
 
     /// Starts on a free port with a throw-away copy of the template `name` in `folder`. The first call makes the template: it starts
-    /// an empty server and has `prepare`, which is given the URL, fill the database. For tests: all copies have one password.
+    /// an empty server and has `prepare`, which is given the URL, fill the database; if that fails there is no template. All
+    /// copies have one password, which no other user may read.
+    pub async fn start_prepared<E: From<ServerError>>(
+        folder: &Path,
+        name: &str,
+        prepare: impl AsyncFnOnce(String) -> Result<(), E>,
+    ) -> Result<PostgresServer, E> {
+        let (setup, home) = throw_away(None)?;
+        let template = template_filled_by(&setup, folder, name, prepare).await?;
+        Ok(PostgresServer::start_copied(&template, setup, home).await?)
+    }
+
+    /// As [`PostgresServer::start_prepared`], for tests: its data lies in memory where there is room.
     pub async fn start_copy(
         folder: &Path,
         name: &str,
         prepare: impl AsyncFnOnce(String),
     ) -> Result<PostgresServer, ServerError> {
-        let template = DataTemplate::new(folder, name);
-        if !template.is_made() {
-            let _lock = template.lock_template()?;
-            if !template.is_made() {
-                let mut first = PostgresServer::start().await?;
-                prepare(first.url()).await;
-                first.stop().await?;
-                template.make_template(first.dir())?;
-            }
-        }
         let (setup, home) = throw_away(memory_dir())?;
+        let prepare = async move |url: String| {
+            prepare(url).await;
+            Ok::<(), ServerError>(())
+        };
+        let template = template_filled_by(&setup, folder, name, prepare).await?;
+        PostgresServer::start_copied(&template, PostgresSetup { is_quiet: true, ..setup }, home).await
+    }
+
+    async fn start_copied(
+        template: &DataTemplate,
+        setup: PostgresSetup,
+        home: ServerHome,
+    ) -> Result<PostgresServer, ServerError> {
         let mut server = ManagedServer::new(setup, home)?;
         template.copy_to(server.home.dir(), server.kind.account)?;
         server.kind.initialize_data(&server.home).await?;
@@ -96,7 +119,7 @@ impl PostgresServer {
         server.kind.initialize_data(&server.home).await?;
         server.start(port).await?;
         let postgres = PostgresServer(server);
-        let exists = postgres.run_sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
+        let exists = postgres.run_sql(MAIN, &format!("SELECT 1 FROM pg_database WHERE datname = '{NAME}'")).await?;
         if exists.is_empty() {
             postgres.fresh_database(NAME).await?;
         }
@@ -123,9 +146,9 @@ impl PostgresServer {
     }
 
     /// Makes an empty database, for tests that share one server, and returns its URL. The name must be new and, as it
-    /// becomes part of a URL, of letters, digits and `_`.
+    /// becomes part of a URL, of letters, digits and `_`. Copies of a template have nothing to make one from.
     pub async fn fresh_database(&self, name: &str) -> Result<String, ServerError> {
-        self.run_sql(&format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
+        self.run_sql(MAIN, &format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""))).await?;
         Ok(self.database_url(name))
     }
 
@@ -155,20 +178,58 @@ impl PostgresServer {
         format!("postgres://{NAME}:{}@127.0.0.1:{}/{name}", self.0.kind.password.as_str(), self.port())
     }
 
-    /// Runs one statement through psql in the database every cluster has.
-    async fn run_sql(&self, statement: &str) -> Result<String, ServerError> {
+    /// Runs one statement in the database `dispatchq`, and returns what psql prints of its rows.
+    pub async fn run_statement(&self, statement: &str) -> Result<String, ServerError> {
+        self.run_sql(NAME, statement).await
+    }
+
+    /// Drops the three databases that initdb makes: half of the files that a copy of this cluster would have, and nothing reads them.
+    async fn drop_other_databases(&self) -> Result<(), ServerError> {
+        self.run_statement("UPDATE pg_database SET datistemplate = false").await?;
+        for database in [MAIN, "template0", "template1"] {
+            self.run_statement(&format!("DROP DATABASE {database}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs one statement through psql.
+    async fn run_sql(&self, database: &str, statement: &str) -> Result<String, ServerError> {
         let setup = &self.0.kind;
         let mut command = setup.program_command(&setup.programs.psql);
         command
             .args(["--no-psqlrc", "--no-password", "--tuples-only", "--no-align", "--quiet"])
             .args(["--host", "127.0.0.1", "--port", &self.port().to_string()])
-            .args(["--username", NAME, "--dbname", "postgres", "--command", statement])
+            .args(["--username", NAME, "--dbname", database, "--command", statement])
             .env("PGPASSWORD", setup.password.as_str());
         run_program("psql", command).await
     }
 }
 
-/// Returns where copies of templates lie: in memory where there is room. Each is some 1,500 files, which take seconds to make
+/// Returns the template `name` in `folder`, and makes it if it is not there.
+async fn template_filled_by<E: From<ServerError>>(
+    setup: &PostgresSetup,
+    folder: &Path,
+    name: &str,
+    prepare: impl AsyncFnOnce(String) -> Result<(), E>,
+) -> Result<DataTemplate, E> {
+    // Another version of Postgres cannot read it.
+    let mut program = DefaultHasher::new();
+    setup.programs.postgres.hash(&mut program);
+    let template = DataTemplate::new(folder, &format!("{name}-{:016x}", program.finish()));
+    if !template.is_made() {
+        let _lock = template.lock_template().await?;
+        if !template.is_made() {
+            let mut first = PostgresServer::start().await?;
+            prepare(first.url()).await?;
+            first.drop_other_databases().await?;
+            first.stop().await?;
+            template.make_template(first.dir())?;
+        }
+    }
+    Ok(template)
+}
+
+/// Returns where copies of templates for tests lie: in memory where there is room. Each is some 1,500 files, which take seconds to make
 /// on a disk that others write to.
 fn memory_dir() -> Option<&'static Path> {
     let memory = Path::new(MEMORY_DIR);
@@ -198,6 +259,8 @@ struct PostgresSetup {
     data: PathBuf,
     password: ServerPassword,
     durable: bool,
+    /// Its background processes do not look for work several times a second, which is much of what a short test costs.
+    is_quiet: bool,
 }
 
 impl PostgresSetup {
@@ -209,6 +272,7 @@ impl PostgresSetup {
             data: PathBuf::new(),
             password: ServerPassword::random_letters()?,
             durable: true,
+            is_quiet: false,
         })
     }
 
@@ -309,7 +373,8 @@ impl PostgresSetup {
         command.arg("--pgdata").arg(dir).args(["--username", NAME, "--encoding=UTF8", "--no-locale"]);
         command.args(["--auth", METHOD]).arg("--pwfile").arg(verifier.path());
         if !self.durable {
-            command.arg("--no-sync");
+            // Segments of 16 MB would be most of what a copy of a small cluster writes.
+            command.args(["--no-sync", "--wal-segsize=1"]);
         }
         run_program("initdb", command).await.map(drop)
     }
@@ -338,6 +403,12 @@ impl ServerKind for PostgresSetup {
         if !self.durable {
             set("fsync=off");
             set("full_page_writes=off");
+            set("max_wal_size=1GB");
+        }
+        if self.is_quiet {
+            set("bgwriter_delay=10s");
+            set("wal_writer_delay=10s");
+            set("checkpoint_timeout=1h");
         }
         command
     }

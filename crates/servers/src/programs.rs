@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::ServerError;
 
-const CURE: &str = "run `make setup` (apt install redis-server / postgresql; brew install redis postgresql)";
+const CURE: &str =
+    "run `make setup` (apt install redis-server / postgresql / pgbouncer; brew install redis postgresql pgbouncer)";
+
+/// Where Debian puts daemons, and where not every user looks.
+const DAEMONS: &str = "/usr/sbin";
 
 /// Directories that hold one subdirectory per Postgres version, what that subdirectory's name starts with, and where
 /// in it the programs are.
@@ -24,6 +28,12 @@ pub(crate) struct PostgresPrograms {
 
 pub(crate) fn redis_server() -> Result<PathBuf, ServerError> {
     find_program("redis-server", &search_path())
+}
+
+pub(crate) fn find_pgbouncer() -> Result<PathBuf, ServerError> {
+    let mut dirs = search_path();
+    dirs.push(PathBuf::from(DAEMONS));
+    find_program("pgbouncer", &dirs)
 }
 
 pub(crate) fn find_postgres() -> Result<PostgresPrograms, ServerError> {

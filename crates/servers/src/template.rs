@@ -3,7 +3,7 @@
 //! A template is a directory with `data` and `password`. It gets its name only when it is complete; a lock keeps two processes from
 //! making it at the same time. All copies have its password.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,9 @@ use crate::{ServerError, account::UnprivilegedAccount, error::IoErrorContext};
 
 /// Templates not made lately are of another schema or another day, and no test copies them any more.
 const KEPT_FOR: Duration = Duration::from_secs(2 * 24 * 3600);
+
+/// Between two looks whether another process has made it.
+const POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone)]
 pub(crate) struct DataTemplate {
@@ -28,15 +31,20 @@ impl DataTemplate {
     }
 
     /// Waits until no other process makes this template, and keeps others from it until the file is dropped.
-    pub(crate) fn lock_template(&self) -> Result<fs::File, ServerError> {
+    pub(crate) async fn lock_template(&self) -> Result<fs::File, ServerError> {
         if let Some(folder) = self.dir.parent() {
             fs::create_dir_all(folder).while_doing(|| format!("make {}", folder.display()))?;
         }
         let path = self.dir.with_extension("lock");
         let doing = || format!("lock {}", path.display());
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).while_doing(doing)?;
-        file.lock().while_doing(doing)?;
-        Ok(file)
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(POLL).await,
+                Err(TryLockError::Error(source)) => return Err(ServerError::Io { what: doing(), source }),
+            }
+        }
     }
 
     /// Makes the template of this server's directory. The server has stopped in good order.

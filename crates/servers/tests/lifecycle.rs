@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -133,12 +134,30 @@ async fn copies_have_what_the_template_was_given_and_do_not_share_it() {
     };
     let (one, two) = (copy().await, copy().await);
     assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 1);
-    one.fresh_database("mine").await.unwrap();
-    assert!(already_exists(&one, "mine").await && already_exists(&one, "dispatchq").await);
-    two.fresh_database("mine").await.unwrap();
+    let add_table = async |server: &PostgresServer| server.run_statement("CREATE TABLE mine ()").await;
+    add_table(&one).await.unwrap();
+    assert!(add_table(&one).await.is_err_and(|error| error.to_string().contains("already exists")));
+    add_table(&two).await.unwrap();
     let dir = two.dir().to_owned();
     drop(two);
-    assert!(!dir.exists() && folder.path().join("postgres-test").exists());
+    let templates = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let [template] = templates.filter(|path| path.is_dir()).collect::<Vec<_>>().try_into().unwrap();
+    assert!(!dir.exists() && template.join("data/PG_VERSION").exists());
+    assert_eq!(
+        std::fs::metadata(template).unwrap().permissions().mode() & 0o077,
+        0,
+        "the password is for no other user"
+    );
+}
+
+#[tokio::test]
+async fn a_template_that_could_not_be_filled_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let fail = async |_: String| Err(ServerError::Missing { program: "test", cure: "none" });
+    let error = PostgresServer::start_prepared(folder.path(), "test", fail).await.unwrap_err();
+    assert!(matches!(error, ServerError::Missing { program: "test", .. }), "{error}");
+    let server = PostgresServer::start_prepared(folder.path(), "test", async |_: String| Ok::<(), ServerError>(()));
+    server.await.unwrap().run_statement("SELECT 1").await.unwrap();
 }
 
 #[tokio::test]

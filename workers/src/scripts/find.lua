@@ -3,10 +3,12 @@
 -- KEYS    as in lib.lua, the queues to look in
 -- ARGV    1 now, 2 wake channel (unused), 3 id
 -- RETURNS nil when absent; else {queue number, state (due | suspect | leased | parked | dead), score, lease text or nil,
---         failed, lost, envelope or nil, dead record or nil, of a parked job {group, own name, own name it waits for or '-',
---         jobs before it} or nil, when its slots end or nil}
+--         failed, lost, envelope or nil, dead record or nil, of a parked job {group, own name, since when, own name it waits
+--         for or '-', how many jobs are before it, the first 10 of them, who holds that own name or nil} or nil, when its slots
+--         end or nil}
 -- BOUND   constant per queue
 
+local FIRST_BEFORE = 10
 local id = ARGV[3]
 for q = 1, QUEUES do
   for state, key in pairs({ due = due_key(q), suspect = suspects_key(q), leased = leased_key(q), parked = parked_key(q),
@@ -18,7 +20,7 @@ for q = 1, QUEUES do
       if state == 'parked' then
         local slots = open_slots()
         local need = slots.find_parked(id)
-        parked = { need.group, need.own, need.last, slots.jobs_before(need) }
+        parked = { need.group, need.own, need.since, need.last, slots.look_ahead(need, FIRST_BEFORE) }
       end
       return { q, state, score, redis.call('HGET', LEASES, id), failed, lost, redis.call('HGET', JOBS, id),
         redis.call('HGET', DEAD, id), parked, redis.call('ZSCORE', slot_key('slot_ends'), id) }

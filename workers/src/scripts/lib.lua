@@ -77,6 +77,9 @@ local function parse_lease(text)
   return token, tonumber(due), tonumber(again)
 end
 
+-- Deliveries lost in a row that make a job a suspect, as `SUSPECT_AT` in take.rs.
+local SUSPECT_AT = 2
+
 -- In `tries`: no run failed and none was lost, but the job lies later than its producer wanted.
 local PUT_OFF = '0 0'
 

@@ -45,12 +45,8 @@ for i, item in ipairs(items) do
     elseif item.outcome == 'park' then
       run_at = nil
       parks[#parks + 1] = item
-      if failed > 0 then
-        new_tries[#new_tries + 1] = item.id
-        new_tries[#new_tries + 1] = failed .. ' 0'
-      elseif tries[i] then
-        no_tries[#no_tries + 1] = item.id
-      end
+      -- It did not get to its work: that it ended says nothing of what became of its earlier deliveries.
+      if tries[i] and failed == 0 and lost == 0 then no_tries[#no_tries + 1] = item.id end
     elseif item.outcome == 'retry' then
       run_at = earlier(due_after(item.argument), again)
       new_tries[#new_tries + 1] = item.id

@@ -7,15 +7,16 @@
 -- The keys of all this, and of queues that a script was not called for, are put together here and not among KEYS: the
 -- number of groups has no bound, and a producer needs no right to them. They all carry the shard's hash tag.
 
--- A reservation is for a job that is due: a worker takes it within milliseconds, or none is there to.
+-- A reservation is for a job that is due: a worker takes it within milliseconds, or none is there to. Suspects apart, for which
+-- a process must first hold nothing: theirs lasts as long as their work may.
 local RESERVED_MS = 2000
 -- Reservations lost in a row after which a job gives its place up. A queue that no worker serves would keep its slots else.
 local MOST_LAPSES = 2
 -- Per call: slots handed over, slots that have ended, jobs that stop to wait for an own name.
 local MOST_HANDED, MOST_ENDED, MOST_JOINING = 500, 100, 10
--- As `SlotNeed::LONGEST`: slots that end later were given by a clock ahead, before a failover.
-local LONGEST_MS = 600000
 
+-- Ends are counted from `now_up`: no slot ends before its holder must have, by a holder's clock that counts from the moment at
+-- which it asked.
 local RESERVED, IN_LINE = '-', '-'
 
 local function slot_key(name) return string.sub(LEASES, 1, -1 - #'leases') .. name end
@@ -33,6 +34,8 @@ local function open_slots()
   local function line_key(group) return slot_key('slot_line:') .. group end
   local function wait_key(own) return slot_key('slot_wait:') .. own end
   local function queue_due_key(queue) return slot_key('due:') .. queue end
+  local function queue_suspects_key(queue) return slot_key('suspects:') .. queue end
+  local function reserved_key(queue) return slot_key('slot_reserved:') .. queue end
   local function queue_parked_key(queue) return slot_key('parked:') .. queue end
 
   -- `last` is the holder, or RESERVED, of a job with slots; of a parked job the own name it waits for, or IN_LINE.
@@ -59,6 +62,11 @@ local function open_slots()
 
   function slots.find_hold(id) return read_need(HOLDS, id) end
   function slots.find_parked(id) return read_need(PARKED, id) end
+
+  -- At most `limit` jobs of a queue that have slots reserved, suspects apart, each with its due: since when it has them.
+  function slots.reserved_jobs(queue, limit)
+    return redis.call('ZRANGE', reserved_key(queue), 0, limit - 1, 'WITHSCORES')
+  end
 
   -- The jobs among `ids` that have slots reserved, by their position.
   function slots.find_reservations(ids)
@@ -115,6 +123,24 @@ local function open_slots()
     if not own then slots.refresh_ring(need.group) end
   end
 
+  -- Two jobs hold one own name after a restore that knew of an older one: it is free when the last of them has ended.
+  local function add_owner(own, id)
+    local owners = redis.call('HGET', OWNS, own)
+    redis.call('HSET', OWNS, own, owners and owners .. ' ' .. id or id)
+  end
+
+  local function remove_owner(own, id)
+    local owners = {}
+    for owner in string.gmatch(redis.call('HGET', OWNS, own) or '', '%S+') do
+      if owner ~= id then owners[#owners + 1] = owner end
+    end
+    if owners[1] then
+      redis.call('HSET', OWNS, own, table.concat(owners, ' '))
+    else
+      redis.call('HDEL', OWNS, own)
+    end
+  end
+
   local function join_lines(own)
     if is_owned(own) then return end
     for _, id in ipairs(redis.call('ZRANGE', wait_key(own), 0, MOST_JOINING - 1)) do
@@ -126,15 +152,20 @@ local function open_slots()
   function slots.hold(id, need, holder, ends)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
     redis.call('ZADD', SLOT_ENDS, ends, id)
-    redis.call('HSET', OWNS, need.own, id)
+    add_owner(need.own, id)
     redis.call('HINCRBY', USED, need.group, 1)
     slots.refresh_ring(need.group)
   end
 
+  local function end_reservation(id, need)
+    if need.last == RESERVED then redis.call('ZREM', reserved_key(need.queue), id) end
+  end
+
   function slots.free(id, need)
+    end_reservation(id, need)
     redis.call('HDEL', HOLDS, id)
     redis.call('ZREM', SLOT_ENDS, id)
-    if redis.call('HGET', OWNS, need.own) == id then redis.call('HDEL', OWNS, need.own) end
+    remove_owner(need.own, id)
     if redis.call('HINCRBY', USED, need.group, -1) <= 0 then redis.call('HDEL', USED, need.group) end
     join_lines(need.own)
     slots.refresh_ring(need.group)
@@ -142,14 +173,17 @@ local function open_slots()
 
   -- A reservation becomes slots that the holder has from now on.
   function slots.give(id, need, holder)
+    end_reservation(id, need)
     redis.call('HSET', HOLDS, id, need_text(need, holder))
-    redis.call('ZADD', SLOT_ENDS, now + need.hold, id)
+    redis.call('ZADD', SLOT_ENDS, now_up + need.hold, id)
   end
 
   -- The work of this job goes on until then: a reservation is its slots, too.
   function slots.extend_hold(id, need, ends)
     redis.call('ZADD', SLOT_ENDS, 'GT', ends, id)
-    if need.last == RESERVED then redis.call('HSET', HOLDS, id, need_text(need, 'restored')) end
+    end_reservation(id, need)
+    need.hold = math.max(need.hold, ends - now_up)
+    redis.call('HSET', HOLDS, id, need_text(need, need.last == RESERVED and 'restored' or need.last))
   end
 
   function slots.is_free_for(id, need)
@@ -177,9 +211,21 @@ local function open_slots()
     join_lines(need.own)
   end
 
+  local function is_suspect(id)
+    local _, lost = parse_tries(redis.call('HGET', TRIES, id))
+    return lost >= SUSPECT_AT
+  end
+
   local function reserve(id, need)
     unpark(id, need)
-    slots.hold(id, need, RESERVED, now + RESERVED_MS)
+    if is_suspect(id) then
+      slots.hold(id, need, RESERVED, now_up + math.max(need.hold, RESERVED_MS))
+      redis.call('ZADD', queue_suspects_key(need.queue), now, id)
+      redis.call('PUBLISH', CHANNEL, need.queue)
+      return
+    end
+    slots.hold(id, need, RESERVED, now_up + RESERVED_MS)
+    redis.call('ZADD', reserved_key(need.queue), now, id)
     local head = redis.call('ZRANGE', queue_due_key(need.queue), 0, 0, 'WITHSCORES')
     redis.call('ZADD', queue_due_key(need.queue), now, id)
     if not head[2] or now < tonumber(head[2]) then redis.call('PUBLISH', CHANNEL, need.queue) end
@@ -224,18 +270,31 @@ local function open_slots()
     hand_out_passing({ count = 0 }, handed)
   end
 
+  local function leave_due(id, need)
+    return redis.call('ZREM', queue_due_key(need.queue), id) + redis.call('ZREM', queue_suspects_key(need.queue), id) > 0
+  end
+
+  -- Slots last no longer from now than when they were given. Those that do were given by a clock ahead of this one, before a
+  -- failover: they end a whole time from now, for their work may have just begun. The rest of many is for the next call.
+  local function end_ahead()
+    for _ = 1, MOST_ENDED do
+      local id, ends = unpack(redis.call('ZRANGE', SLOT_ENDS, -1, -1, 'WITHSCORES'))
+      if not id then return end
+      local need = slots.find_hold(id)
+      local lasts = need and need.last ~= RESERVED and need.hold or RESERVED_MS
+      if tonumber(ends) <= now_up + math.max(lasts, need and need.hold or 0) then return end
+      redis.call('ZADD', SLOT_ENDS, now_up + lasts, id)
+    end
+  end
+
   -- Ends slots whose time is over. Answers the jobs whose reservation lapsed: they wait again.
   function slots.end_expired()
     local lapsed = { count = 0 }
-    local ahead = redis.call('ZRANGEBYSCORE', SLOT_ENDS, '(' .. whole(now + LONGEST_MS), '+inf', 'LIMIT', 0, MOST_ENDED)
-    for _, id in ipairs(ahead) do
-      local need = slots.find_hold(id)
-      redis.call('ZADD', SLOT_ENDS, now + (need and need.last ~= RESERVED and need.hold or RESERVED_MS), id)
-    end
+    end_ahead()
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', SLOT_ENDS, '-inf', now, 'LIMIT', 0, MOST_ENDED)) do
       local need = slots.find_hold(id)
       if need then slots.free(id, need) else redis.call('ZREM', SLOT_ENDS, id) end
-      if need and need.last == RESERVED and redis.call('ZREM', queue_due_key(need.queue), id) == 1 then
+      if need and need.last == RESERVED and leave_due(id, need) then
         need.lapses = need.lapses + 1
         if need.lapses >= MOST_LAPSES then need.number, need.lapses = next_number('number'), 0 end
         redis.call('ZADD', queue_parked_key(need.queue), need.since, id)
@@ -261,10 +320,13 @@ local function open_slots()
     return first[2] and tonumber(first[2])
   end
 
-  -- Jobs before this one in its line.
-  function slots.jobs_before(need)
-    local key = need.last == IN_LINE and line_key(need.group) or wait_key(need.last)
-    return redis.call('ZCOUNT', key, '-inf', '(' .. whole(need.number))
+  -- How many jobs are before this one in its line, the first `many` of them, and who holds the own name it waits for, if any.
+  function slots.look_ahead(need, many)
+    local is_in_line = need.last == IN_LINE
+    local key, before = is_in_line and line_key(need.group) or wait_key(need.last), '(' .. whole(need.number)
+    return redis.call('ZCOUNT', key, '-inf', before),
+      redis.call('ZRANGEBYSCORE', key, '-inf', before, 'LIMIT', 0, many),
+      not is_in_line and string.match(redis.call('HGET', OWNS, need.last) or '', '%S+') or false
   end
 
   function slots.count_group(group)
@@ -275,9 +337,12 @@ local function open_slots()
 
   function slots.count_shard() return { limit('all'), redis.call('ZCARD', SLOT_ENDS), redis.call('HLEN', PARKED) } end
 
+  -- Answers whether the limit was another one; nothing is written if not.
   function slots.set_limit(name, most)
+    if (redis.call('HGET', LIMITS, name) or '') == most then return false end
     limits[name] = nil
     if most == '' then redis.call('HDEL', LIMITS, name) else redis.call('HSET', LIMITS, name, most) end
+    return true
   end
 
   return slots

@@ -3,17 +3,18 @@
 -- KEYS    as in lib.lua, the queues asked for
 -- ARGV    1 now, 2 wake channel (unused)
 -- RETURNS per queue: {due, scheduled, leased, dead, 1 if paused, age of the oldest due job in ms or -1,
---         jobs falling due within the next minute, suspects, parked}; suspects are counted among due and scheduled, too
+--         jobs falling due within the next minute, suspects, parked, jobs falling due from 30 s to 90 s from now}; suspects are counted among due and scheduled, too
 -- BOUND   constant per queue: counts are taken from the sorted sets' ranks
 
-local MINUTE_MS = 60000
+local MINUTE_MS, HALF_MS = 60000, 30000
 local answer = {}
 for q = 1, QUEUES do
-  local due, waiting, next_minute, oldest = 0, 0, 0, math.huge
+  local due, waiting, next_minute, falling_due, oldest = 0, 0, 0, 0, math.huge
   for _, key in ipairs({ due_key(q), suspects_key(q) }) do
     due = due + redis.call('ZCOUNT', key, '-inf', now)
     waiting = waiting + redis.call('ZCARD', key)
     next_minute = next_minute + redis.call('ZCOUNT', key, '(' .. whole(now), now + MINUTE_MS)
+    falling_due = falling_due + redis.call('ZCOUNT', key, '(' .. whole(now + HALF_MS), now + HALF_MS + MINUTE_MS)
     local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     oldest = math.min(oldest, head[2] and tonumber(head[2]) or math.huge)
   end
@@ -27,6 +28,7 @@ for q = 1, QUEUES do
     next_minute,
     redis.call('ZCARD', suspects_key(q)),
     redis.call('ZCARD', parked_key(q)),
+    falling_due,
   }
 end
 return answer

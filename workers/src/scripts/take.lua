@@ -2,11 +2,11 @@
 --
 -- KEYS    as in lib.lua, the queues of this process
 -- ARGV    1 now, 2 wake channel, 3 lease in ms, 4 token, 5 deliveries that may be lost before a job is dead,
---         6 deliveries lost that make a job a suspect, 7 mode: normal | rest | quiesce | alone, then per queue: free permits
+--         6 mode: normal | rest | quiesce | alone, then per queue: free permits
 -- RETURNS {0} without an epoch; else {1, now, next due or -1, 1 if suspects are due, 1 if this process has the turn to run
 --         them, 1 if more leases may have expired than one call rescues, newly dead: {queue number, id, error, ..},
 --         jobs: {queue number, id, due, failed, lost, envelope or nil, ..}, of those that come with their slots: {id, for how
---         many ms, ..}}
+--         many ms, group, own name}}
 --         next due: the earliest over the queues that still have free permits, suspects apart; the end of the first
 --         slots is such a time
 -- BOUND   1,000 rescues in all; per queue 1,000 leases cut, `permits` jobs (at most 1,000); 100 slots ended, 500 handed over
@@ -20,12 +20,11 @@
 if redis.call('EXISTS', EPOCH) == 0 then return { 0 } end
 
 local LEASE_MS, TOKEN = tonumber(ARGV[3]), ARGV[4]
-local MAX_LOST, SUSPECT_AT = tonumber(ARGV[5]), tonumber(ARGV[6])
-local MODE = ARGV[7]
+local MAX_LOST, MODE = tonumber(ARGV[5]), ARGV[6]
 local BOOT = string.match(TOKEN, '^(.*):') or TOKEN
 local RESCUES, MOST = 1000, 1000
 local TURN_KEPT_SECS = 60
-local FIRST = 8
+local FIRST = 7
 local queues = #ARGV - FIRST + 1
 
 -- No lease given by this clock ends later. What does was given by a clock ahead of it, before a failover.
@@ -99,8 +98,7 @@ local function give_slots(ids)
     local need = reservations[i]
     if need and slots.may_hand_out() then
       slots.give(id, need, TOKEN)
-      handed[#handed + 1] = id
-      handed[#handed + 1] = need.hold
+      handed[#handed + 1] = { id, need.hold, need.group, need.own }
     elseif need then
       slots.free(id, need)
     end
@@ -190,12 +188,27 @@ local function due_jobs(q, limit)
   return fit
 end
 
+-- Jobs that have their slots go before those that have been due for longer: a slot must not stand idle behind a backlog
+-- until its reservation lapses. Answers how many were leased.
+local function lease_reserved(q, limit)
+  local reserved, ids = slots and slots.reserved_jobs(queue_name(q), limit) or {}, {}
+  for i = 1, #reserved, 2 do ids[#ids + 1] = reserved[i] end
+  local tries, found = any_tries and hash_values(TRIES, ids) or {}, {}
+  for i, id in ipairs(ids) do found[i] = { id, reserved[2 * i], parse_tries(tries[i]) } end
+  lease_jobs(q, due_key(q), found)
+  return #found
+end
+
 local next_due = -1
 for q = 1, leases_normal and queues or 0 do
   if permits[q] > 0 then
-    local fit = due_jobs(q, permits[q])
-    lease_jobs(q, due_key(q), fit)
-    if #fit < wanted[q] then
+    local leased = lease_reserved(q, permits[q])
+    if leased < permits[q] then
+      local fit = due_jobs(q, permits[q] - leased)
+      lease_jobs(q, due_key(q), fit)
+      leased = leased + #fit
+    end
+    if leased < wanted[q] then
       local head = head_due(q)
       if head < math.huge and (next_due < 0 or head < next_due) then next_due = head end
     end

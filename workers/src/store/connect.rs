@@ -4,7 +4,8 @@
 //! connection for them could be dead while the first is well; here a lost subscription is a lost connection, which the
 //! next `take`, at most a second away, notices and repairs.
 //!
-//! The manager reconnects when the connection breaks. One that stays open and gives no answer to any call is replaced here.
+//! The manager reconnects when the connection breaks. One that stays open and gives no answer to any call is replaced here, and so is
+//! one whose login was refused.
 //!
 //! With sentinels the connection goes to the primary they name. Whenever it fails, or meets a server that has become a
 //! replica, the next call asks them again; if they name another server, a new connection takes the place of the old one,
@@ -127,6 +128,8 @@ const WAKES_KEPT: usize = 64;
 /// A peer that is gone without a word is noticed after this, which ends the connection and begins a new one.
 const DEAD_PEER: Duration = Duration::from_secs(10);
 const RESUBSCRIBE_TRIES: u32 = 10;
+/// Between two logins at a server that refuses them.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct RedisConnection {
     source: ConnectionSource,
@@ -215,6 +218,9 @@ impl RedisConnection {
         if hints_at_failover(error) {
             self.doubt_primary();
         }
+        if error.kind() == ErrorKind::AuthenticationFailed || matches!(error.code(), Some("NOAUTH" | "WRONGPASS")) {
+            self.replace_if_refused();
+        }
     }
 
     /// The server answered, be it with an error.
@@ -234,6 +240,22 @@ impl RedisConnection {
             heard.replaced = Instant::now();
         }
         tracing::warn!(address = self.address, "A connection to Redis gives no answer; a new one takes its place.");
+        self.replace_connection();
+    }
+
+    /// The server refused the login. The manager answers every later call with that; a new one finds out when the server lets it in.
+    fn replace_if_refused(&self) {
+        {
+            let mut heard = lock_or_recover(&self.heard);
+            if heard.replaced.elapsed() < REFUSED_PAUSE {
+                return;
+            }
+            heard.replaced = Instant::now();
+        }
+        self.replace_connection();
+    }
+
+    fn replace_connection(&self) {
         match &self.source {
             ConnectionSource::Server { client, manager } => {
                 match ConnectionManager::new_lazy_with_config((**client).clone(), self.config.clone()) {
@@ -288,13 +310,14 @@ impl BehindSentinels {
             // A restart, or a cut connection: it reconnects by itself.
             Some(primary) if primary.address == address => primary.manager,
             _ => {
-                let mut manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
+                let manager = ConnectionManager::new_lazy_with_config(client, config.clone())?;
+                tracing::info!(address, "The sentinels name the primary.");
+                // Known before it is asked for anything: a login that it refuses is tried once a second, not with every call.
+                *lock_or_recover(&self.primary) = Some(PrimaryServer { address, manager: manager.clone() });
                 let channel = lock_or_recover(channel).clone();
                 if let Some(channel) = channel {
-                    manager.subscribe(channel).await?;
+                    tokio::spawn(subscribe_again(manager.clone(), channel));
                 }
-                tracing::info!(address, "The sentinels name the primary.");
-                *lock_or_recover(&self.primary) = Some(PrimaryServer { address, manager: manager.clone() });
                 manager
             }
         };

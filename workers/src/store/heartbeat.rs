@@ -45,12 +45,23 @@ fn bucket_of(lateness_ms: u64) -> u64 {
 
 /// How late jobs started in the current and the previous hour. All in ms, rounded down to two significant digits, but
 /// for `max_ms`, which is exact.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessSummary {
     pub count: u64,
     pub p50_ms: u64,
     pub p99_ms: u64,
     pub max_ms: u64,
+}
+
+/// How the jobs of one queue ran lately in one process. Each run counts half as much after each minute.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueRuns {
+    /// Mean duration of a run, in microseconds.
+    pub mean_us: u64,
+    /// Runs at the same time on average, in thousandths.
+    pub busy_milli: u64,
+    /// Runs in 1,000 s at this pace.
+    pub per_ks: u64,
 }
 
 /// What a worker process says of itself.
@@ -62,6 +73,9 @@ pub struct WorkerInfo {
     pub queues: Vec<String>,
     /// Jobs it holds leases of.
     pub in_hand: usize,
+    /// How its jobs ran lately, by queue. Empty of an older version.
+    #[serde(default)]
+    pub runs: BTreeMap<String, QueueRuns>,
     /// By Redis' clock. Read only: a heartbeat says how long the process is up, for its own clock may be wrong.
     #[serde(default)]
     pub started_ms: u64,

@@ -1,7 +1,7 @@
 //! Counting, listing and finding jobs; pausing queues. For operators and metrics, outside the hot path.
 
 use redis::Value;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     DeadRecord, Store, StoreError,
@@ -10,7 +10,7 @@ use super::{
 use crate::job::JobId;
 
 /// Counts of one queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStats {
     pub queue: String,
     /// Due and waiting for a worker.
@@ -29,6 +29,8 @@ pub struct QueueStats {
     pub suspects: u64,
     /// Jobs that wait in line for slots.
     pub parked: u64,
+    /// Jobs falling due from 30 s to 90 s from now: the minute around the moment at which a replica asked for now has started.
+    pub falling_due: u64,
 }
 
 /// Where a job is.
@@ -103,20 +105,26 @@ pub struct JobDetail {
 pub struct ParkedPlace {
     pub group: String,
     pub own: String,
-    /// Another job holds this own name: the job joins its group's line when it is free.
+    /// Since when it waits, in ms; a reservation that lapsed changes nothing of it.
+    pub since_ms: u64,
+    /// This own name is held: the job joins its group's line when it is free.
     pub behind_own: Option<String>,
+    /// The job that holds it.
+    pub own_held_by: Option<String>,
     /// Jobs before it in the line.
     pub before: u64,
+    /// The first ten of them.
+    pub first_before: Vec<String>,
 }
 
 impl Store {
     /// Counts of these queues, in their order. Cheap at any size.
     pub async fn queue_stats(&self, queues: &[&str]) -> Result<Vec<QueueStats>, StoreError> {
-        type Row = (u64, u64, u64, u64, bool, i64, u64, u64, u64);
+        type Row = (u64, u64, u64, u64, bool, i64, u64, u64, u64, u64);
         let call = self.job_script(&STATS, queues.iter().copied());
         let rows: Vec<Row> = self.run_script(&call).await?;
         let stats = queues.iter().zip(rows).map(
-            |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects, parked))| {
+            |(queue, (due, scheduled, leased, dead, paused, oldest, next_minute, suspects, parked, falling_due))| {
                 let oldest_due_ms = u64::try_from(oldest).ok();
                 QueueStats {
                     queue: (*queue).to_owned(),
@@ -129,6 +137,7 @@ impl Store {
                     next_minute,
                     suspects,
                     parked,
+                    falling_due,
                 }
             },
         );
@@ -151,9 +160,9 @@ impl Store {
         Ok(entries.collect())
     }
 
-    /// Looks for one job in these queues.
+    /// Looks for one job in these queues: all that is known of it, in one call.
     pub async fn find_job(&self, id: &JobId, queues: &[&str]) -> Result<Option<JobDetail>, StoreError> {
-        type Place = (String, String, String, u64);
+        type Place = (String, String, u64, String, u64, Vec<String>, Option<String>);
         type Row =
             (usize, String, u64, Option<String>, u32, u32, Option<String>, Option<String>, Option<Place>, Option<u64>);
         let mut call = self.job_script(&FIND, queues.iter().copied());
@@ -186,11 +195,14 @@ impl Store {
             failed,
             lost,
             envelope,
-            parked: parked.map(|(group, own, behind, before)| ParkedPlace {
+            parked: parked.map(|(group, own, since_ms, behind, before, first_before, own_held_by)| ParkedPlace {
                 group,
                 own,
+                since_ms,
                 behind_own: Some(behind).filter(|behind| behind != "-"),
+                own_held_by,
                 before,
+                first_before,
             }),
             slots_end_ms,
             dead: (state == JobState::Dead).then(|| DeadRecord::parse_or_unreadable(dead.as_deref(), queue, at_ms)),

@@ -14,6 +14,7 @@
 //! * `dead`: listing, requeueing, discarding and restoring dead letters.
 //! * `limit`: concurrency and rate limits shared by the fleet.
 //! * `slots`: slots that are handed over to the next job in line.
+//! * `slot_grants`: asking for them.
 //! * `slot_releases`: slots on their way back, many in one call.
 //! * `breaker`: circuit breakers shared by the fleet.
 
@@ -32,6 +33,7 @@ mod operate;
 mod script;
 mod sentinel;
 mod settle;
+mod slot_grants;
 mod slot_releases;
 mod slots;
 mod take;
@@ -46,15 +48,15 @@ pub use dead::{
 pub use enqueue::{EnqueueVerdict, RepairVerdict};
 pub use epoch::{Epoch, RebuildMarker};
 pub use error::StoreError;
-pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, WorkerEntry, WorkerInfo};
+pub use heartbeat::{Heartbeat, LatenessCounts, LatenessSummary, QueueRuns, WorkerEntry, WorkerInfo};
 pub use inspect::{JobDetail, JobEntry, JobState, ParkedPlace, QueueStats};
 pub use lease::{HeldLease, LeaseVerdict};
 pub use limit::{AcquireVerdict, Limit, Permit};
 pub use operate::{CancelVerdict, RescheduleVerdict};
 pub use settle::{LeaseEnd, SettleRequest, SettleVerdict};
+pub use slot_grants::SlotVerdict;
 pub use slots::{
-    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, SlotVerdict,
-    WaitingJob,
+    EndedSlots, GroupSlots, OngoingWork, ParkVerdict, ReleaseVerdict, SlotHolder, SlotLimits, SlotStats, WaitingJob,
 };
 pub(crate) use take::SUSPECT_AT;
 pub use take::{DeadJob, LeaseToken, LeasedJob, TakeAnswer, TakeMode, TakeRequest};

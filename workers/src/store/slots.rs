@@ -4,32 +4,17 @@
 //! waits in the line of its group. Slots that are freed go to the first job of the group whose turn it is, and that job is
 //! due at once. Slots end at a time that is known when they are given; nothing renews them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use job_contract::{InvalidSlotNeed, SlotGrant, SlotNeed};
-use rand::RngExt;
 use serde::Serialize;
 
 use super::{
     Store, StoreError,
     client::{BATCH, QueueNumbers, encode_envelope},
-    script::{ACQUIRE_SLOTS, LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
+    script::{LIST_SLOTS, NamedScript, PARK, RELEASE_SLOTS, RESTORE_SLOTS, SET_SLOT_LIMITS, SLOT_STATS},
 };
 use crate::job::{JobId, NewJob, round_up_ms};
-
-/// What came of asking for slots.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SlotVerdict {
-    /// The job has all of them. Free them with [`Store::release_slots`] when the work has ended.
-    Granted(SlotGrant),
-    /// At least one is taken, or other jobs of the group wait. Nothing was given: park the job.
-    Busy,
-    /// Nothing is handed out: Redis lost our data or restarted, and the rebuild has not ended. Park the job.
-    Closed,
-}
 
 /// Slots that a job holds no longer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,23 +120,6 @@ pub struct SlotHolder {
 }
 
 impl Store {
-    /// Gives a job of this queue the slots that it needs, or none.
-    ///
-    /// After an error it may hold them all the same: they end by themselves.
-    pub async fn acquire_slots(&self, queue: &str, job: &JobId, need: &SlotNeed) -> Result<SlotVerdict, StoreError> {
-        let holder = format!("{:032x}", rand::rng().random::<u128>());
-        let mut call = self.job_script(&ACQUIRE_SLOTS, [queue]);
-        call.push_arg(job.as_str()).push_arg(&holder);
-        call.push_arg(need.group()).push_arg(need.own()).push_arg(round_up_ms(need.hold()));
-        let asked = Instant::now();
-        match self.run_idempotent(&call).await? {
-            1_u8 => Ok(SlotVerdict::Granted(SlotGrant::new(holder, asked + need.hold()))),
-            2 => Ok(SlotVerdict::Busy),
-            3 => Ok(SlotVerdict::Closed),
-            other => Err(StoreError::invalid_answer(ACQUIRE_SLOTS.name, other)),
-        }
-    }
-
     /// Frees slots whose work has ended, and hands them over. Answers one verdict per job, in their order.
     ///
     /// Any number of jobs; they go in batches of 500, each batch atomic. Freeing twice is harmless.
@@ -171,7 +139,11 @@ impl Store {
     }
 
     /// Sets how many slots the shard and some groups have, and hands out what that frees. Slots beyond a lower limit stay
-    /// until they end. Lost with Redis' data: set them again before a rebuild ends.
+    /// until they end.
+    ///
+    /// Limits are lost with Redis' data, and without them nothing is handed out: set them again before a rebuild ends. Set
+    /// them every now and then as well, for the rebuild may be done by a version that knows of none: limits that stand
+    /// already cost one call per 500 groups and write nothing. [`slot_stats`](Self::slot_stats) reads them.
     pub async fn set_slot_limits(&self, limits: &SlotLimits) -> Result<(), StoreError> {
         let mut all = limits.all.map(|all| all.to_string()).unwrap_or_default();
         let mut batches: Vec<&[(Arc<str>, Option<u32>)]> = limits.groups.chunks(BATCH).collect();
@@ -234,7 +206,7 @@ impl Store {
         Ok(verdicts)
     }
 
-    /// Counts of the shard and of these groups, at most 500.
+    /// Limits and counts of the shard and of these groups, at most 500; a limit of 0 where there is none.
     pub async fn slot_stats(&self, groups: &[impl AsRef<str>]) -> Result<SlotStats, StoreError> {
         type Group = (u32, u32, u64, i64);
         let mut call = self.job_script(&SLOT_STATS, []);

@@ -10,17 +10,17 @@ use std::{
 use redis::{FromRedisValue, Value};
 use tracing::warn;
 
-use super::{SettleRequest, Store, StoreError, script::TAKE, settle::LeaseEnd};
+use super::{EndedSlots, SettleRequest, Store, StoreError, script::TAKE, settle::LeaseEnd};
 use crate::{
     job::{Delivery, JobId},
     outcome::Outcome,
-    slots::SlotGrant,
+    slots::{SlotGrant, SlotNeed},
 };
 
 /// Lost deliveries in a row after which a job is dead.
 const MAX_LOST: u32 = 5;
 
-/// Lost deliveries in a row that make a job a suspect: it is leased with nothing beside it.
+/// Lost deliveries in a row that make a job a suspect: it is leased with nothing beside it. As `SUSPECT_AT` in lib.lua.
 pub(crate) const SUSPECT_AT: u32 = 2;
 
 /// How long a job waits whose envelope is of a newer version than this process knows.
@@ -93,9 +93,10 @@ pub enum TakeAnswer {
     /// Redis does not hold our data (new, or flushed): nothing is leased until the epoch is written.
     NoEpoch,
     Jobs {
-        /// Per queue the oldest due first.
+        /// Per queue those that come with their slots first, then the oldest due.
         jobs: Vec<LeasedJob>,
-        /// Leases of jobs whose envelope cannot be read. There is nothing to perform; settle them as they are.
+        /// Leases of jobs whose envelope cannot be read. There is nothing to perform; settle them as they are. Slots that
+        /// were handed to them are on their way back.
         unreadable: Vec<SettleRequest>,
         /// Redis' time of this take, in ms.
         now_ms: u64,
@@ -122,7 +123,6 @@ impl Store {
         call.push_arg(u64::try_from(request.lease.as_millis()).unwrap_or(u64::MAX))
             .push_arg(request.token.as_str())
             .push_arg(MAX_LOST)
-            .push_arg(SUSPECT_AT)
             .push_arg(match request.mode {
                 TakeMode::Normal => "normal",
                 TakeMode::Rest => "rest",
@@ -134,11 +134,16 @@ impl Store {
         }
         let begun = Instant::now();
         let answer: Vec<Value> = self.run_patiently(&call).await?;
-        read_answer(request, answer, begun).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
+        read_answer(self, request, answer, begun).map_err(|reason| StoreError::invalid_answer(TAKE.name, reason))
     }
 }
 
-fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) -> Result<TakeAnswer, String> {
+fn read_answer(
+    store: &Store,
+    request: &TakeRequest<'_>,
+    answer: Vec<Value>,
+    begun: Instant,
+) -> Result<TakeAnswer, String> {
     let mut answer = answer.into_iter();
     if read_value::<u8>(answer.next())? == 0 {
         return Ok(TakeAnswer::NoEpoch);
@@ -150,7 +155,18 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) ->
     let more_expired: bool = read_value(answer.next())?;
     let mut dead_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
     let mut job_values = read_value::<Vec<Value>>(answer.next())?.into_iter();
-    let handed: HashMap<String, u64> = read_value(answer.next())?;
+    let handed: Vec<(String, u64, String, String)> = read_value(answer.next())?;
+    let grant = |(id, hold_ms, group, own): (String, u64, String, String)| {
+        let hold = Duration::from_millis(hold_ms);
+        match SlotNeed::new(group, own, hold) {
+            Ok(need) => Some((id, SlotGrant::new(request.token.0.clone(), need, begun + hold))),
+            Err(error) => {
+                warn!(job.id = %id, %error, "Slots of a job cannot be read; they end by their time.");
+                None
+            }
+        }
+    };
+    let mut grants: HashMap<_, _> = handed.into_iter().filter_map(grant).collect();
 
     let queue = |number: usize| {
         request.queues.get(number.wrapping_sub(1)).map(|(queue, _)| *queue).ok_or("unknown queue number".to_owned())
@@ -178,9 +194,7 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) ->
         match envelope.as_deref().map(open_envelope).transpose() {
             Ok(payload) => {
                 let lateness_ms = now_ms.saturating_sub(due_ms);
-                let slots = handed
-                    .get(id.as_str())
-                    .map(|ms| SlotGrant::new(token.0.clone(), begun + Duration::from_millis(*ms)));
+                let slots = grants.remove(id.as_str());
                 jobs.push(LeasedJob {
                     delivery: Delivery { queue, id, payload, due_ms, lateness_ms, failed, lost, slots },
                     token,
@@ -194,6 +208,12 @@ fn read_answer(request: &TakeRequest<'_>, answer: Vec<Value>, begun: Instant) ->
                 unreadable.push(SettleRequest { queue, id, token, end: LeaseEnd::Dead { error }, then: Vec::new() });
             }
             Err(_) => {}
+        }
+    }
+    // Of jobs that cannot be read.
+    for (id, grant) in grants {
+        if let Ok(job) = JobId::parse(id) {
+            store.release_unused_slots(EndedSlots { job, grant });
         }
     }
     let next_due_ms = u64::try_from(next_due_ms).ok();

@@ -178,24 +178,24 @@ impl InFlight {
         true
     }
 
-    /// Removes and answers the jobs that have not begun, and their slots.
+    /// Removes the jobs that have not begun. Answers those whose lease is ours, and the slots of all.
     pub(crate) fn take_waiting(&self) -> (Vec<HeldLease>, Vec<EndedSlots>) {
-        let waiting = self.take_where(|job| job.stage == JobStage::Waiting);
-        let slots = waiting.iter().filter_map(|job| job.slots.clone()).collect();
-        (keep_ours(waiting), slots)
+        self.take_where(|job| job.stage == JobStage::Waiting)
     }
 
-    /// Removes all jobs, and answers those whose lease is ours.
-    pub(crate) fn take_all(&self) -> Vec<HeldLease> {
-        keep_ours(self.take_where(|_| true))
+    /// Removes all jobs. Answers those whose lease is ours, and the slots of all.
+    pub(crate) fn take_all(&self) -> (Vec<HeldLease>, Vec<EndedSlots>) {
+        self.take_where(|_| true)
     }
 
-    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> Vec<InHand> {
+    fn take_where(&self, wanted: impl Fn(&InHand) -> bool) -> (Vec<HeldLease>, Vec<EndedSlots>) {
         let mut table = self.lock_table();
         let tickets: Vec<u64> = table.jobs.iter().filter(|(_, job)| wanted(job)).map(|(ticket, _)| *ticket).collect();
-        let taken = tickets.into_iter().filter_map(|ticket| table.remove(ticket)).collect();
+        let taken: Vec<InHand> = tickets.into_iter().filter_map(|ticket| table.remove(ticket)).collect();
         self.notify_freed(table);
-        taken
+        let slots = taken.iter().filter_map(|job| job.slots.clone()).collect();
+        let ours = taken.into_iter().filter(|job| !job.lost).map(|job| job.held);
+        (ours.collect(), slots)
     }
 
     fn notify_freed(&self, table: MutexGuard<'_, InFlightTable>) {
@@ -220,11 +220,6 @@ impl InFlight {
     }
 }
 
-/// The leases that are still ours.
-fn keep_ours(jobs: Vec<InHand>) -> Vec<HeldLease> {
-    jobs.into_iter().filter(|job| !job.lost).map(|job| job.held).collect()
-}
-
 impl InFlightTable {
     fn remove(&mut self, ticket: u64) -> Option<InHand> {
         let job = self.jobs.remove(&ticket)?;
@@ -241,15 +236,17 @@ mod tests {
     use super::*;
     use crate::{
         job::{Delivery, JobId},
-        slots::SlotGrant,
+        slots::{SlotGrant, SlotNeed},
         store::LeaseToken,
     };
 
     #[test]
-    fn a_drain_hands_slots_back_only_of_jobs_that_have_not_begun() {
+    fn a_drain_hands_back_the_slots_of_jobs_that_have_not_begun_and_then_of_the_rest() {
         let in_flight = InFlight::new(&[("q", 2)]);
         let token = LeaseToken::new("boot", 1);
-        let ends_by = Instant::now() + Duration::from_secs(1);
+        let hold = Duration::from_secs(1);
+        let need = SlotNeed::new("group", "own", hold).unwrap();
+        let ends_by = Instant::now() + hold;
         let leased = ["k:begun", "k:waits"].map(|id| LeasedJob {
             delivery: Delivery {
                 queue: "q",
@@ -259,7 +256,7 @@ mod tests {
                 lateness_ms: 0,
                 failed: 0,
                 lost: 0,
-                slots: Some(SlotGrant::new(id, ends_by)),
+                slots: Some(SlotGrant::new(id, need.clone(), ends_by)),
             },
             token: token.clone(),
         });
@@ -268,5 +265,8 @@ mod tests {
         let (held, slots) = in_flight.take_waiting();
         assert_eq!(held.iter().map(|held| held.id.as_str()).collect::<Vec<_>>(), ["k:waits"]);
         assert_eq!(slots.iter().map(|slots| slots.grant.holder()).collect::<Vec<_>>(), ["k:waits"]);
+        let (held, slots) = in_flight.take_all();
+        assert_eq!(held.iter().map(|held| held.id.as_str()).collect::<Vec<_>>(), ["k:begun"]);
+        assert_eq!(slots.iter().map(|slots| slots.grant.holder()).collect::<Vec<_>>(), ["k:begun"]);
     }
 }

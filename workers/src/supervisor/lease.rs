@@ -64,7 +64,8 @@ async fn renew_leases(supervisor: &Supervisor) -> bool {
 /// One sign of life, or the last one.
 pub(crate) async fn send_heartbeat(supervisor: &Supervisor, alive: bool) {
     let lateness = std::mem::take(&mut *supervisor.lateness.lock().unwrap_or_else(PoisonError::into_inner));
-    let info = WorkerInfo { in_hand: supervisor.in_flight.len(), ..supervisor.info.clone() };
+    let runs = supervisor.run_times.lock().unwrap_or_else(PoisonError::into_inner).report(Instant::now());
+    let info = WorkerInfo { in_hand: supervisor.in_flight.len(), runs, ..supervisor.info.clone() };
     let beat = Heartbeat {
         boot: &supervisor.boot,
         replica: &supervisor.replica,

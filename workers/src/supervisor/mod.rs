@@ -8,7 +8,7 @@
 //! * `turn`: when this process runs suspects.
 //! * `settle`: writes results back, many in one call.
 //! * `lease`: renews leases, gives the sign of life, hands back what a drain leaves.
-//! * `metrics`: what is counted.
+//! * `metrics`: what is counted. `run_times`: how long jobs take lately.
 //! * `outage`: backoff, and one line in the log per outage.
 
 use std::sync::{
@@ -30,6 +30,7 @@ mod in_flight;
 pub(crate) mod lease;
 mod metrics;
 mod outage;
+mod run_times;
 pub(crate) mod settle;
 pub(crate) mod take;
 mod turn;
@@ -37,6 +38,7 @@ mod turn;
 pub(crate) use in_flight::{InFlight, TicketedJob};
 pub(crate) use metrics::EngineMetrics;
 pub(crate) use outage::RedisOutage;
+pub(crate) use run_times::RunTimes;
 pub(crate) use settle::FinishedJob;
 
 /// How long a lease lasts without renewal: so long do a dead worker's jobs wait.
@@ -56,12 +58,14 @@ pub(crate) struct Supervisor {
     /// Unique per process start: first part of every token.
     pub(crate) boot: String,
     pub(crate) replica: String,
-    /// `in_hand` is filled in at each heartbeat.
+    /// `in_hand` and `runs` are filled in at each heartbeat.
     pub(crate) info: WorkerInfo,
     pub(crate) on_missing_epoch: Option<Arc<Notify>>,
     pub(crate) on_dead: Option<OnDead>,
     /// Not yet reported by a heartbeat.
     pub(crate) lateness: Mutex<LatenessCounts>,
+    /// Reported by each heartbeat.
+    pub(crate) run_times: Mutex<RunTimes>,
     /// Redis' time at the last take.
     pub(crate) now_ms: AtomicU64,
     pub(crate) started: Instant,

@@ -1,7 +1,10 @@
 //! Writes results back. While one call is under way the next results gather, so the batch grows with the load and a lone
 //! result waits for no other.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -69,7 +72,7 @@ async fn settle_batch(
         let delivery = &work.leased.delivery;
         if let Some(grant) = &delivery.slots {
             // Of a run that did not need them after all.
-            supervisor.store.release_slots_soon(EndedSlots { job: delivery.id.clone(), grant: grant.clone() });
+            supervisor.store.release_unused_slots(EndedSlots { job: delivery.id.clone(), grant: grant.clone() });
         }
         report_outcome(supervisor, &work, &outcome, duration);
         tickets.push(Some(work.ticket));
@@ -124,6 +127,7 @@ fn drop_gone(supervisor: &Supervisor, gone: &[bool], tickets: &mut Vec<Option<u6
 fn report_outcome(supervisor: &Supervisor, work: &TicketedJob, outcome: &Outcome, duration: Duration) {
     let delivery = &work.leased.delivery;
     supervisor.metrics.record_performed(delivery, outcome, duration);
+    supervisor.run_times.lock().unwrap_or_else(PoisonError::into_inner).record_run(delivery.queue, duration);
     match outcome {
         Outcome::Retry(reason) => {
             warn!(job.id = %delivery.id, attempt = delivery.failed + 1, error = %reason, "The job failed; it runs again by its retry policy.");

@@ -1,5 +1,7 @@
 //! What operators see.
 
+use std::collections::BTreeMap;
+
 use workers::store::{Heartbeat, JobState, LatenessCounts, LatenessSummary, LeaseEnd, RepairVerdict, WorkerInfo};
 
 use crate::support::{Bench, OTHER, QUEUE, START_MS, due_now, id, secs, timer};
@@ -21,6 +23,7 @@ async fn stats_count_each_state() {
     let timers = &stats[0];
     assert_eq!((timers.due, timers.scheduled, timers.leased, timers.dead), (1, 2, 1, 1));
     assert_eq!((timers.oldest_due_ms, timers.next_minute, timers.paused), (Some(10_000), 1, false));
+    assert_eq!(timers.falling_due, 2, "those due in 50 s and in 65 s");
     assert_eq!((stats[1].oldest_due_ms, stats[1].due, stats[1].paused), (None, 0, true));
     assert!(serde_json::to_string(&stats).unwrap().contains("\"queue\":\"timers\""));
 }
@@ -89,6 +92,7 @@ async fn f17_a_replica_not_seen_for_a_minute_is_forgotten_by_whatever_clock() {
         version: "1".to_owned(),
         queues: vec![QUEUE.to_owned()],
         in_hand: 3,
+        runs: BTreeMap::new(),
         started_ms: 0,
     };
     let none = LatenessCounts::default();

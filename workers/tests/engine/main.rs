@@ -19,6 +19,8 @@ mod registry;
 mod runtime;
 mod sentinel;
 mod settle;
+mod slot_grants;
+mod slot_suspects;
 mod slots;
 mod slotted;
 mod support;

@@ -180,3 +180,15 @@ async fn a_server_blocked_for_five_seconds_costs_no_delivery() {
     let summary = worker.drain().await;
     assert_eq!((summary.settled, summary.refused), (10, 0));
 }
+
+/// The password of Redis was another for a while, and is right again.
+#[tokio::test]
+async fn a_login_that_was_refused_is_tried_again() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let as_user = |password: &str| format!("redis://:{password}@127.0.0.1:{}/", redis.port());
+    raw::<()>(&redis.url(), &["CONFIG", "SET", "requirepass", "another"]).await;
+    let store = Store::with_config(RedisConfig::new(as_user("right"))).unwrap();
+    eventually("it is refused", async || matches!(store.ping().await, Err(StoreError::Login { .. }))).await;
+    raw::<()>(&as_user("another"), &["CONFIG", "SET", "requirepass", "right"]).await;
+    eventually("it is let in", async || store.ping().await.is_ok()).await;
+}

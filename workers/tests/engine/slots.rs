@@ -22,7 +22,7 @@ async fn set_limits(store: &Store, all: u32, groups: &[(&str, u32)]) {
 }
 
 /// A bench with slots.
-async fn bench_with(all: u32, groups: &[(&str, u32)]) -> Bench {
+pub(crate) async fn bench_with(all: u32, groups: &[(&str, u32)]) -> Bench {
     let bench = Bench::new().await;
     set_limits(&bench.store, all, groups).await;
     bench
@@ -32,7 +32,7 @@ async fn ask(bench: &Bench, job: &str, need: &SlotNeed) -> SlotVerdict {
     bench.store.acquire_slots(QUEUE, &id(job), need).await.unwrap()
 }
 
-async fn acquire(bench: &Bench, job: &str, need: &SlotNeed) -> EndedSlots {
+pub(crate) async fn acquire(bench: &Bench, job: &str, need: &SlotNeed) -> EndedSlots {
     match ask(bench, job, need).await {
         SlotVerdict::Granted(grant) => ended(job, grant),
         other => panic!("{job}: {other:?}"),
@@ -43,12 +43,12 @@ fn ended(job: &str, grant: SlotGrant) -> EndedSlots {
     EndedSlots { job: id(job), grant }
 }
 
-async fn release(bench: &Bench, slots: EndedSlots) {
+pub(crate) async fn release(bench: &Bench, slots: EndedSlots) {
     assert_eq!(bench.store.release_slots(&[slots]).await.unwrap(), [ReleaseVerdict::Freed]);
 }
 
 /// Runs a job until it finds no slots.
-async fn park(bench: &Bench, job: &str, need: &SlotNeed) {
+pub(crate) async fn park(bench: &Bench, job: &str, need: &SlotNeed) {
     bench.enqueue(due_now(job)).await;
     let leased = bench.take_one().await;
     assert_eq!(leased.delivery.slots, None);
@@ -57,7 +57,7 @@ async fn park(bench: &Bench, job: &str, need: &SlotNeed) {
 }
 
 /// Takes the one job that was handed its slots.
-async fn take_handed(bench: &Bench) -> (LeasedJob, EndedSlots) {
+pub(crate) async fn take_handed(bench: &Bench) -> (LeasedJob, EndedSlots) {
     let leased = bench.take_one().await;
     let grant = leased.delivery.slots.clone().expect("it comes with its slots");
     let slots = EndedSlots { job: leased.delivery.id.clone(), grant };
@@ -102,6 +102,36 @@ async fn a_freed_slot_goes_to_the_groups_in_turn_and_first_in_first_out_within_o
 }
 
 #[tokio::test]
+async fn slots_of_another_need_are_given_up_for_those_that_the_job_needs_now() {
+    let bench = bench_with(2, &[("a", 1), ("b", 1)]).await;
+    let held = acquire(&bench, "t:0", &need("a", "0")).await;
+    for job in ["t:1", "t:2"] {
+        park(&bench, job, &need("a", job)).await;
+    }
+    release(&bench, held).await;
+    // The job's row names group b by now.
+    let (moved, _) = take_handed(&bench).await;
+    let calls = script_calls(&bench).await;
+    let in_use = |_: SlotGrant| async {
+        let asked = script_calls(&bench).await - calls;
+        let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+        (asked, stats.in_use, stats.groups[1].in_use)
+    };
+    let ran = workers::run_with_slots(&bench.store, &moved.delivery, &need("b", "t:1"), in_use).await;
+    assert_eq!(ran, Ok((1, 2, 1)), "one command; its own slots and those that went to the next of group a");
+    bench.settle(&moved, LeaseEnd::Done).await;
+    bench.store.wait_for_slot_releases().await;
+
+    let _other = acquire(&bench, "t:9", &need("b", "9")).await;
+    let (moved, _) = take_handed(&bench).await;
+    assert_eq!(moved.delivery.id.as_str(), "t:2");
+    let ran = workers::run_with_slots(&bench.store, &moved.delivery, &need("b", "t:2"), in_use).await;
+    assert_eq!(ran, Err(workers::Outcome::Park(need("b", "t:2"))));
+    let stats = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    assert_eq!((stats.groups[0].in_use, stats.groups[1].in_use), (0, 1));
+}
+
+#[tokio::test]
 async fn a_reservation_lapses_to_the_next_and_its_job_goes_back_to_the_head() {
     let bench = bench_with(1, &[("a", 1)]).await;
     let held = acquire(&bench, "t:0", &need("a", "0")).await;
@@ -128,6 +158,25 @@ async fn a_reservation_lapses_to_the_next_and_its_job_goes_back_to_the_head() {
     park(&bench, "t:4", &need("a", "t:4")).await;
     release(&bench, slots).await;
     assert_eq!(bench.find("t:1").await.unwrap().state, JobState::Due, "its place, given up once, is its own again");
+}
+
+#[tokio::test]
+async fn a_job_with_slots_reserved_passes_the_backlog_of_its_queue() {
+    let bench = bench_with(1, &[("a", 1)]).await;
+    let held = acquire(&bench, "t:0", &need("a", "0")).await;
+    park(&bench, "t:parked", &need("a", "parked")).await;
+    for job in ["t:1", "t:2", "t:3"] {
+        bench.enqueue(due_now(job)).await;
+    }
+    bench.advance(secs(60));
+    release(&bench, held).await;
+    bench.advance(millis(1_999));
+    let took = bench.take(2).await;
+    assert_eq!(took.ids(), ["t:parked", "t:1"]);
+    let parked = &took.jobs[0].delivery;
+    assert!(parked.slots.is_some());
+    assert_eq!((parked.due_ms, parked.lateness_ms), (START_MS + 60_000, 1_999), "due since it has its slots");
+    assert_eq!(bench.take(9).await.ids(), ["t:2", "t:3"]);
 }
 
 #[tokio::test]
@@ -195,18 +244,74 @@ async fn a_lower_limit_cuts_no_open_slot_and_a_higher_one_hands_out_at_once() {
 }
 
 #[tokio::test]
+async fn limits_that_stand_already_write_nothing_and_those_that_were_lost_let_the_line_go_on() {
+    let bench = bench_with(1, &[("a", 1), ("b", 2)]).await;
+    let held = acquire(&bench, "t:0", &need("a", "0")).await;
+    park(&bench, "t:1", &need("a", "one")).await;
+    let writes = async || {
+        let info: String = bench.redis(&["INFO", "persistence"]).await;
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = writes().await;
+    let present = bench.store.slot_stats(&["a", "b"]).await.unwrap();
+    set_limits(&bench.store, 1, &[("a", 1), ("b", 2)]).await;
+    assert_eq!(writes().await, before);
+    assert_eq!((present.limit, present.groups[0].limit, present.groups[1].limit), (1, 1, 2));
+
+    bench.redis::<()>(&["DEL", "{dq:0}:slot_limits"]).await;
+    release(&bench, held).await;
+    assert!(bench.take(9).await.jobs.is_empty(), "without limits nothing is handed out");
+    set_limits(&bench.store, 1, &[("a", 1), ("b", 2)]).await;
+    assert_eq!(bench.take(9).await.ids(), ["t:1"]);
+}
+
+#[tokio::test]
 async fn a_job_behind_its_own_name_holds_up_no_other() {
     let bench = bench_with(2, &[("a", 2)]).await;
     let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
     park(&bench, "t:settle", &need("a", "binding")).await;
     let place = bench.find("t:settle").await.unwrap().parked.unwrap();
-    let behind_own = Some("binding".to_owned());
-    assert_eq!(place, ParkedPlace { group: "a".into(), own: "binding".into(), behind_own, before: 0 });
+    let expected = ParkedPlace {
+        group: "a".into(),
+        own: "binding".into(),
+        since_ms: START_MS,
+        behind_own: Some("binding".into()),
+        own_held_by: Some("t:cycle".into()),
+        before: 0,
+        first_before: Vec::new(),
+    };
+    assert_eq!(place, expected);
     let other = acquire(&bench, "t:other", &need("a", "another")).await;
     release(&bench, other).await;
     assert!(bench.take(9).await.jobs.is_empty());
     release(&bench, cycle).await;
     assert_eq!(bench.take(9).await.ids(), ["t:settle"]);
+}
+
+#[tokio::test]
+async fn one_call_says_where_a_job_waits_since_when_and_until_when_it_has_slots() {
+    let bench = bench_with(1, &[("a", 1)]).await;
+    bench.enqueue(due_now("t:0")).await;
+    let running = bench.take_one().await;
+    let held = acquire(&bench, "t:0", &need("a", "0")).await;
+    for number in 1..=12 {
+        park(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;
+        bench.advance(millis(100));
+    }
+    let calls = script_calls(&bench).await;
+    let found = bench.find("t:0").await.unwrap();
+    assert_eq!((found.state, found.slots_end_ms, found.parked), (JobState::Leased, Some(START_MS + 5_000), None));
+    let found = bench.find("t:12").await.unwrap();
+    assert!(script_calls(&bench).await - calls <= 3, "one each, and one to load the script");
+    let place = found.parked.unwrap();
+    assert_eq!((found.slots_end_ms, place.group.as_str(), place.since_ms), (None, "a", START_MS + 1_100));
+    assert_eq!((place.before, place.behind_own, place.own_held_by), (11, None, None));
+    assert_eq!(place.first_before, (1..=10).map(|number| format!("t:{number}")).collect::<Vec<_>>());
+    bench.settle(&running, LeaseEnd::Done).await;
+    release(&bench, held).await;
+    let handed = bench.find("t:1").await.unwrap();
+    assert_eq!((handed.state, handed.slots_end_ms), (JobState::Due, Some(bench.now_ms() + 2_000)));
 }
 
 #[tokio::test]
@@ -276,14 +381,51 @@ async fn a_rebuild_puts_back_open_work_and_the_lines_before_it_hands_out() {
     assert_eq!(served, ["t:3", "t:1", "t:2"]);
 }
 
+/// A restore may know of older work under an own name that another job holds by now.
+#[tokio::test]
+async fn an_own_name_is_free_when_the_last_of_its_two_holders_has_ended() {
+    let bench = bench_with(3, &[("a", 3)]).await;
+    let cycle = acquire(&bench, "t:cycle", &need("a", "binding")).await;
+    let settle = OngoingWork { queue: QUEUE, id: id("t:settle"), need: need("a", "binding"), left: secs(1) };
+    bench.store.restore_slots(&[settle]).await.unwrap();
+    park(&bench, "t:next", &need("a", "binding")).await;
+    bench.advance(secs(2));
+    assert!(bench.take(9).await.jobs.is_empty(), "the other holds the name still");
+    release(&bench, cycle).await;
+    assert_eq!(bench.take(9).await.ids(), ["t:next"]);
+}
+
 #[tokio::test]
 async fn f17_slots_of_a_clock_ahead_end() {
     let bench = bench_with(1, &[("a", 1)]).await;
     acquire(&bench, "t:0", &need("a", "0")).await;
-    bench.step_back(secs(3_600));
-    assert_eq!(ask(&bench, "t:1", &need("a", "1")).await, SlotVerdict::Busy);
+    for ahead in [secs(3_600), secs(1)] {
+        bench.step_back(ahead);
+        assert_eq!(ask(&bench, "t:1", &need("a", "1")).await, SlotVerdict::Busy);
+        let holder = bench.store.list_slot_holders(0, 1).await.unwrap().remove(0);
+        assert_eq!(holder.ends_ms, bench.now_ms() + 5_000, "its work may have just begun");
+    }
     bench.advance(secs(5));
     acquire(&bench, "t:1", &need("a", "1")).await;
+}
+
+#[tokio::test]
+async fn f17_all_slots_of_a_clock_ahead_end_be_they_ever_so_many() {
+    let bench = bench_with(250, &[("a", 250)]).await;
+    for number in 0..250 {
+        acquire(&bench, &format!("t:{number}"), &need("a", &number.to_string())).await;
+    }
+    bench.step_back(secs(60));
+    for _ in 0..3 {
+        assert_eq!(bench.take(1).await.next_due_ms, Some(bench.now_ms() + 5_000));
+    }
+    let holders = bench.store.list_slot_holders(0, 1_000).await.unwrap();
+    assert!(holders.iter().all(|holder| holder.ends_ms == bench.now_ms() + 5_000));
+    bench.advance(secs(5));
+    for _ in 0..3 {
+        bench.take(1).await;
+    }
+    assert_eq!(bench.store.slot_stats(&["a"]).await.unwrap().in_use, 0);
 }
 
 /// Calls of scripts so far; what scripts call themselves has other names.

@@ -6,13 +6,16 @@ use std::sync::{
 };
 
 use tokio::sync::Notify;
-use workers::{NewJob, Outcome, Registry, Runtime, SlotNeed, Store, run_with_slots, store::SlotLimits};
+use workers::{
+    NewJob, Outcome, Registry, Runtime, SlotGrant, SlotNeed, Store, run_with_slots,
+    store::{JobState, SlotLimits, WaitingJob},
+};
 
 use crate::{
     registry::delivery,
     runtime::Worker,
     slots::need,
-    support::{OTHER, QUEUE, Tick, eventually, id, millis, rebuild, secs},
+    support::{Letter, OTHER, QUEUE, Tick, eventually, id, millis, rebuild, secs},
 };
 
 async fn start_store(redis: &servers::RedisServer, all: u32) -> Store {
@@ -109,28 +112,73 @@ async fn slots_that_a_run_does_not_need_are_freed_with_its_result() {
     worker.drain().await;
 }
 
-#[tokio::test]
-async fn aborted_work_frees_its_slots() {
-    let redis = servers::RedisServer::start().await.unwrap();
-    let store = start_store(&redis, 1).await;
-    let begun = Arc::new(Notify::new());
-    let (inside, notify) = (store.clone(), begun.clone());
-    let registry = Registry::new().register::<Tick, _, _>(move |_, delivery| {
-        let (store, begun) = (inside.clone(), notify.clone());
+/// Letters that begin with slots and never end: number 0 goes on until it is aborted, number 1 panics. `closed`: not before
+/// they said that nothing is open.
+fn cut_off(store: &Store, closed: bool, begun: &Arc<Notify>) -> Registry {
+    let (store, begun) = (store.clone(), begun.clone());
+    Registry::new().register::<Letter, _, _>(move |Letter(number, _), delivery| {
+        let (store, begun) = (store.clone(), begun.clone());
         async move {
-            let work = async |_| {
+            let work = async |grant: SlotGrant| {
+                if closed {
+                    grant.mark_closed();
+                }
+                assert_eq!(number, 0, "it panics");
                 begun.notify_one();
                 std::future::pending::<Outcome>().await
             };
-            run_with_slots(&store, &delivery, &need("a", "own"), work).await.unwrap_or_else(|outcome| outcome)
+            run_with_slots(&store, &delivery, &long_need(number), work).await.unwrap_or_else(|outcome| outcome)
         }
-    });
-    // Its timeout of 200 ms ends the run.
-    let worker = Worker::start(Runtime::new(store.clone(), registry).queues([(QUEUE, 1)]));
-    store.enqueue(&[NewJob::now(&Tick(1))]).await.unwrap();
+    })
+}
+
+fn letter(number: u64) -> NewJob {
+    NewJob::now(&Letter(number, "x".to_owned()))
+}
+
+/// Slots that do not end by themselves while the test runs.
+fn long_need(number: u64) -> SlotNeed {
+    SlotNeed::new("a", format!("own{number}"), SlotNeed::LONGEST).unwrap()
+}
+
+/// Number 0 comes back with its slots, number 1 asks for them.
+async fn start_letters(store: &Store, closed: bool) -> Worker {
+    store.park_jobs(&[WaitingJob { job: letter(0), need: long_need(0) }]).await.unwrap();
+    store.enqueue(&[letter(1)]).await.unwrap();
+    let begun = Arc::new(Notify::new());
+    let runtime = Runtime::new(store.clone(), cut_off(store, closed, &begun)).queues([(OTHER, 2)]).grace(millis(1));
+    let worker = Worker::start(runtime);
     begun.notified().await;
-    eventually("freed", async || store.slot_stats(&["a"]).await.unwrap().in_use == 0).await;
+    worker
+}
+
+#[tokio::test]
+async fn work_that_is_cut_off_keeps_its_slots_and_its_job_waits_for_their_end() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let store = start_store(&redis, 2).await;
+    let worker = start_letters(&store, false).await;
+    eventually("the next try waits for its own slots", async || {
+        let found = store.find_job(&id("letter:1"), &[OTHER]).await.unwrap().unwrap();
+        found.parked.is_some_and(|place| place.behind_own.as_deref() == Some("own1"))
+    })
+    .await;
     worker.drain().await;
+    let aborted = store.find_job(&id("letter:0"), &[OTHER]).await.unwrap().unwrap();
+    assert!(aborted.state == JobState::Due && aborted.slots_end_ms.is_some(), "{aborted:?}");
+    assert_eq!(store.slot_stats(&["a"]).await.unwrap().in_use, 2);
+}
+
+#[tokio::test]
+async fn work_that_says_that_nothing_is_open_frees_its_slots_when_it_is_cut_off() {
+    let redis = servers::RedisServer::start().await.unwrap();
+    let store = start_store(&redis, 2).await;
+    let worker = start_letters(&store, true).await;
+    eventually("it has panicked", async || {
+        store.find_job(&id("letter:1"), &[OTHER]).await.unwrap().unwrap().failed > 0
+    })
+    .await;
+    worker.drain().await;
+    eventually("freed", async || store.slot_stats(&["a"]).await.unwrap().in_use == 0).await;
 }
 
 #[tokio::test]

@@ -8,17 +8,20 @@ use std::{
     time::Duration,
 };
 
-use redis::FromRedisValue;
+use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection};
 use serde_json::Value;
 use servers::RedisServer;
 use workers::{
-    DecodeError, Job, JobId, LeaseToken, LeasedJob, NewJob, RetryPolicy, ScriptClock, SettleRequest, Store,
+    DecodeError, Job, JobId, LeaseToken, LeasedJob, NewJob, RedisConfig, RetryPolicy, ScriptClock, SettleRequest,
+    Store,
     store::{DeadJob, JobDetail, LeaseEnd, TakeAnswer, TakeMode, TakeRequest},
 };
 
 pub(crate) const QUEUE: &str = "timers";
 pub(crate) const OTHER: &str = "others";
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
+/// How long a test waits for an answer that it is not about.
+const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 
 /// A store on its own Redis.
@@ -50,7 +53,7 @@ impl Bench {
     pub(crate) async fn new() -> Self {
         let redis = RedisServer::start().await.unwrap();
         let clock = Arc::new(AtomicU64::new(START_MS));
-        let store = Store::connect(&redis.url()).await.unwrap().with_clock(ScriptClock::Fixed(clock.clone()));
+        let store = patient_store(&redis.url()).await.with_clock(ScriptClock::Fixed(clock.clone()));
         let bench = Self { redis, store, clock, takes: AtomicU64::new(0) };
         rebuild(&bench.store).await;
         bench
@@ -144,9 +147,22 @@ impl Bench {
     }
 }
 
+/// A store that waits for answers however busy the machine is.
+pub(crate) async fn patient_store(url: &str) -> Store {
+    let store = Store::with_config(RedisConfig { response_timeout: PATIENCE, ..RedisConfig::new(url) }).unwrap();
+    store.ping().await.unwrap();
+    store
+}
+
+/// A connection that does so.
+pub(crate) async fn patient_connection(url: &str) -> MultiplexedConnection {
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
+    redis::Client::open(url).unwrap().get_multiplexed_async_connection_with_config(&config).await.unwrap()
+}
+
 pub(crate) async fn raw<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
-    let client = redis::Client::open(url).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let mut connection = patient_connection(url).await;
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
     cmd.query_async(&mut connection).await.unwrap()

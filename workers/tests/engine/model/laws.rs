@@ -101,6 +101,8 @@ pub(super) struct SlotCounts {
     pub(super) gave_place_up: usize,
     pub(super) behind_own: usize,
     pub(super) taken: usize,
+    /// Suspects that were handed slots.
+    pub(super) suspects: usize,
 }
 
 impl SlotCounts {
@@ -111,5 +113,6 @@ impl SlotCounts {
         self.gave_place_up += other.gave_place_up;
         self.behind_own += other.behind_own;
         self.taken += other.taken;
+        self.suspects += other.suspects;
     }
 }

@@ -1,7 +1,7 @@
 //! All of Redis, read in one call.
 
 use super::reference::Image;
-use crate::support::Bench;
+use crate::support::{Bench, patient_connection};
 
 pub(super) struct Reader {
     connection: redis::aio::MultiplexedConnection,
@@ -10,7 +10,6 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) async fn connect(bench: &Bench) -> Self {
-        let client = redis::Client::open(bench.redis.url()).unwrap();
         let script = redis::Script::new(
             "local all = {}
              for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -28,7 +27,7 @@ impl Reader {
              end
              return all",
         );
-        Self { connection: client.get_multiplexed_async_connection().await.unwrap(), script }
+        Self { connection: patient_connection(&bench.redis.url()).await, script }
     }
 
     pub(super) async fn read(&mut self) -> Image {

@@ -31,7 +31,7 @@ pub(super) struct Job {
     pub(super) state: State,
     envelope: Option<String>,
     failed: u32,
-    lost: u32,
+    pub(super) lost: u32,
     /// It lies later on purpose.
     put_off: bool,
 }
@@ -150,7 +150,7 @@ impl Reference {
     }
 
     /// The suspects of these queues that are due now, with the one due for longest first; of two, that of the first queue.
-    fn suspects(&self, queues: &[&'static str]) -> Vec<String> {
+    fn suspects(&self, queues: &[&'static str]) -> Vec<(u64, String)> {
         let due = |(id, job): (&String, &Job)| match job.state {
             State::Suspect { at } if at <= self.now => {
                 queues.iter().position(|queue| *queue == job.queue).map(|number| (at, number, id.clone()))
@@ -159,7 +159,12 @@ impl Reference {
         };
         let mut all: Vec<_> = self.jobs.iter().filter_map(due).collect();
         all.sort();
-        all.into_iter().map(|(_, _, id)| id).collect()
+        all.into_iter().map(|(at, _, id)| (at, id)).collect()
+    }
+
+    pub(super) fn all_suspects(&self) -> BTreeSet<String> {
+        let suspects = self.jobs.iter().filter(|(_, job)| matches!(job.state, State::Suspect { .. }));
+        suspects.map(|(id, _)| id.clone()).collect()
     }
 
     fn rescue(&mut self, queue: &str) -> Vec<String> {
@@ -193,10 +198,10 @@ impl Reference {
         dead
     }
 
-    fn lease(&mut self, id: &str, token: &str, took: &mut Took) {
+    fn lease(&mut self, id: &str, at: u64, token: &str, took: &mut Took) {
         let slots = self.take_reservation(id, token);
         let job = self.jobs.get_mut(id).unwrap();
-        let (State::Due { at } | State::Suspect { at }) = job.state else { unreachable!() };
+        assert!(matches!(job.state, State::Due { .. } | State::Suspect { .. }), "{id} is not due");
         job.state = State::Leased { until: self.now + LEASE_MS, token: token.to_owned(), due: at, again: None };
         took.jobs.push(TakenJob { id: id.to_owned(), due: at, failed: job.failed, lost: job.lost, slots });
     }
@@ -234,7 +239,8 @@ impl Reference {
             TakeMode::Normal => {}
             TakeMode::Quiesce => return took,
             TakeMode::Alone if took.has_turn => {
-                self.lease(&suspect.unwrap(), token, &mut took);
+                let (at, id) = suspect.unwrap();
+                self.lease(&id, at, token, &mut took);
                 return took;
             }
             TakeMode::Rest | TakeMode::Alone => {
@@ -242,14 +248,18 @@ impl Reference {
             }
         }
         for &(queue, many) in permits.iter().filter(|(queue, many)| *many > 0 && open.contains(queue)) {
+            let reserved: Vec<_> = self.reserved(queue).into_iter().take(many).collect();
+            let mut leased = reserved.len();
+            for (since, id) in reserved {
+                self.lease(&id, since, token, &mut took);
+            }
             let due = self.due(queue).into_iter().take_while(|(at, _)| *at <= self.now);
-            let mut leased = 0;
-            for (at, id) in due.take(many).collect::<Vec<_>>() {
+            for (at, id) in due.take(many - leased).collect::<Vec<_>>() {
                 let job = self.jobs.get_mut(&id).unwrap();
                 if job.lost >= 2 {
                     job.state = State::Suspect { at };
                 } else {
-                    self.lease(&id, token, &mut took);
+                    self.lease(&id, at, token, &mut took);
                     leased += 1;
                 }
             }
@@ -317,7 +327,7 @@ impl Reference {
             }
             LeaseEnd::Park(_) => {
                 job.state = State::Parked { since: now };
-                (job.lost, job.put_off) = (0, false);
+                job.put_off = false;
             }
             LeaseEnd::Dead { error } => job.bury(now, error, due),
             LeaseEnd::Spent { error } => {
@@ -488,7 +498,7 @@ impl Reference {
             put("suspect_turn".to_owned(), "boot", boot.clone());
             put("suspect_turn".to_owned(), "until", until.to_string());
         }
-        self.slots.draw(put);
+        self.slots.draw(&self.all_suspects(), put);
         image
     }
 }

@@ -11,7 +11,7 @@ use workers::{
 use super::{
     reference::Wanted,
     slots::Asked,
-    steps::{JOBS, Sides, name, same},
+    steps::{JOBS, Sides, name, queue_of, same},
 };
 use crate::support::id;
 
@@ -20,6 +20,11 @@ use crate::support::id;
 pub(super) enum SlotStep {
     Acquire {
         job: usize,
+        need: SlotNeed,
+    },
+    /// Other slots for those of this grant, which may have ended.
+    Exchange {
+        grant: usize,
         need: SlotNeed,
     },
     Release(Vec<usize>),
@@ -55,6 +60,7 @@ pub(super) fn step() -> impl Strategy<Value = SlotStep> {
     let limits = (prop::option::of(0..4_u32), prop::collection::vec(group, 0..3));
     prop_oneof![
         4 => (0..JOBS, need()).prop_map(|(job, need)| SlotStep::Acquire { job, need }),
+        2 => (any::<usize>(), need()).prop_map(|(grant, need)| SlotStep::Exchange { grant, need }),
         4 => prop::collection::vec(any::<usize>(), 1..4).prop_map(SlotStep::Release),
         3 => limits.prop_map(|(all, groups)| SlotStep::SetLimits { all, groups }),
         1 => Just(SlotStep::Restart),
@@ -94,6 +100,10 @@ impl Sides<'_> {
     pub(super) async fn take_slot_step(&mut self, step: &SlotStep) -> Result<(), String> {
         match step {
             SlotStep::Acquire { job, need } => self.acquire(*job, need).await,
+            SlotStep::Exchange { grant, need } => match self.grants.pick(&[*grant]).pop() {
+                Some(held) => self.exchange(&held, need).await,
+                None => Ok(()),
+            },
             SlotStep::Release(picks) => {
                 let ended = self.grants.pick(picks);
                 self.release_slots(&ended).await
@@ -119,14 +129,31 @@ impl Sides<'_> {
         let (queue, job) = name(job);
         let job_id = id(&job);
         let answer = self.bench.store.acquire_slots(queue, &job_id, need).await.unwrap();
+        self.record_asked(answer, queue, job_id, need)
+    }
+
+    async fn exchange(&mut self, held: &EndedSlots, need: &SlotNeed) -> Result<(), String> {
+        let queue = queue_of(held.job.as_str());
+        let answer = self.bench.store.exchange_slots(queue, &held.job, &held.grant, need).await.unwrap();
+        self.reference.give_up(held.job.as_str(), held.grant.holder());
+        self.record_asked(answer, queue, held.job.clone(), need)
+    }
+
+    fn record_asked(
+        &mut self,
+        answer: SlotVerdict,
+        queue: &'static str,
+        job: JobId,
+        need: &SlotNeed,
+    ) -> Result<(), String> {
         let (holder, asked) = match &answer {
             SlotVerdict::Granted(grant) => (grant.holder(), Asked::Granted),
             SlotVerdict::Busy => ("none", Asked::Busy),
             SlotVerdict::Closed => ("none", Asked::Closed),
         };
-        same(&asked, &self.reference.acquire(queue, &job, need, holder))?;
+        same(&asked, &self.reference.acquire(queue, job.as_str(), need, holder))?;
         if let SlotVerdict::Granted(grant) = answer {
-            self.grants.0.push((job_id, grant));
+            self.grants.0.push((job, grant));
         }
         Ok(())
     }
@@ -191,11 +218,12 @@ impl Sides<'_> {
         self.rebuild(&[], &[]).await?;
         self.set_limits(Some(1), &[(group_name(0), Some(1)), (group_name(1), Some(1))]).await;
         // Each round ends all that is held: slots are the jobs' for 8 s, restored ones, too.
-        for boot in 0..60 {
+        for boot in 0..150 {
             if self.reference.slots.parked() == 0 {
                 return Ok(());
             }
-            self.take_jobs([9, 9], TakeMode::Normal, boot % 3).await?;
+            let mode = if boot % 2 == 0 { TakeMode::Alone } else { TakeMode::Normal };
+            self.take_jobs([9, 9], mode, boot % 3).await?;
             self.bench.advance(Duration::from_secs(9));
             self.reference.now += 9_000;
         }

@@ -10,7 +10,6 @@ use super::{
 };
 
 const RESERVED_MS: u64 = 2_000;
-const LONGEST_MS: u64 = 600_000;
 const MOST_LAPSES: u64 = 2;
 const RESERVED: &str = "-";
 
@@ -46,9 +45,11 @@ struct ParkedJob {
 }
 
 #[derive(Debug, Clone)]
-struct HeldSlots {
+struct SlotRecord {
     wanted: WantedSlots,
     holder: String,
+    /// Of a reservation: since when.
+    since: u64,
     ends: u64,
 }
 
@@ -57,8 +58,8 @@ pub(super) struct SlotTable {
     pub(super) counts: SlotCounts,
     limits: BTreeMap<String, u32>,
     parked: BTreeMap<String, ParkedJob>,
-    held: BTreeMap<String, HeldSlots>,
-    owns: BTreeMap<String, String>,
+    held: BTreeMap<String, SlotRecord>,
+    owns: BTreeMap<String, Vec<String>>,
     ring: BTreeMap<String, u64>,
     number: u64,
     turn: u64,
@@ -146,16 +147,18 @@ impl SlotTable {
         }
     }
 
-    fn hold(&mut self, id: &str, wanted: WantedSlots, holder: &str, ends: u64) {
+    fn hold(&mut self, id: &str, wanted: WantedSlots, holder: &str, since: u64, ends: u64) {
         let group = wanted.group.clone();
-        self.owns.insert(wanted.own.clone(), id.to_owned());
-        self.held.insert(id.to_owned(), HeldSlots { wanted, holder: holder.to_owned(), ends });
+        self.owns.entry(wanted.own.clone()).or_default().push(id.to_owned());
+        self.held.insert(id.to_owned(), SlotRecord { wanted, holder: holder.to_owned(), since, ends });
         self.refresh_ring(&group);
     }
 
-    fn free(&mut self, id: &str) -> HeldSlots {
+    fn free(&mut self, id: &str) -> SlotRecord {
         let held = self.held.remove(id).unwrap();
-        if self.owns.get(&held.wanted.own).is_some_and(|owner| owner == id) {
+        let owners = self.owns.get_mut(&held.wanted.own).unwrap();
+        owners.retain(|owner| owner != id);
+        if owners.is_empty() {
             self.owns.remove(&held.wanted.own);
         }
         self.join_lines(&held.wanted.own);
@@ -164,20 +167,23 @@ impl SlotTable {
     }
 
     /// Puts everything as Redis holds it: key, member or field, score or value.
-    pub(super) fn draw(&self, mut put: impl FnMut(String, &str, String)) {
+    pub(super) fn draw(&self, suspects: &BTreeSet<String>, mut put: impl FnMut(String, &str, String)) {
         for (id, ParkedJob { wanted, behind }) in &self.parked {
             put("parked".to_owned(), id, wanted.text(behind.as_deref().unwrap_or("-")));
             let line =
                 behind.as_ref().map_or_else(|| format!("slot_line:{}", wanted.group), |own| format!("slot_wait:{own}"));
             put(line, id, wanted.number.to_string());
         }
-        for (id, HeldSlots { wanted, holder, ends }) in &self.held {
+        for (id, SlotRecord { wanted, holder, since, ends }) in &self.held {
+            if holder == RESERVED && !suspects.contains(id) {
+                put(format!("slot_reserved:{}", wanted.queue), id, since.to_string());
+            }
             put("slot_holds".to_owned(), id, wanted.text(holder));
             put("slot_ends".to_owned(), id, ends.to_string());
             put("slots_used".to_owned(), &wanted.group, self.used(&wanted.group).to_string());
         }
-        for (own, id) in &self.owns {
-            put("slot_owns".to_owned(), own, id.clone());
+        for (own, ids) in &self.owns {
+            put("slot_owns".to_owned(), own, ids.join(" "));
         }
         for (name, limit) in &self.limits {
             put("slot_limits".to_owned(), name, limit.to_string());
@@ -218,22 +224,22 @@ impl Reference {
             return Asked::Busy;
         }
         let ends = self.now + wanted.hold;
-        slots.hold(id, wanted, holder, ends);
+        slots.hold(id, wanted, holder, self.now, ends);
         slots.counts.granted += 1;
         Asked::Granted
     }
 
+    /// Frees the slots if this holder has them, and hands nothing over.
+    pub(super) fn give_up(&mut self, id: &str, holder: &str) -> bool {
+        let is_held = self.slots.held.get(id).is_some_and(|held| held.holder == holder);
+        if is_held {
+            self.slots.free(id);
+        }
+        is_held
+    }
+
     pub(super) fn release_slots(&mut self, ended: &[(String, String)]) -> Vec<bool> {
-        let freed = ended
-            .iter()
-            .map(|(id, holder)| {
-                let is_held = self.slots.held.get(id).is_some_and(|held| held.holder == *holder);
-                if is_held {
-                    self.slots.free(id);
-                }
-                is_held
-            })
-            .collect();
+        let freed = ended.iter().map(|(id, holder)| self.give_up(id, holder)).collect();
         self.hand_out(&BTreeSet::new());
         freed
     }
@@ -257,9 +263,10 @@ impl Reference {
         let wanted = WantedSlots::new(queue, need);
         let ends = self.now + wanted.hold;
         let Some(held) = self.slots.held.get_mut(id) else {
-            return self.slots.hold(id, wanted, "restored", ends);
+            return self.slots.hold(id, wanted, "restored", self.now, ends);
         };
         held.ends = held.ends.max(ends);
+        held.wanted.hold = held.wanted.hold.max(wanted.hold);
         if held.holder == RESERVED {
             held.holder = "restored".to_owned();
         }
@@ -314,14 +321,29 @@ impl Reference {
         true
     }
 
+    /// Jobs of a queue that have slots reserved, with since when, the first of them first.
+    pub(super) fn reserved(&self, queue: &str) -> Vec<(u64, String)> {
+        let suspects = self.all_suspects();
+        let reserved = self.slots.held.iter().filter(|(id, held)| held.holder == RESERVED && !suspects.contains(*id));
+        let of_queue = reserved.filter(|(_, held)| held.wanted.queue == queue);
+        let mut all: Vec<_> = of_queue.map(|(id, held)| (held.since, id.clone())).collect();
+        all.sort();
+        all
+    }
+
     pub(super) fn next_slots_end(&self) -> Option<u64> {
         self.slots.held.values().map(|held| held.ends).min()
     }
 
     pub(super) fn end_expired(&mut self) -> BTreeSet<String> {
         let now = self.now;
-        for held in self.slots.held.values_mut().filter(|held| held.ends > now + LONGEST_MS) {
-            held.ends = now + if held.holder == RESERVED { RESERVED_MS } else { held.wanted.hold };
+        while let Some((_, last)) = self.slots.held.iter_mut().max_by_key(|(id, held)| (held.ends, (*id).clone())) {
+            let hold = last.wanted.hold;
+            let (most, cut) = if last.holder == RESERVED { (hold.max(RESERVED_MS), RESERVED_MS) } else { (hold, hold) };
+            if last.ends <= now + most {
+                break;
+            }
+            last.ends = now + cut;
         }
         let mut expired: Vec<(u64, String)> = self
             .slots
@@ -333,9 +355,9 @@ impl Reference {
         expired.sort();
         let mut lapsed = BTreeSet::new();
         for (_, id) in expired {
-            let HeldSlots { mut wanted, holder, .. } = self.slots.free(&id);
+            let SlotRecord { mut wanted, holder, .. } = self.slots.free(&id);
             let Some(job) = self.jobs.get_mut(&id).filter(|_| holder == RESERVED) else { continue };
-            if !matches!(job.state, State::Due { .. }) || job.queue != wanted.queue {
+            if !matches!(job.state, State::Due { .. } | State::Suspect { .. }) || job.queue != wanted.queue {
                 continue;
             }
             job.state = State::Parked { since: wanted.since };
@@ -378,8 +400,15 @@ impl Reference {
                 self.slots.line_up(&id, wanted);
             } else {
                 self.slots.counts.handed += 1;
-                self.slots.hold(&id, wanted, RESERVED, self.now + RESERVED_MS);
-                self.jobs.get_mut(&id).unwrap().state = State::Due { at: self.now };
+                let job = self.jobs.get_mut(&id).unwrap();
+                let (state, lasts) = if job.lost >= 2 {
+                    self.slots.counts.suspects += 1;
+                    (State::Suspect { at: self.now }, wanted.hold.max(RESERVED_MS))
+                } else {
+                    (State::Due { at: self.now }, RESERVED_MS)
+                };
+                job.state = state;
+                self.slots.hold(&id, wanted, RESERVED, self.now, self.now + lasts);
             }
             self.slots.refresh_ring(&group);
         }

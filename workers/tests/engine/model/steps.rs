@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use workers::{
-    LeaseToken, NewJob, SettleRequest,
+    LeaseToken, NewJob, SettleRequest, SlotNeed,
     store::{DeadFilter, HeldLease, LeaseEnd, SettleVerdict, TakeAnswer, TakeMode, TakeRequest},
 };
 
@@ -53,7 +53,29 @@ pub(super) enum Step {
 }
 
 pub(super) fn sequence() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(step(), 30..90)
+    let part = prop_oneof![
+        94 => step().prop_map(|step| vec![step]),
+        5 => Just(let_reservations_lapse()),
+        1 => (0..3_u8, 0..JOBS, slot_steps::need()).prop_map(|(boot, job, need)| park_suspect(boot, job, &need)),
+    ];
+    prop::collection::vec(part, 30..90).prop_map(|parts| parts.concat())
+}
+
+/// No worker of the queues is there for two reservations in a row.
+fn let_reservations_lapse() -> Vec<Step> {
+    let lapse = vec![Step::Advance(2_000), Step::Take { permits: [0, 0], mode: TakeMode::Normal, boot: 0 }];
+    [lapse.clone(), lapse].concat()
+}
+
+/// What is leased is lost twice; then a suspect asks for slots, and there are some.
+fn park_suspect(boot: u8, job: usize, need: &SlotNeed) -> Vec<Step> {
+    let take = |permits, mode| Step::Take { permits, mode, boot };
+    let lose = vec![take([4, 4], TakeMode::Alone), Step::Advance(8_000), take([0, 0], TakeMode::Normal)];
+    let begin = vec![Step::Enqueue(vec![New { job, delay: 0, payload: None }])];
+    let park = (0..10).map(|pick| (pick, LeaseEnd::Park(need.clone()), Vec::new())).collect();
+    let limits = SlotStep::SetLimits { all: Some(3), groups: vec![(0, Some(2)), (1, Some(2))] };
+    let end = vec![take([4, 4], TakeMode::Alone), Step::Settle(park), Step::Slots(limits)];
+    [begin, lose.clone(), lose, end].concat()
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -148,6 +170,10 @@ pub(super) fn same<T: PartialEq + std::fmt::Debug>(is: &T, should: &T) -> Result
 pub(super) fn name(job: usize) -> (&'static str, String) {
     let queue = BOTH[job / (JOBS / 2)];
     (queue, format!("{}:{job}", &queue[..1]))
+}
+
+pub(super) fn queue_of(job: &str) -> &'static str {
+    if job.starts_with(&QUEUE[..1]) { QUEUE } else { OTHER }
 }
 
 pub(super) fn new_jobs(news: &[New]) -> Vec<NewJob> {
@@ -307,8 +333,7 @@ impl Sides<'_> {
         let latest = &self.leases[self.leases.len().saturating_sub(10)..];
         let picked = picks.iter().filter_map(|pick| latest.get(pick % latest.len().max(1)));
         let held = |(text, token): &(String, LeaseToken)| {
-            let queue = if text.starts_with(&QUEUE[..1]) { QUEUE } else { OTHER };
-            (HeldLease { queue, id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
+            (HeldLease { queue: queue_of(text), id: id(text), token: token.clone() }, (text.clone(), token.to_string()))
         };
         picked.map(held).unzip()
     }

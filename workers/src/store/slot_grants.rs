@@ -1,0 +1,89 @@
+//! Asking for slots.
+
+use std::time::Instant;
+
+use job_contract::{SlotGrant, SlotNeed};
+use rand::RngExt;
+
+use super::{EndedSlots, Store, StoreError, script::ACQUIRE_SLOTS};
+use crate::job::{JobId, round_up_ms};
+
+/// What came of asking for slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotVerdict {
+    /// The job has all of them. Free them with [`Store::release_slots`] when the work has ended.
+    Granted(SlotGrant),
+    /// At least one is taken, or other jobs of the group wait. Nothing was given: park the job.
+    Busy,
+    /// Nothing is handed out: Redis lost our data or restarted, and the rebuild has not ended. Park the job.
+    Closed,
+}
+
+impl Store {
+    /// Gives a job of this queue the slots that it needs, or none.
+    ///
+    /// After an error, or when the future is dropped before it ends, Redis may have given them all the same: they are freed
+    /// as [`release_slots_soon`](Self::release_slots_soon) does.
+    pub async fn acquire_slots(&self, queue: &str, job: &JobId, need: &SlotNeed) -> Result<SlotVerdict, StoreError> {
+        self.ask_for_slots(queue, job, need, "").await
+    }
+
+    /// As [`acquire_slots`](Self::acquire_slots), for a job that has slots and needs others: in the same step it gives up
+    /// those that it has, whatever the verdict.
+    pub async fn exchange_slots(
+        &self,
+        queue: &str,
+        job: &JobId,
+        held: &SlotGrant,
+        need: &SlotNeed,
+    ) -> Result<SlotVerdict, StoreError> {
+        let verdict = self.ask_for_slots(queue, job, need, held.holder()).await?;
+        held.give_back();
+        Ok(verdict)
+    }
+
+    async fn ask_for_slots(
+        &self,
+        queue: &str,
+        job: &JobId,
+        need: &SlotNeed,
+        given_up: &str,
+    ) -> Result<SlotVerdict, StoreError> {
+        let holder = format!("{:032x}", rand::rng().random::<u128>());
+        let mut call = self.job_script(&ACQUIRE_SLOTS, [queue]);
+        call.push_arg(job.as_str()).push_arg(&holder);
+        call.push_arg(need.group()).push_arg(need.own()).push_arg(round_up_ms(need.hold())).push_arg(given_up);
+        let grant = SlotGrant::new(holder, need.clone(), Instant::now() + need.hold());
+        let asked = AskedSlots { store: self, ended: Some(EndedSlots { job: job.clone(), grant: grant.clone() }) };
+        let code = self.run_idempotent(&call).await?;
+        let verdict = match code {
+            1_u8 => SlotVerdict::Granted(grant),
+            2 => SlotVerdict::Busy,
+            3 => SlotVerdict::Closed,
+            other => return Err(StoreError::invalid_answer(ACQUIRE_SLOTS.name, other)),
+        };
+        asked.forget();
+        Ok(verdict)
+    }
+}
+
+/// Slots that Redis was asked for, freed if its answer does not come.
+struct AskedSlots<'a> {
+    store: &'a Store,
+    ended: Option<EndedSlots>,
+}
+
+impl AskedSlots<'_> {
+    /// The answer has come.
+    fn forget(mut self) {
+        self.ended = None;
+    }
+}
+
+impl Drop for AskedSlots<'_> {
+    fn drop(&mut self) {
+        if let (Some(ended), Ok(_)) = (self.ended.take(), tokio::runtime::Handle::try_current()) {
+            self.store.release_slots_soon(ended);
+        }
+    }
+}
