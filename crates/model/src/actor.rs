@@ -14,6 +14,8 @@ use crate::ids::{DriverId, PartnerName};
 pub enum ActorRole {
     Producer,
     Driver,
+    /// A person who only reads. No change has this actor.
+    Viewer,
     Dispatcher,
     Support,
     Operator,
@@ -30,9 +32,10 @@ pub enum ActorRole {
 }
 
 impl ActorRole {
-    const ALL: [(Self, &'static str); 10] = [
+    const ALL: [(Self, &'static str); 11] = [
         (Self::Producer, "producer"),
         (Self::Driver, "driver"),
+        (Self::Viewer, "viewer"),
         (Self::Dispatcher, "dispatcher"),
         (Self::Support, "support"),
         (Self::Operator, "operator"),
@@ -57,7 +60,7 @@ impl ActorRole {
         }
     }
 
-    /// Returns whether the actor is a person of the company.
+    /// Returns whether the actor is a person of the company who may change something.
     pub fn is_staff(self) -> bool {
         matches!(self, Self::Dispatcher | Self::Support | Self::Operator | Self::Admin | Self::Cli)
     }

@@ -6,21 +6,22 @@
 use crate::{
     actor::Actor,
     decide::Change,
-    messages,
+    messages::{self, CancelCause},
     order::{Booking, BookingState, EventReason, HoldCause, OrderStatus, PaymentStatus, Snapshot},
 };
 
-/// Why the order ends, in the words of the requirement where they fit.
-fn describe_end(s: &Snapshot) -> String {
+/// Why the order ends: for support, in the words of the requirement where they fit, and for the customer.
+fn describe_end(s: &Snapshot) -> (String, CancelCause) {
     let is_lost = |b: &Booking| b.state == BookingState::Refused && b.booking_id.is_some() && b.job_id.is_none();
     if s.bookings.last().is_some_and(is_lost) {
-        return "Job ID retrieval failed: the partner does not know the booking".to_owned();
+        let why = "Job ID retrieval failed: the partner does not know the booking".to_owned();
+        return (why, CancelCause::NotConfirmed);
     }
     if s.order.partner.is_some() && s.bookings.iter().all(|b| b.job_id.is_none()) {
         let minutes = (s.order.lifetime_deadline - s.order.created_at).num_minutes();
-        format!("Job ID retrieval timeout after {minutes} minutes")
+        (format!("Job ID retrieval timeout after {minutes} minutes"), CancelCause::NotConfirmed)
     } else {
-        "no driver within the lifetime of the order".to_owned()
+        ("no driver within the lifetime of the order".to_owned(), CancelCause::NoDriver)
     }
 }
 
@@ -33,11 +34,11 @@ pub fn compensate_order(s: &Snapshot) -> Change {
                 EventReason::CompensatedAfterPayment,
                 None,
             );
-            tell_customer(&mut change, &describe_end(s));
+            tell_end(&mut change, s);
         }
         PaymentStatus::Pending | PaymentStatus::Unpaid => {
             change.transition_to(OrderStatus::CancelledBySystem, EventReason::CompensatedUnpaid, None);
-            tell_customer(&mut change, &describe_end(s));
+            tell_end(&mut change, s);
         }
         PaymentStatus::Other(word) => {
             let why = format!("payment status {word} is not one the rules know");
@@ -48,8 +49,9 @@ pub fn compensate_order(s: &Snapshot) -> Change {
     change
 }
 
-fn tell_customer(change: &mut Change, why: &str) {
-    for message in messages::cancelled_by_system(&change.order, why, change.at) {
+fn tell_end(change: &mut Change, s: &Snapshot) {
+    let (why, cause) = describe_end(s);
+    for message in messages::cancelled_by_system(&change.order, &why, cause, change.at) {
         change.notify(message);
     }
 }
@@ -95,10 +97,11 @@ mod tests {
         s.order.status = OrderStatus::Compensating;
         s.order.next_attempt_at = None;
         s.order.payment_status = PaymentStatus::Paid;
-        s.order.poll_no = 30;
+        s.order.job_id_asks = 30;
         let change = compensate_order(&s);
         assert_eq!(change.messages[0].body.to_payload()["reason"], "Job ID retrieval timeout after 30 minutes");
         assert_eq!(change.messages[1].body.to_payload()["total_attempts"], 30);
+        assert_eq!(change.messages[2].body.to_payload()["cause"], "not_confirmed", "the customer needs no job ids");
     }
 
     #[test]

@@ -101,6 +101,8 @@ define_text_ids! {
     ServiceType
     /// The name of a partner in the configuration.
     PartnerName
+    /// The name of a provider in the configuration.
+    ProviderName
 }
 
 impl DriverId {
@@ -110,34 +112,52 @@ impl DriverId {
     }
 }
 
-/// The id of an offer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, sqlx::Type)]
-#[serde(transparent)]
-#[sqlx(transparent)]
-pub struct OfferId(Uuid);
+macro_rules! define_uuid_ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, sqlx::Type)]
+        #[serde(transparent)]
+        #[sqlx(transparent)]
+        pub struct $name(Uuid);
 
-impl OfferId {
-    pub const fn from_uuid(id: Uuid) -> Self {
-        Self(id)
-    }
+        impl $name {
+            pub const fn from_uuid(id: Uuid) -> Self {
+                Self(id)
+            }
 
-    pub const fn as_uuid(self) -> Uuid {
-        self.0
-    }
+            pub const fn as_uuid(self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                text.parse().map(Self)
+            }
+        }
+    )*};
 }
 
-impl fmt::Display for OfferId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+define_uuid_ids! {
+    /// The id of an offer.
+    OfferId
+    /// The id of a plan. Later plans have greater ids.
+    PlanId
 }
 
-impl std::str::FromStr for OfferId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        text.parse().map(Self)
-    }
+/// Returns whether the text is a phone number as in E.164, such as +628123456789.
+pub fn is_phone(text: &str) -> bool {
+    text.strip_prefix('+').is_some_and(|digits| {
+        (7..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
+    })
 }
 
 /// An area and a service type: limits and counts hold for the pair.

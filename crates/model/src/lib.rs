@@ -7,10 +7,12 @@
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`admission`]: whether an area takes one more order. [`area`]: which area a place lies in.
 //! * [`binding`]: continuous transactions of an account on a provider's server.
-//! * [`messages`]: what people and programs are told.
+//! * [`plan`]: mass actions, stored with their exact ids before they are done.
+//! * [`scale`]: how many replicas of `work` are wanted.
+//! * [`messages`]: what people and programs are told. [`texts`]: in which words and language.
 //! * [`actor`]: by whom something was done.
 //! * [`clock`], [`chance`]: time and random numbers, as what calls these functions takes them.
-//! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be.
+//! * [`plain_text`], [`duration`], [`bounds`]: texts of people, how durations are written, and what settings may be. [`field_error`]: a rule that a field breaks.
 //! * [`ids`]: ids as types of their own, and places.
 
 pub mod actor;
@@ -23,12 +25,16 @@ pub mod clock;
 pub mod compensation;
 pub mod decide;
 pub mod duration;
+pub mod field_error;
 pub mod fleet;
 pub mod ids;
 pub mod messages;
 pub mod order;
 pub mod partner;
 pub mod plain_text;
+pub mod plan;
 pub mod policy;
 pub mod ranking;
+pub mod scale;
+pub mod texts;
 pub mod view;

@@ -8,6 +8,7 @@ use crate::{
     decide::timers::time_until,
     ids::{AreaId, DriverId, PartnerName, ServiceType},
     order::{Order, OrderStatus, PaymentStatus, Snapshot},
+    texts::LanguageTag,
 };
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -24,6 +25,22 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub customer_id: Option<String>,
+    /// BCP 47: in which the customer is told; absent for the installation's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub language: Option<LanguageTag>,
+    /// Where the customer ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub channel: Option<String>,
+    /// As the producer said it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub loyalty_level: Option<String>,
+    /// TAKEN, BYPASSED or WOULD_REFUSE (shadow mode); absent where no area decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub admission: Option<String>,
     #[schema(value_type = String)]
     pub payment_status: PaymentStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,10 +49,14 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub currency: Option<String>,
-    /// Who finds the driver; absent for the own fleet.
+    /// The partner of the latest attempt, or the one to be asked first; absent for the own fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, nullable = false)]
     pub partner: Option<PartnerName>,
+    /// The partner's id of the latest attempt's booking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub booking_id: Option<String>,
     /// The partner's job id.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -77,10 +98,15 @@ impl From<&Snapshot> for OrderView {
             service_type: o.service_type,
             area_id: o.area_id,
             customer_id: o.customer_id,
+            language: o.language,
+            channel: o.channel,
+            loyalty_level: o.loyalty_level,
+            admission: o.admission,
             payment_status: o.payment_status,
             amount_minor: o.amount_minor,
             currency: o.currency,
             partner: o.partner,
+            booking_id: s.booking_of_attempt(o.attempt_no).and_then(|b| b.booking_id.clone()),
             job_id: o.job_id,
             driver_id: o.driver_id,
             attempt_no: o.attempt_no,
@@ -98,8 +124,11 @@ impl OrderView {
         if self.driver_id.as_ref() == Some(driver) {
             return self;
         }
-        let (customer_id, amount_minor, currency) = (None, None, None);
-        Self { customer_id, amount_minor, currency, partner: None, job_id: None, driver_id: None, ..self }
+        let (customer_id, language, amount_minor, currency) = (None, None, None, None);
+        let (channel, loyalty_level, admission) = (None, None, None);
+        let (partner, booking_id, job_id) = (None, None, None);
+        let view = Self { customer_id, language, amount_minor, currency, channel, loyalty_level, admission, ..self };
+        Self { partner, booking_id, job_id, driver_id: None, ..view }
     }
 }
 

@@ -9,46 +9,13 @@ use serde_json::{Value, json};
 use super::{decide::AdmissionRefusal, limits::LoyaltyLevel};
 use crate::ids::AreaId;
 
+/// What people read; Indonesian, as the requirement, unless they ask for another.
+pub use crate::texts::Language as ReplyLanguage;
+
 pub const THRESHOLD_REACHED: &str = "DISPATCHER_AREA_THRESHOLD_REACHED";
 pub const AREA_DISABLED: &str = "DISPATCHER_AREA_DISABLED";
 pub const AREA_NOT_FOUND: &str = "DISPATCHER_AREA_NOT_FOUND";
 pub const SERVICE_UNAVAILABLE: &str = "DISPATCHER_SERVICE_UNAVAILABLE";
-
-/// What people read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ReplyLanguage {
-    #[default]
-    Indonesian,
-    English,
-}
-
-impl ReplyLanguage {
-    /// Of an Accept-Language header: the first of those we speak by the weights, ours where there is none.
-    pub fn from_accept_language(header: Option<&str>) -> Self {
-        let mut best = (0.0, Self::default());
-        for item in header.unwrap_or_default().split(',') {
-            let mut parts = item.split(';');
-            let tag = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
-            let weight = parts.find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
-            let language = match tag.split('-').next().unwrap_or_default() {
-                "en" => Self::English,
-                "id" | "in" | "*" => Self::Indonesian,
-                _ => continue,
-            };
-            if weight > best.0 {
-                best = (weight, language);
-            }
-        }
-        best.1
-    }
-
-    fn choose_text<'a>(self, indonesian: &'a str, english: &'a str) -> &'a str {
-        match self {
-            Self::Indonesian => indonesian,
-            Self::English => english,
-        }
-    }
-}
 
 /// An area with room, near one that is full.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -118,32 +85,49 @@ impl AdmissionAnswer {
     }
 
     pub fn message_in(&self, language: ReplyLanguage) -> String {
-        let pick = |indonesian, english| language.choose_text(indonesian, english).to_owned();
+        let pick = |indonesian: &'static str, english, vietnamese| {
+            let text = match language {
+                ReplyLanguage::Indonesian => indonesian,
+                ReplyLanguage::English => english,
+                ReplyLanguage::Vietnamese => vietnamese,
+            };
+            text.to_owned()
+        };
         match self {
-            Self::Available(_) | Self::Anywhere => pick("Area tersedia", "There is room"),
+            Self::Available(_) | Self::Anywhere => pick("Area tersedia", "There is room", "Khu vực còn chỗ"),
             Self::Bypassed(told) => {
                 let title = told.loyalty.map_or("", LoyaltyLevel::display_title);
                 let text = pick(
                     "Area sedang sibuk, tapi Anda mendapat prioritas sebagai member",
                     "The area is busy, but you have priority as a member:",
+                    "Khu vực đang bận, nhưng bạn được ưu tiên với tư cách thành viên",
                 );
                 format!("{text} {title}")
             }
-            Self::Refused(AdmissionRefusal::Disabled, _) => {
-                pick("Layanan di area ini sedang tidak tersedia", "There is no service in this area at the moment")
-            }
+            Self::Refused(AdmissionRefusal::Disabled, _) => pick(
+                "Layanan di area ini sedang tidak tersedia",
+                "There is no service in this area at the moment",
+                "Hiện không có dịch vụ ở khu vực này",
+            ),
             Self::Refused(AdmissionRefusal::Full, told) if told.with_bypass.is_some() => pick(
                 "Area sedang sangat sibuk, silakan coba beberapa saat lagi",
                 "The area is very busy, please try again in a moment",
+                "Khu vực đang rất bận, vui lòng thử lại sau giây lát",
             ),
             Self::Refused(..) => pick(
                 "Area sedang sibuk, silakan coba beberapa saat lagi",
                 "The area is busy, please try again in a moment",
+                "Khu vực đang bận, vui lòng thử lại sau giây lát",
             ),
-            Self::NoArea => pick("Lokasi di luar area layanan", "This place lies in no area of ours"),
+            Self::NoArea => pick(
+                "Lokasi di luar area layanan",
+                "This place lies in no area of ours",
+                "Địa điểm nằm ngoài khu vực phục vụ",
+            ),
             Self::Unavailable => pick(
                 "Layanan sedang tidak tersedia, silakan coba lagi",
                 "The service is not available, please try again",
+                "Dịch vụ hiện không khả dụng, vui lòng thử lại",
             ),
         }
     }
@@ -272,8 +256,8 @@ mod tests {
 
     #[test]
     fn the_language_is_the_one_asked_for() {
-        let accepted = |header: &str| ReplyLanguage::from_accept_language(Some(header));
-        assert_eq!(ReplyLanguage::from_accept_language(None), ReplyLanguage::Indonesian);
+        let accepted = |header: &str| ReplyLanguage::from_accept_language(Some(header), ReplyLanguage::default());
+        assert_eq!(ReplyLanguage::from_accept_language(None, ReplyLanguage::default()), ReplyLanguage::Indonesian);
         assert_eq!(accepted("en-US,en;q=0.9"), ReplyLanguage::English);
         assert_eq!(accepted("id-ID,id;q=0.9,en;q=0.8"), ReplyLanguage::Indonesian);
         assert_eq!(accepted("fr, en;q=0.4, id;q=0.2"), ReplyLanguage::English);

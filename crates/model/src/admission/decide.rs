@@ -1,7 +1,8 @@
 //! Whether an area takes one more order. Pure.
 //!
-//! The order of the questions: does the flag hold for this request at all; is the area disabled; has a person decided; is
-//! there room; is there room for a loyal customer. Source: the requirement on server busy, 4.5.5.
+//! The order of the questions: is the area disabled; has a person decided; does the flag hold for this request; is there
+//! room; is there room for a loyal customer. The first two are for emergencies, so they hold whatever the flag says.
+//! Source: the requirement on server busy, 3.4.2, 4.5.5, appendix B.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -61,29 +62,28 @@ pub enum AdmissionVerdict {
     Refused(AdmissionRefusal),
 }
 
-/// A gate, and whether it only counts what it would have done.
+/// A gate, and whether the threshold only counts what it would have refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmissionRule {
     pub gate: AdmissionGate,
+    /// Of a gate that counts alone: a disabled or forced area refuses in shadow mode, too.
     pub shadow: bool,
 }
 
 /// What holds for this asker.
 pub fn rule_for_caller(terms: AreaTerms<'_>, asker: AdmissionCaller<'_>, now: DateTime<Utc>) -> AdmissionRule {
-    if !terms.flag.applies_to(Some(terms.area), asker.channel, asker.user) {
-        return AdmissionRule { gate: AdmissionGate::Open, shadow: false };
-    }
     let forced = terms.forced.filter(|forced| forced.is_in_force(now)).map(|forced| forced.status);
     let gate = match forced {
         _ if !terms.limits.enabled => AdmissionGate::Closed(AdmissionRefusal::Disabled),
         Some(ForcedStatus::ForceBusy) => AdmissionGate::Closed(AdmissionRefusal::Forced),
         Some(ForcedStatus::ForceAvailable) => AdmissionGate::Open,
+        None if !terms.flag.applies_to(Some(terms.area), asker.channel, asker.user) => AdmissionGate::Open,
         None => AdmissionGate::Counted {
             threshold: terms.limits.max_waiting,
             with_bypass: terms.limits.may_bypass(asker.loyalty).then(|| terms.limits.max_with_bypass()),
         },
     };
-    AdmissionRule { gate, shadow: terms.flag.shadow_mode }
+    AdmissionRule { gate, shadow: terms.flag.shadow_mode && matches!(gate, AdmissionGate::Counted { .. }) }
 }
 
 /// What a gate says to one more, as the area stands.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn without_bypass_nobody_passes_and_without_the_flag_everybody() {
+    fn without_bypass_no_level_passes_and_without_the_flag_no_threshold_refuses() {
         let strict = AreaLimits { bypass_enabled: false, ..example_limits() };
         let (elite, full) = (Some(LoyaltyLevel::Elite), AdmissionVerdict::Refused(AdmissionRefusal::Full));
         assert_eq!(decide(&strict, None, &on(), elite, 100, None).0, full);
@@ -184,8 +184,27 @@ mod tests {
             decide(&example_limits(), None, &AdmissionFlag::default(), None, 1_000, None).0,
             AdmissionVerdict::Taken
         );
+    }
+
+    #[test]
+    fn override_and_disable_hold_whatever_the_flag_says() {
+        let refused = AdmissionVerdict::Refused;
         let closed = AreaLimits { enabled: false, ..example_limits() };
-        assert_eq!(decide(&closed, None, &AdmissionFlag::default(), None, 0, None).0, AdmissionVerdict::Taken);
+        let (busy, free) = (forced(ForcedStatus::ForceBusy, None), forced(ForcedStatus::ForceAvailable, None));
+        for flag in [
+            AdmissionFlag::default(),
+            AdmissionFlag { shadow_mode: true, ..on() },
+            AdmissionFlag { percentage: 0, ..on() },
+            AdmissionFlag { enabled_areas: vec!["BDG".into()], ..on() },
+            AdmissionFlag { enabled_channels: vec!["WEB".to_owned()], ..on() },
+            on(),
+        ] {
+            let decide =
+                |limits: &AreaLimits, over: Option<&AreaOverride>| decide(limits, over, &flag, None, 500, None);
+            assert_eq!(decide(&example_limits(), Some(&busy)), (refused(AdmissionRefusal::Forced), false), "{flag:?}");
+            assert_eq!(decide(&closed, Some(&free)), (refused(AdmissionRefusal::Disabled), false), "{flag:?}");
+            assert_eq!(decide(&example_limits(), Some(&free)), (AdmissionVerdict::Taken, false), "{flag:?}");
+        }
     }
 
     #[test]

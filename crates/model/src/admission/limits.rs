@@ -76,6 +76,8 @@ pub struct AreaLimits {
     pub max_bypass_percentage: i64,
     /// `false`: the area takes no orders of this service type.
     pub enabled: bool,
+    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas.
+    pub priority: i32,
 }
 
 impl AreaLimits {
@@ -139,7 +141,7 @@ impl AreaOverride {
     }
 }
 
-/// Whether areas refuse at all, and for whom. Source: the requirement on server busy, 6.1.
+/// Whether thresholds refuse at all, and for whom. Disabled areas and overrides hold whatever it says. Source: the requirement on server busy, 6.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 pub struct AdmissionFlag {
     pub enabled: bool,
@@ -150,7 +152,7 @@ pub struct AdmissionFlag {
     pub enabled_channels: Vec<String>,
     /// Part of the users it holds for, stable by their id.
     pub percentage: i32,
-    /// No request is refused; those that would have been are counted.
+    /// No threshold refuses a request; those that it would have refused are logged and kept.
     pub shadow_mode: bool,
     pub version: i64,
 }
@@ -171,13 +173,53 @@ impl Default for AdmissionFlag {
 impl AdmissionFlag {
     /// Does it hold for this request? All requests without an id count as one user. `area` is `None` outside of all areas.
     pub fn applies_to(&self, area: Option<&AreaId>, channel: Option<&str>, user: Option<&str>) -> bool {
-        let names_area = |list: &[AreaId]| list.is_empty() || area.is_some_and(|area| list.contains(area));
         let names_channel =
             |list: &[String]| list.is_empty() || channel.is_some_and(|name| list.iter().any(|known| known == name));
         self.enabled
-            && names_area(&self.enabled_areas)
+            && self.names_area(area)
             && names_channel(&self.enabled_channels)
             && i64::from(self.percentage) > i64::from(user_percentile(user.unwrap_or_default()))
+    }
+
+    /// How far the threshold of an area holds.
+    pub fn enforcement_in(&self, area: &AreaId) -> ThresholdEnforcement {
+        if !self.enabled || !self.names_area(Some(area)) || self.percentage == 0 {
+            ThresholdEnforcement::Off
+        } else if self.shadow_mode {
+            ThresholdEnforcement::Shadow
+        } else if self.percentage < 100 || !self.enabled_channels.is_empty() {
+            ThresholdEnforcement::Partly
+        } else {
+            ThresholdEnforcement::On
+        }
+    }
+
+    fn names_area(&self, area: Option<&AreaId>) -> bool {
+        self.enabled_areas.is_empty() || area.is_some_and(|area| self.enabled_areas.contains(area))
+    }
+}
+
+/// How far the threshold of an area holds, as the flag says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ThresholdEnforcement {
+    /// It refuses no request.
+    Off,
+    /// It refuses no request; those that it would refuse are recorded.
+    Shadow,
+    /// It holds for some users or channels.
+    Partly,
+    On,
+}
+
+impl ThresholdEnforcement {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "OFF",
+            Self::Shadow => "SHADOW",
+            Self::Partly => "PARTLY",
+            Self::On => "ON",
+        }
     }
 }
 
@@ -206,6 +248,7 @@ pub mod fixture {
             bypass_levels: vec![LoyaltyLevel::Elite, LoyaltyLevel::Voyager],
             max_bypass_percentage: 20,
             enabled: true,
+            priority: 0,
         }
     }
 }
@@ -256,6 +299,22 @@ mod tests {
         );
         assert!(!pilot.applies_to(Some(&jakarta()), None, None));
         assert!(!AdmissionFlag::default().applies_to(Some(&jakarta()), None, None));
+    }
+
+    #[test]
+    fn what_is_reported_of_a_threshold_is_how_far_it_holds() {
+        let on = AdmissionFlag { enabled: true, ..AdmissionFlag::default() };
+        for (flag, expected) in [
+            (AdmissionFlag::default(), "OFF"),
+            (AdmissionFlag { enabled_areas: vec!["BDG".into()], ..on.clone() }, "OFF"),
+            (AdmissionFlag { percentage: 0, ..on.clone() }, "OFF"),
+            (AdmissionFlag { shadow_mode: true, percentage: 10, ..on.clone() }, "SHADOW"),
+            (AdmissionFlag { percentage: 10, ..on.clone() }, "PARTLY"),
+            (AdmissionFlag { enabled_channels: vec!["MYBB".to_owned()], ..on.clone() }, "PARTLY"),
+            (AdmissionFlag { enabled_areas: vec![jakarta()], ..on }, "ON"),
+        ] {
+            assert_eq!(flag.enforcement_in(&jakarta()).as_str(), expected, "{flag:?}");
+        }
     }
 
     #[test]

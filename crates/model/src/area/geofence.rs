@@ -1,7 +1,8 @@
 //! Which area a place lies in.
 //!
 //! Polygons lie in an R-tree of their bounding boxes, so that of a thousand only a few are looked at; geohash prefixes in a
-//! table. Of several the one with the highest priority wins, then the one given by polygon, then the first by id.
+//! table. Of several that serve the service type, the one whose limits have the highest priority wins, then the one with the
+//! highest priority of its own, then the one given by polygon, then the first by id.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use geo::{BoundingRect, Distance, Haversine, InteriorPoint, Intersects, MultiPol
 use rstar::{AABB, RTree, RTreeObject};
 
 use super::Area;
-use crate::ids::{AreaId, LatLng};
+use crate::ids::{AreaId, LatLng, ServiceType};
 
 /// The longest prefix that is looked up: some metres.
 const LONGEST_GEOHASH: usize = 9;
@@ -18,6 +19,7 @@ const LONGEST_GEOHASH: usize = 9;
 #[derive(Debug, Default)]
 pub struct Geofence {
     areas: Vec<Area>,
+    by_id: HashMap<AreaId, usize>,
     /// Somewhere inside of each.
     middles: Vec<Option<Point>>,
     polygons: RTree<PolygonEntry>,
@@ -56,7 +58,8 @@ impl Geofence {
             }
         }
         let middles = areas.iter().map(area_middle).collect();
-        Self { areas, middles, polygons: RTree::bulk_load(entries), by_geohash }
+        let by_id = areas.iter().enumerate().map(|(n, area)| (area.id.clone(), n)).collect();
+        Self { areas, by_id, middles, polygons: RTree::bulk_load(entries), by_geohash }
     }
 
     pub fn areas(&self) -> &[Area] {
@@ -68,11 +71,17 @@ impl Geofence {
     }
 
     pub fn get(&self, id: &AreaId) -> Option<&Area> {
-        self.areas.iter().find(|area| area.id == *id)
+        self.by_id.get(id).map(|n| &self.areas[*n])
     }
 
-    /// The area of this place; its border belongs to it.
-    pub fn find_area(&self, place: LatLng) -> Option<&Area> {
+    /// The area of this place for a service type; its border belongs to it. `limits_priority` is that of the area's limits for
+    /// the service type, 0 without.
+    pub fn find_area(
+        &self,
+        place: LatLng,
+        service_type: &ServiceType,
+        limits_priority: impl Fn(&AreaId) -> i32,
+    ) -> Option<&Area> {
         let point = place.as_point();
         let here = AABB::from_point([place.lng, place.lat]);
         let by_polygon = self.polygons.locate_in_envelope_intersecting(&here);
@@ -80,9 +89,10 @@ impl Geofence {
         let by_geohash = self.areas_by_geohash(place).map(|area| (area, false));
         let rank = |(n, by_polygon): &(usize, bool)| {
             let area = &self.areas[*n];
-            (area.priority, *by_polygon, std::cmp::Reverse(area.id.clone()))
+            (limits_priority(&area.id), area.priority, *by_polygon, std::cmp::Reverse(area.id.clone()))
         };
-        by_polygon.chain(by_geohash).max_by_key(rank).map(|(n, _)| &self.areas[n])
+        let serving = by_polygon.chain(by_geohash).filter(|(n, _)| self.areas[*n].serves(service_type));
+        serving.max_by_key(rank).map(|(n, _)| &self.areas[n])
     }
 
     fn areas_by_geohash(&self, place: LatLng) -> impl Iterator<Item = usize> {
@@ -132,11 +142,13 @@ mod tests {
             priority,
             polygons: (!polygons.is_empty()).then(|| MultiPolygon::new(polygons)),
             geohashes: geohashes.iter().map(|g| (*g).to_owned()).collect(),
+            service_types: Vec::new(),
+            time_zone: None,
         }
     }
 
     fn at(fence: &Geofence, lat: f64, lng: f64) -> Option<&str> {
-        fence.find_area(LatLng::new(lat, lng)).map(|area| area.id.as_str())
+        fence.find_area(LatLng::new(lat, lng), &"RIDE".into(), |_| 0).map(|area| area.id.as_str())
     }
 
     #[test]
@@ -147,6 +159,30 @@ mod tests {
         ]);
         assert_eq!((at(&fence, 1.5, 1.5), at(&fence, 5.0, 5.0)), (Some("AIRPORT"), Some("CITY")));
         assert_eq!(at(&fence, 11.0, 5.0), None);
+    }
+
+    #[test]
+    fn an_area_for_other_service_types_is_none_for_this_one() {
+        let taxis = Area { service_types: vec!["TAXI".into()], ..area("RANK", 5, vec![square(1.0, 1.0, 1.0)], &[]) };
+        let fence = Geofence::new(vec![area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]), taxis]);
+        let of = |service_type: &str| {
+            let found = fence.find_area(LatLng::new(1.5, 1.5), &service_type.into(), |_| 0);
+            found.map(|area| area.id.as_str())
+        };
+        assert_eq!((of("TAXI"), of("RIDE")), (Some("RANK"), Some("CITY")));
+    }
+
+    #[test]
+    fn the_priority_of_limits_goes_before_that_of_areas() {
+        let fence = Geofence::new(vec![
+            area("CITY", 0, vec![square(0.0, 0.0, 10.0)], &[]),
+            area("AIRPORT", 5, vec![square(1.0, 1.0, 1.0)], &[]),
+        ]);
+        let with = |city: i32| {
+            let priority = |area: &AreaId| if *area == "CITY" { city } else { 0 };
+            fence.find_area(LatLng::new(1.5, 1.5), &"RIDE".into(), priority).map(|area| area.id.as_str())
+        };
+        assert_eq!([with(0), with(1), with(-1)], [Some("AIRPORT"), Some("CITY"), Some("AIRPORT")]);
     }
 
     #[test]

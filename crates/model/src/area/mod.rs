@@ -8,7 +8,10 @@ use geo::MultiPolygon;
 
 pub use geofence::Geofence;
 
-use crate::ids::AreaId;
+use crate::{
+    admission::schedule::AreaTimeZone,
+    ids::{AreaId, ServiceType},
+};
 
 /// An area as dispatch sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,4 +24,15 @@ pub struct Area {
     pub polygons: Option<MultiPolygon>,
     /// Prefixes: `qqgu` stands for all places whose geohash begins so.
     pub geohashes: Vec<String>,
+    /// What it is an area for; empty: all service types.
+    pub service_types: Vec<ServiceType>,
+    /// `None`: the installation's.
+    pub time_zone: Option<AreaTimeZone>,
+}
+
+impl Area {
+    /// Returns whether it is an area for this service type. Places of others lie in the area below it, or in none.
+    pub fn serves(&self, service_type: &ServiceType) -> bool {
+        self.service_types.is_empty() || self.service_types.contains(service_type)
+    }
 }

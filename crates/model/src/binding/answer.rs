@@ -147,7 +147,7 @@ impl ProviderAnswer {
             Ok(read) => read,
             Err(error) => return Self::Unreadable(shorten_text(&format!("the answer is no JSON we know: {error}"))),
         };
-        let provider_ref = read.provider_ref.filter(|id| !id.is_empty()).map(|id| shorten_text(&id));
+        let provider_ref = read.provider_ref.map(|id| shorten_text(&id).trim().to_owned()).filter(|id| !id.is_empty());
         match &*read.status {
             "SUKSES" => Self::Success { provider_ref },
             "PROCESSING" => Self::Processing { provider_ref },
@@ -173,9 +173,10 @@ fn error_text(status: u16, body: &[u8]) -> String {
     shorten_text(&text)
 }
 
-/// Partners' words are bounded, and no character of them moves a terminal.
+/// A provider's words are bounded, no character of them moves a terminal, and none is NUL, which Postgres does not store.
 fn shorten_text(text: &str) -> String {
-    text.chars().map(|c| if crate::plain_text::is_unsafe(c) { ' ' } else { c }).take(LONGEST_TEXT).collect()
+    let kept = text.chars().filter(|c| *c != '\0').take(LONGEST_TEXT);
+    kept.map(|c| if crate::plain_text::is_unsafe(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -56,6 +56,25 @@ impl BindingEventKind {
     }
 }
 
+/// What people are to be told of a binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindingNotice {
+    /// The provider wants an OTP for the open transaction.
+    OtpWanted {
+        trx_id: TrxId,
+        /// From 1. Above 1: the OTP before is used up.
+        ask: i32,
+        /// Until then one can be handed in.
+        deadline: DateTime<Utc>,
+    },
+    /// The transaction was not final in time. Its provider is asked on.
+    Unresolved {
+        trx_id: TrxId,
+        /// When it should have been final.
+        deadline: DateTime<Utc>,
+    },
+}
+
 /// One line of a binding's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BindingEvent {
@@ -79,6 +98,7 @@ pub struct BindingChange {
     /// The record of the call that is claimed.
     pub opening: Option<CallOpening>,
     pub events: Vec<BindingEvent>,
+    pub notices: Vec<BindingNotice>,
 }
 
 impl Binding {
@@ -102,6 +122,7 @@ impl BindingChange {
             ending: None,
             opening: None,
             events: Vec::new(),
+            notices: Vec::new(),
         }
     }
 

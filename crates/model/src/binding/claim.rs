@@ -13,6 +13,9 @@ use crate::actor::Actor;
 /// First pause before an UNRESOLVED transaction is asked about.
 const FIRST_SETTLE: TimeDelta = TimeDelta::seconds(30);
 const LONGEST_SETTLE: TimeDelta = TimeDelta::hours(1);
+/// Workers may have the key of a stored OTP for so long after it was handed in: keys are changed worker by worker.
+const OTP_KEY_WAIT: TimeDelta = TimeDelta::seconds(30);
+const OTP_KEY_RETRY: TimeDelta = TimeDelta::seconds(5);
 /// An UNRESOLVED transaction is asked about between cycles; while one is open it waits for so long.
 const SETTLE_LATER: TimeDelta = TimeDelta::seconds(5);
 
@@ -23,6 +26,8 @@ pub struct CallRules {
     pub margin: TimeDelta,
     /// Whether a start may be repeated under its key while it is not known what became of it. Otherwise it is asked about.
     pub repeats_are_safe: bool,
+    /// Whether this worker can read the stored OTP, if one is stored.
+    pub otp_is_readable: bool,
 }
 
 /// A call that may be made once its change is written.
@@ -66,9 +71,9 @@ pub fn decide_claim(binding: &Binding, rules: CallRules, moment: DecisionMoment)
         BindingPhase::Idle if due > now => ClaimDecision::NotYet(due),
         BindingPhase::Idle => begin_cycle(binding, rules, now),
         BindingPhase::Processing if due > now => ClaimDecision::NotYet(due),
-        BindingPhase::Processing => claim_call(binding, ask_action(binding, rules), rules, now),
+        BindingPhase::Processing => claim_call(binding, ask_action(binding, rules, now), rules, now),
         BindingPhase::WaitingOtp if binding.otp_value.is_some() && due > now => ClaimDecision::NotYet(due),
-        BindingPhase::WaitingOtp if binding.otp_value.is_some() => claim_call(binding, CallAction::Otp, rules, now),
+        BindingPhase::WaitingOtp if binding.otp_value.is_some() => claim_otp(binding, rules, now),
         BindingPhase::WaitingOtp => match (decide_deadline(binding, moment), binding.otp_deadline) {
             (Some(change), _) => ClaimDecision::Write(Box::new(change)),
             (None, Some(deadline)) => ClaimDecision::NotYet(deadline),
@@ -103,10 +108,31 @@ pub fn decide_settle(
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
-/// A start that the provider has not confirmed is repeated while cycles run; else the provider is only asked.
-fn ask_action(binding: &Binding, rules: CallRules) -> CallAction {
-    let repeats = !binding.start_confirmed && binding.state == BindingState::Running && rules.repeats_are_safe;
+/// A start that the provider has not confirmed is repeated while cycles run and its time is not over; else the provider is
+/// only asked.
+fn ask_action(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> CallAction {
+    let repeats = !binding.start_confirmed
+        && !binding.is_overdue(now)
+        && binding.state == BindingState::Running
+        && rules.repeats_are_safe;
     if repeats { CallAction::Start } else { CallAction::Status }
+}
+
+/// An OTP that came in time is sent, however late its job fires. Nothing is repeated after the transaction's time. One that
+/// cannot be read is given up after a while: the provider is asked, and wants another.
+fn claim_otp(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {
+    let is_over = binding.is_overdue(now) && binding.has_tried_otp();
+    if !is_over && rules.otp_is_readable {
+        return claim_call(binding, CallAction::Otp, rules, now);
+    }
+    let given_up_at = binding.otp_submitted_at.map_or(now, |submitted_at| submitted_at + OTP_KEY_WAIT);
+    if !is_over && now < given_up_at {
+        return ClaimDecision::NotYet(given_up_at.min(now + OTP_KEY_RETRY));
+    }
+    let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
+    change.count_otp();
+    let call = change.open_call(CallAction::Status, None, rules.margin);
+    ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }
 
 fn begin_cycle(binding: &Binding, rules: CallRules, now: DateTime<Utc>) -> ClaimDecision {
@@ -149,6 +175,9 @@ fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment)
     let action = binding.call_action.unwrap_or(CallAction::Status);
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
     change.end_call(CallEnding::LOST);
+    if action != CallAction::Settle {
+        change.binding.asks = binding.asks.saturating_add(1);
+    }
     if action == CallAction::Settle {
         change.binding.phase = BindingPhase::Idle;
         change.binding.trx_id = None;
@@ -157,22 +186,29 @@ fn go_on_after_loss(binding: &Binding, rules: CallRules, moment: DecisionMoment)
     }
     if binding.state == BindingState::Stopping {
         // What the lost call did is asked for; an OTP is not handed in again.
-        change.erase_otp();
+        if action == CallAction::Otp {
+            change.count_otp();
+        }
         change.binding.phase = BindingPhase::Processing;
         change.binding.next_at = Some(now);
         change.complete_stop();
         return ClaimDecision::Write(Box::new(change));
     }
-    let claimed_at = binding.call_until.map(|until| until - binding.config.call_timeout() - rules.margin);
-    if binding.processing_deadline.is_some_and(|deadline| claimed_at >= Some(deadline)) {
-        // It was asked about after its time, and not even that has an answer.
+    if action.is_read() && binding.call_until > binding.processing_deadline {
+        // It was asked about when its time was over, and not even that has an answer. By the row alone: the configuration may
+        // have changed since.
         change.leave_unresolved(moment);
         return ClaimDecision::Write(Box::new(change));
     }
     let again = match action {
-        CallAction::Otp if binding.otp_value.is_some() => CallAction::Otp,
-        _ => ask_action(binding, rules),
+        CallAction::Otp if binding.otp_value.is_some() && rules.otp_is_readable && !binding.is_overdue(now) => {
+            CallAction::Otp
+        }
+        _ => ask_action(binding, rules, now),
     };
+    if action == CallAction::Otp && again != CallAction::Otp {
+        change.count_otp();
+    }
     let call = change.open_call(again, None, rules.margin);
     ClaimDecision::Call(Box::new(CallClaim { change, call }))
 }

@@ -35,6 +35,19 @@ pub enum CommandOutcome {
     Conflict(BindingConflict),
 }
 
+impl CommandOutcome {
+    /// Adds a note to the events that have no detail of their own.
+    #[must_use]
+    pub fn with_note(mut self, note: &str) -> Self {
+        if let Self::Write(change) = &mut self {
+            for event in change.events.iter_mut().filter(|event| event.detail.is_none()) {
+                event.detail = Some(note.to_owned());
+            }
+        }
+        self
+    }
+}
+
 /// Why a command cannot be done. The text says what to do instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindingConflict {
@@ -64,6 +77,25 @@ pub enum BindingConflict {
     /// 410
     #[error("no OTP is taken any more: its time is over, or the transaction has ended")]
     OtpOver,
+}
+
+impl BindingConflict {
+    /// The word that programs match on.
+    pub fn error_code(&self) -> &'static str {
+        match self {
+            Self::Deleted => "BINDING_DELETED",
+            Self::Stopping => "BINDING_STOPPING",
+            Self::Paused => "BINDING_PAUSED",
+            Self::NotRunning => "BINDING_NOT_RUNNING",
+            Self::NotAtRest { .. } => "BINDING_NOT_AT_REST",
+            Self::Unresolved(_) => "BINDING_UNRESOLVED",
+            Self::BadConfig(_) => "INVALID",
+            Self::ForeignTransaction(_) => "TRANSACTION_NOT_FOUND",
+            Self::OtpStored => "OTP_STORED",
+            Self::OtpNotWanted(_) => "OTP_NOT_WANTED",
+            Self::OtpOver => "OTP_OVER",
+        }
+    }
 }
 
 /// Decides on a command.
@@ -142,11 +174,9 @@ fn stop_binding(mut change: BindingChange, reason: StopReason) -> CommandOutcome
         return move_state(change, BindingState::Stopping, BindingEventKind::Stopping);
     }
     if change.binding.phase == BindingPhase::WaitingOtp {
-        // From the first try on, its next one is due later than it was handed in.
-        let row = &change.binding;
-        if row.otp_value.is_some() && row.next_at > row.otp_submitted_at {
+        if change.binding.has_tried_otp() {
             // The OTP may have worked: what came of it is asked for.
-            change.erase_otp();
+            change.count_otp();
             change.binding.phase = BindingPhase::Processing;
         } else {
             change.finish_cycle(TransactionStatus::Gagal, Some(reason.to_string()), None);

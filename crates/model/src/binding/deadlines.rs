@@ -9,7 +9,7 @@ use crate::actor::Actor;
 /// as while the server's breaker is open. `None`: nothing is overdue.
 pub fn decide_deadline(binding: &Binding, moment: DecisionMoment) -> Option<BindingChange> {
     let now = moment.now;
-    let overdue = binding.processing_deadline.is_some_and(|deadline| deadline <= now);
+    let overdue = binding.is_overdue(now);
     let mut change = BindingChange::new(binding, &Actor::SYSTEM, now);
     match binding.phase {
         BindingPhase::WaitingOtp if binding.otp_value.is_none() => {

@@ -5,10 +5,11 @@
 //! * [`row`]: the binding's row. [`transaction`]: the header of one cycle, and the records of its calls.
 //! * [`call`]: a call of the provider. [`answer`]: what a provider can answer, read from a response.
 //! * [`change`]: what a decision wants written, and what a row becomes by it.
-//! * [`commands`]: decisions on what people and programs ask for. [`otp`]: decisions on an OTP that is handed in.
+//! * [`commands`]: decisions on what people and programs ask for. [`verb`]: what can be asked of many at once. [`otp`]: decisions
+//!   on an OTP that is handed in.
 //! * [`claim`]: whether a job may call the provider now, and what is written before it does.
 //! * [`outcome`]: what follows from an answer. [`deadlines`]: what follows when none comes in time.
-//! * [`timers`]: the one job that a binding must have, derived from its row.
+//! * [`timers`]: the one job that a binding must have, derived from its row, and the job that makes its open call.
 //!
 //! A call is open from its claim until its answer is written or `call_until` has passed. The row holds one call, so a
 //! binding cannot have two.
@@ -27,10 +28,11 @@ pub mod row;
 pub mod state;
 pub mod timers;
 pub mod transaction;
+pub mod verb;
 
 pub use answer::{FailureReason, ProviderAnswer};
 pub use call::{CallAction, ProviderCall};
-pub use change::{BindingChange, BindingEvent, BindingEventKind, DecisionMoment};
+pub use change::{BindingChange, BindingEvent, BindingEventKind, BindingNotice, DecisionMoment};
 pub use claim::{CallClaim, CallRules, ClaimDecision, decide_claim, decide_settle};
 pub use commands::{BindingCommand, BindingConflict, CommandOutcome, decide_command};
 pub use config::{BindingConfig, InvalidBindingConfig, TimeoutPolicy};
@@ -41,5 +43,6 @@ pub use otp::{OtpSubmission, decide_otp};
 pub use outcome::{AnswerDecision, decide_answer};
 pub use row::Binding;
 pub use state::{BindingPhase, BindingState, StopReason};
-pub use timers::{BindingTimer, derive, settle_timer};
+pub use timers::{BindingTimer, calling_job, derive, settle_timer};
 pub use transaction::{CallEnding, CallOpening, HeaderChange, TransactionHeader, TransactionStatus};
+pub use verb::BindingVerb;

@@ -1,8 +1,8 @@
 //! What follows from an answer.
 
 use super::{
-    Binding, BindingChange, BindingEventKind, BindingPhase, BindingState, CallAction, FailureReason, ProviderAnswer,
-    StopReason, TimeoutPolicy, TransactionStatus, change::DecisionMoment, claim::settle_pause,
+    Binding, BindingChange, BindingEventKind, BindingNotice, BindingPhase, BindingState, CallAction, FailureReason,
+    ProviderAnswer, StopReason, TimeoutPolicy, TransactionStatus, change::DecisionMoment, claim::settle_pause,
 };
 use crate::actor::Actor;
 use chrono::TimeDelta;
@@ -88,13 +88,17 @@ impl BindingChange {
             ProviderAnswer::Failed { reason, provider_ref } => {
                 self.fail_cycle(reason.as_str(), provider_ref.clone(), moment);
             }
-            ProviderAnswer::UnknownTransaction if !before.start_confirmed => {
-                // The start never arrived: no failure of the binding.
+            ProviderAnswer::UnknownTransaction if action != CallAction::Start && !before.start_confirmed => {
+                // The start never arrived: no failure of the binding. One that did arrive, and is answered so, is: the server
+                // does not know the account, or we do not know the server.
                 self.finish_cycle(TransactionStatus::Gagal, Some(UNKNOWN_AT_PROVIDER.to_owned()), None);
                 self.begin_next_after(self.binding.config.cooldown_on_error_ms.draw_delta(moment.luck));
             }
             ProviderAnswer::UnknownTransaction => self.fail_cycle(UNKNOWN_AT_PROVIDER, None, moment),
-            ProviderAnswer::Rejected(_) if action == CallAction::Start => self.fail_cycle(REJECTED, None, moment),
+            // Of a repeat it says nothing: an earlier start may have begun the transaction.
+            ProviderAnswer::Rejected(_) if action == CallAction::Start && before.asks == 0 => {
+                self.fail_cycle(REJECTED, None, moment);
+            }
             ProviderAnswer::Processing { provider_ref } => {
                 self.binding.start_confirmed = true;
                 self.move_header(TransactionStatus::Processing, None, provider_ref.clone(), None);
@@ -119,17 +123,17 @@ impl BindingChange {
                     ProviderAnswer::Throttled { retry_in: Some(pause) } => {
                         TimeDelta::from_std(*pause).unwrap_or(TimeDelta::hours(1))
                     }
-                    // The provider may be at it until then.
-                    ProviderAnswer::Unreachable(_) => {
-                        before.call_until.map_or(TimeDelta::zero(), |until| until - moment.now)
-                    }
                     _ => TimeDelta::zero(),
                 };
                 self.ask_later(pause, moment);
+                if matches!(answer, ProviderAnswer::Unreachable(_)) && !self.binding.is_at_rest() {
+                    // The provider may be at it until then, be the transaction's time over or not.
+                    self.binding.next_at = self.binding.next_at.max(before.call_until);
+                }
                 let stops = matches!(before.state, BindingState::Stopping | BindingState::Stopped);
                 if action == CallAction::Otp && !self.binding.is_at_rest() {
                     if stops {
-                        self.erase_otp();
+                        self.count_otp();
                     } else {
                         self.binding.phase = BindingPhase::WaitingOtp;
                     }
@@ -138,8 +142,8 @@ impl BindingChange {
         }
     }
 
-    /// The call of an OTP has an outcome: the OTP is used up.
-    fn count_otp(&mut self) {
+    /// The OTP is used up: its call has an outcome, or is not repeated.
+    pub(super) fn count_otp(&mut self) {
         self.erase_otp();
         self.binding.otp_tries = self.binding.otp_tries.saturating_add(1);
     }
@@ -158,28 +162,38 @@ impl BindingChange {
         self.binding.phase = BindingPhase::WaitingOtp;
         self.binding.start_confirmed = true;
         self.binding.next_at = None;
-        self.binding.otp_deadline = Some(moment.now + self.binding.config.otp_timeout());
+        let deadline = moment.now + self.binding.config.otp_timeout();
+        self.binding.otp_deadline = Some(deadline);
         self.record_event(BindingEventKind::OtpWanted, None);
+        if let Some(trx_id) = self.binding.trx_id.clone() {
+            let ask = self.binding.otp_tries.saturating_add(1);
+            self.notices.push(BindingNotice::OtpWanted { trx_id, ask, deadline });
+        }
     }
 
-    /// Asks again after `least` or the next pause, unless the transaction has been open for too long.
+    /// Asks again after `least` or the next pause, at the transaction's deadline at the latest; leaves it once that is over.
     fn ask_later(&mut self, least: TimeDelta, moment: DecisionMoment) {
-        if self.binding.processing_deadline.is_some_and(|deadline| deadline <= moment.now) {
+        if self.binding.is_overdue(moment.now) {
             self.leave_unresolved(moment);
             return;
         }
         let row = &mut self.binding;
         row.asks = row.asks.saturating_add(1);
         row.phase = BindingPhase::Processing;
-        row.next_at = Some(moment.now + row.config.ask_pause(row.asks).max(least));
+        let next_at = moment.now + row.config.ask_pause(row.asks).max(least);
+        row.next_at = Some(row.processing_deadline.map_or(next_at, |deadline| next_at.min(deadline)));
     }
 
     /// The open transaction has taken too long. It is asked about by a job of its own, and the binding goes on or stops.
     pub(super) fn leave_unresolved(&mut self, moment: DecisionMoment) {
         let reason = StopReason::ProcessingTimeout.to_string();
         self.move_header(TransactionStatus::Unresolved, Some(reason), None, Some(moment.now + settle_pause(1)));
-        let trx_id = self.binding.trx_id.as_ref().map(ToString::to_string);
-        self.record_event(BindingEventKind::Unresolved, trx_id);
+        let trx_id = self.binding.trx_id.clone();
+        self.record_event(BindingEventKind::Unresolved, trx_id.as_ref().map(ToString::to_string));
+        if let Some(trx_id) = trx_id {
+            let deadline = self.binding.processing_deadline.unwrap_or(self.at);
+            self.notices.push(BindingNotice::Unresolved { trx_id, deadline });
+        }
         self.rest_row();
         self.binding.unresolved += 1;
         if self.binding.config.on_processing_timeout == TimeoutPolicy::Stop {

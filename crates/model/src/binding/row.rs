@@ -23,7 +23,7 @@ pub struct Binding {
     pub phase: BindingPhase,
     /// The open transaction, or the one a `settle` call is about.
     pub trx_id: Option<TrxId>,
-    /// The provider has confirmed that the open transaction began.
+    /// No start is sent any more: the provider has said that the open transaction began, or will take no start of it.
     pub start_confirmed: bool,
     /// When the next cycle begins (IDLE), or the provider is called again (PROCESSING, or WAITING_OTP with an OTP).
     pub next_at: Option<DateTime<Utc>>,
@@ -32,7 +32,7 @@ pub struct Binding {
     /// The open call, while CALLING.
     pub call_action: Option<CallAction>,
     pub call_until: Option<DateTime<Utc>>,
-    /// Asks about the open transaction.
+    /// Calls about the open transaction that did not end it, lost ones too: 0 while its first start is open.
     pub asks: i32,
     /// Failed transactions in a row.
     pub failures: i32,
@@ -40,7 +40,7 @@ pub struct Binding {
     pub processing_deadline: Option<DateTime<Utc>>,
     /// When the wait for an OTP ends, while none is stored.
     pub otp_deadline: Option<DateTime<Utc>>,
-    /// OTPs whose outcome is known.
+    /// OTPs that are used up.
     pub otp_tries: i32,
     /// An OTP that was handed in, encrypted; erased with the outcome of its call.
     #[serde(skip)]
@@ -103,6 +103,16 @@ impl Binding {
     /// Returns whether no transaction is open.
     pub fn is_at_rest(&self) -> bool {
         self.phase == BindingPhase::Idle
+    }
+
+    /// Returns whether the open transaction's time is over: nothing more is started, it is asked about once.
+    pub fn is_overdue(&self, now: DateTime<Utc>) -> bool {
+        self.processing_deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Returns whether the stored OTP was sent before: its next call is due later than it was handed in.
+    pub fn has_tried_otp(&self) -> bool {
+        self.otp_value.is_some() && self.next_at > self.otp_submitted_at
     }
 
     /// Returns whether its last cycle is over: it rests, or is asked about an earlier one.

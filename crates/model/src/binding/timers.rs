@@ -1,4 +1,4 @@
-//! The one job that a binding must have, derived from its row.
+//! The jobs of a binding, derived from its row: the one it must have, and the one that makes its open call.
 //!
 //! A job is a hint, the row decides: handlers, the reconciler and the checker know no other source. A job of another id is
 //! superseded and does nothing.
@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use job_contract::{JobId, NewJob};
+use job_contract::{Job, JobId, NewJob};
 use jobs::{RunCycle, SettleTransaction, SubmitOtp};
 
-use super::{Binding, BindingPhase, BindingState, TransactionHeader, TransactionStatus};
+use super::{Binding, BindingPhase, BindingState, CallAction, TransactionHeader, TransactionStatus, TrxId};
 
 /// A job that must exist, and the time of its row.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +52,22 @@ pub fn derive(row: &Binding, now: DateTime<Utc>) -> Option<BindingTimer> {
         _ => NewJob::after(&RunCycle { binding, cycle }, delay),
     };
     Some(BindingTimer { job, due })
+}
+
+/// Returns the job that makes the open call: its slots are held in that name. `None`: no call is open.
+///
+/// An OTP is handed in by `otp:B:n`; when that call was lost (`follows_loss`), `cycle:B:n` repeats it. An UNRESOLVED
+/// transaction is asked about by `settle:B:n`, where n is its own cycle.
+pub fn calling_job(row: &Binding, follows_loss: bool) -> Option<JobId> {
+    let action = row.call_action?;
+    let named = row.trx_id.as_ref().and_then(TrxId::parts);
+    let (binding, cycle) = named.unwrap_or_else(|| (row.id.clone(), row.cycle));
+    let cycle = cycle.unsigned_abs();
+    Some(match action {
+        CallAction::Settle => SettleTransaction { binding, cycle }.id(),
+        CallAction::Otp if !follows_loss => SubmitOtp { binding, cycle }.id(),
+        CallAction::Start | CallAction::Status | CallAction::Otp => RunCycle { binding, cycle }.id(),
+    })
 }
 
 /// The job `settle:B:n` of an UNRESOLVED transaction.

@@ -3,10 +3,10 @@
 
 use crate::{
     actor::Actor,
-    decide::{Change, Decision, OrderRefusal, change::OfferEnd},
+    decide::{Change, Decision, OrderRefusal, RefundChange, change::OfferEnd},
     ids::{DriverId, OfferId},
-    messages,
-    order::{EventReason, Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
+    messages::{self, CancelCause},
+    order::{EventReason, HoldCause, Offer, OfferState, OrderStatus, PaymentStatus, Snapshot},
 };
 
 /// Driver `driver` takes the order by answering `offer`.
@@ -128,6 +128,10 @@ fn advance_trip(s: &Snapshot, driver: &DriverId, from: OrderStatus, to: OrderSta
         return Decision::Refuse(refuse_state(s, from.as_str()));
     }
     let mut change = Change::new(s, Actor::for_driver(driver));
+    if to.is_closed() {
+        // What is over needs no decision.
+        change.release_hold();
+    }
     change.transition_to(to, reason, None);
     change.into()
 }
@@ -147,7 +151,8 @@ pub fn cancel_order(s: &Snapshot, actor: &Actor, why: Option<String>) -> Decisio
                 OrderStatus::CancelledBySystem
             };
             change.transition_to(to, EventReason::ReleasedByHand, why);
-            for message in messages::cancelled_by_system(&change.order, "ended by hand", s.now) {
+            let (why, cause) = ("ended by hand", CancelCause::ByStaff);
+            for message in messages::cancelled_by_system(&change.order, why, cause, s.now) {
                 change.notify(message);
             }
             return change.into();
@@ -196,7 +201,8 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, status: &Paym
                 EventReason::PaidAfterCancel,
                 Some(status.to_string()),
             );
-            for message in messages::cancelled_by_system(&change.order, "paid after the system had cancelled", s.now) {
+            let (why, cause) = ("paid after the system had cancelled", CancelCause::PaidLate);
+            for message in messages::cancelled_by_system(&change.order, why, cause, s.now) {
                 change.notify(message);
             }
         }
@@ -211,7 +217,7 @@ pub fn record_payment(s: &Snapshot, actor: &Actor, event_id: &str, status: &Paym
             change.record_event(EventReason::PaidAfterCancel, Some(status.to_string()));
             change.notify(messages::refund_required(&change.order, "paid after the order was cancelled", s.now));
         }
-        OrderStatus::Compensating if s.order.held_for_review => {
+        OrderStatus::Compensating if s.order.held_for_review && s.order.hold_cause != Some(HoldCause::ByHand) => {
             // An unknown payment status is answered: its compensation goes on.
             change.release_hold();
             change.record_event(EventReason::PaymentChanged, Some(status.to_string()));
@@ -250,11 +256,29 @@ pub fn finish_refund(s: &Snapshot, actor: &Actor, note: Option<String>) -> Decis
         OrderStatus::Refunded => Decision::Unchanged,
         OrderStatus::RefundPending => {
             let mut change = Change::new(s, actor);
+            change.release_hold();
             change.transition_to(OrderStatus::Refunded, EventReason::Refunded, note);
             change.into()
         }
         status => Decision::Refuse(OrderRefusal::WrongState { status, allowed: "REFUND_PENDING (order refund start)" }),
     }
+}
+
+/// What the history says of a refund that the payment service has paid.
+pub fn refund_note(refund_id: &str) -> String {
+    format!("refund {refund_id} of the payment service")
+}
+
+/// The payment service does not pay back: support is told to. Does nothing to an order for which it is not being asked.
+pub fn refuse_refund(s: &Snapshot, why: &str) -> Decision {
+    if s.order.status != OrderStatus::RefundPending || s.refund_at.is_none() {
+        return Decision::Unchanged;
+    }
+    let mut change = Change::new(s, Actor::SYSTEM);
+    change.refund = Some(RefundChange::Refused(why.to_owned()));
+    let told = format!("the payment service does not pay back ({why}); pay by hand, then say that it is done");
+    change.notify(messages::unexpected_state(&change.order, &told, s.now));
+    change.into()
 }
 
 /// A dispatcher names the driver.

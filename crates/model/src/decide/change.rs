@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use crate::{
     actor::Actor,
-    messages::{self, Message, MessageKind},
+    messages::{self, CancelCause, Message, MessageKind},
     order::{
         Booking, EventReason, HoldCause, KnownPayment, Offer, OfferState, Order, OrderStatus, PaymentStatus, Snapshot,
     },
@@ -55,6 +55,17 @@ pub struct AlertSettlement {
     pub note: String,
 }
 
+/// What a change means for the question to the payment service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefundChange {
+    /// It is asked from now on.
+    Ask,
+    /// The money is back.
+    Done,
+    /// It does not pay, for this reason; a person must.
+    Refused(String),
+}
+
 /// Everything one transaction writes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -75,6 +86,7 @@ pub struct Change {
     pub callback: Option<(i64, &'static str)>,
     /// What the producer said of the money: event id and status.
     pub payment_event: Option<(String, PaymentStatus)>,
+    pub refund: Option<RefundChange>,
     pub messages: Vec<Message>,
     /// Alerts whose matter this settles: those of them that are open are acknowledged.
     pub settles: Vec<AlertSettlement>,
@@ -95,6 +107,7 @@ impl Change {
             bookings: Vec::new(),
             callback: None,
             payment_event: None,
+            refund: None,
             messages: Vec::new(),
             settles: Vec::new(),
         }
@@ -106,6 +119,7 @@ impl Change {
             && self.new_offers.is_none()
             && self.ranking.is_none()
             && self.payment_event.is_none()
+            && self.refund.is_none()
             && self.messages.is_empty()
             && self.settles.is_empty()
     }
@@ -225,9 +239,9 @@ impl Change {
     /// Ends an order whose driver gave it back when no time was left for another, on either track: the customer is told, and
     /// support of the money.
     pub fn end_without_driver(&mut self, reason: EventReason, detail: Option<String>) {
+        self.release_hold();
         self.transition_to(OrderStatus::CancelledByDriver, reason, detail);
-        let text = "the driver gave it back and no time is left for another";
-        self.notify(messages::customer_cancelled(&self.order, text, self.at));
+        self.notify(messages::customer_cancelled(&self.order, CancelCause::DriverLeft, self.at));
         self.tell_of_payment("cancelled by the driver");
     }
 
@@ -308,6 +322,20 @@ impl Decision {
     pub fn signed_by(mut self, actor: &Actor) -> Self {
         if let Self::Change(change) = &mut self {
             change.actor = actor.clone();
+        }
+        self
+    }
+
+    /// Adds why to the last event, behind what the decision notes itself.
+    #[must_use]
+    pub fn with_reason(mut self, why: Option<&str>) -> Self {
+        if let (Self::Change(change), Some(why)) = (&mut self, why)
+            && let Some(event) = change.events.last_mut()
+        {
+            event.detail = Some(match event.detail.take() {
+                Some(detail) => format!("{detail}: {why}"),
+                None => why.to_owned(),
+            });
         }
         self
     }
@@ -405,6 +433,11 @@ impl Snapshot {
             }
         }
         after.callbacks.retain(|c| change.callback.is_none_or(|(id, _)| c.id != id));
+        match &change.refund {
+            None => {}
+            Some(RefundChange::Ask) => after.refund_at = Some(change.at),
+            Some(RefundChange::Done | RefundChange::Refused(_)) => after.refund_at = None,
+        }
         let event = change.payment_event.clone();
         after.payments.extend(event.map(|(event_id, payment_status)| KnownPayment { event_id, payment_status }));
         after

@@ -1,8 +1,9 @@
 //! Decisions on orders, as values.
 //!
-//! * [`change`]: what a decision wants done.
+//! * [`change`]: what a decision wants done. `steps`: what of it the order's producer hears.
 //! * [`timers`]: the jobs an order must have, derived from its row.
 //! * [`actions`]: decisions on what people ask for: accept, decline, pick up, complete, cancel, assign, redispatch.
+//! * [`review`]: staff stop an order, and let it go on.
 //! * [`trip`]: trips that do not go on. [`requeue`]: may a dead job have another life?
 //!
 //! What an attempt leads to is in [`crate::fleet`] and [`crate::partner`].
@@ -10,7 +11,9 @@
 pub mod actions;
 pub mod change;
 pub mod requeue;
+pub mod review;
+mod steps;
 pub mod timers;
 pub mod trip;
 
-pub use change::{AlertSettlement, Change, Decision, OrderRefusal};
+pub use change::{AlertSettlement, Change, Decision, OrderRefusal, RefundChange};

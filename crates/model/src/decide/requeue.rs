@@ -113,7 +113,7 @@ pub fn requeue_change(s: &Snapshot, job: &JobId, actor: &Actor, why: Option<&str
 }
 
 /// What holding stopped goes on: the search with a new attempt, a partner's trip with being asked for.
-fn resume_search(change: &mut Change) {
+pub(super) fn resume_search(change: &mut Change) {
     let (now, order) = (change.at, &mut change.order);
     match order.status {
         OrderStatus::Dispatching | OrderStatus::PendingJobId if order.attempt_deadline.is_none() => {

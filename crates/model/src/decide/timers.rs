@@ -10,7 +10,8 @@ use chrono::{DateTime, Utc};
 use job_contract::{Job, JobId, NewJob};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder, OrderId,
-    PeriodicTick, PollPartner, RemindDispatchers, ReportStaleTrip, SendNotification,
+    PeriodicTick, PollPartner, RefundOrder, RemindDispatchers, ReportStaleTrip, RunCycle, RunPlan, SendNotification,
+    SettleTransaction, SubjectId, SubmitOtp,
 };
 
 use crate::{
@@ -39,9 +40,18 @@ impl OrderTimer {
     }
 }
 
-/// The order a job is about; `None` for periodic work, and for what is no job of ours.
+/// The order a job is about; `None` for periodic work, plans, bindings and messages, and for what is no job of ours.
 pub fn order_of(job: &JobId) -> Option<OrderId> {
-    if job.kind() == PeriodicTick::KIND {
+    // Jobs of schedules, of plans and of bindings are about no order. What a message is about, its row says.
+    let others = [
+        PeriodicTick::KIND,
+        RunPlan::KIND,
+        RunCycle::KIND,
+        SubmitOtp::KIND,
+        SettleTransaction::KIND,
+        SendNotification::KIND,
+    ];
+    if others.contains(&job.kind()) {
         return None;
     }
     job.key().split(':').next()?.parse().ok()
@@ -103,9 +113,14 @@ pub fn callback_timer(order: &OrderId, inbox_id: i64, received_at: DateTime<Utc>
     OrderTimer::new(&ApplyCallback { order: order.clone(), inbox_id }, received_at, now)
 }
 
+/// The timer of an order's refund at the payment service.
+pub fn refund_timer(order: &OrderId, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
+    OrderTimer::new(&RefundOrder { order: order.clone() }, due, now)
+}
+
 /// The timer of one outbox row.
-pub fn message_timer(order: &OrderId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
-    OrderTimer::new(&SendNotification { order: order.clone(), outbox_id }, due, now)
+pub fn message_timer(subject: SubjectId, outbox_id: i64, due: DateTime<Utc>, now: DateTime<Utc>) -> OrderTimer {
+    OrderTimer::new(&SendNotification { subject, outbox_id }, due, now)
 }
 
 /// The timer of one alert.
@@ -125,12 +140,12 @@ pub fn message_timers(
     alerts: &[PendingAlert],
     now: DateTime<Utc>,
 ) -> Vec<OrderTimer> {
-    let messages = messages.iter().map(|m| message_timer(order, m.id, m.next_attempt_at, now));
+    let messages = messages.iter().map(|m| message_timer(order.clone().into(), m.id, m.next_attempt_at, now));
     messages.chain(alerts.iter().map(|a| alert_timer(order, a, now))).collect()
 }
 
 /// Every job that must exist for this order: its own timers, its open bookings, the callbacks that were not acted on, its
-/// undelivered messages, its unacknowledged alerts.
+/// refund, its undelivered messages, its unacknowledged alerts.
 pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
     let (order, now) = (&snapshot.order.id, snapshot.now);
     let mut all = order_timers(&snapshot.order, now);
@@ -138,6 +153,8 @@ pub fn derive_timers(snapshot: &Snapshot) -> Vec<OrderTimer> {
         snapshot.bookings.iter().filter_map(|b| Some(booking_timer(order, b.attempt_no, b.state, b.next_try_at?, now))),
     );
     all.extend(snapshot.callbacks.iter().map(|c| callback_timer(order, c.id, c.received_at, now)));
+    let refund_at = snapshot.refund_at.filter(|_| snapshot.order.status == OrderStatus::RefundPending);
+    all.extend(refund_at.map(|due| refund_timer(order, due, now)));
     all.extend(message_timers(order, &snapshot.messages, &snapshot.alerts, now));
     all
 }
@@ -198,6 +215,15 @@ mod tests {
             s.order.status = status;
             assert_eq!(ids(&s), Vec::<String>::new(), "{status}");
         }
+    }
+
+    #[test]
+    fn a_refund_at_the_payment_service_has_its_timer_until_the_money_is_back() {
+        let mut s = fixture::created_snapshot();
+        (s.order.status, s.order.next_attempt_at, s.refund_at) = (OrderStatus::RefundPending, None, Some(s.now));
+        assert_eq!(ids(&s), ["refund:ORD-1"]);
+        s.order.status = OrderStatus::Refunded;
+        assert_eq!(ids(&s), Vec::<String>::new());
     }
 
     #[test]

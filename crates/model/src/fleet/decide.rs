@@ -11,10 +11,13 @@ use crate::{
     ranking::DriverRanking,
 };
 
+/// Of so many searches in a row that found no driver one keeps who was looked at.
+const RANKING_EVERY: i32 = 8;
+
 /// An attempt is due to start.
 pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
-    offer_or_end_round(&mut change, ranking, policy);
+    offer_or_end_round(s, &mut change, ranking, policy);
     change
 }
 
@@ -22,7 +25,7 @@ pub fn start_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPoli
 pub fn time_out_attempt(s: &Snapshot, ranking: DriverRanking, policy: &DispatchPolicy) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.end_attempt(s, OfferState::Expired, EventReason::AttemptTimeout);
-    offer_or_end_round(&mut change, ranking, policy);
+    offer_or_end_round(s, &mut change, ranking, policy);
     change
 }
 
@@ -34,11 +37,15 @@ pub fn end_lifetime(s: &Snapshot) -> Change {
     change
 }
 
-fn offer_or_end_round(change: &mut Change, ranking: DriverRanking, policy: &DispatchPolicy) {
+fn offer_or_end_round(s: &Snapshot, change: &mut Change, ranking: DriverRanking, policy: &DispatchPolicy) {
     change.order.next_attempt_at = None;
-    change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
+    let repeats =
+        ranking.ranked.is_empty() && policy.exhausted == ExhaustionAction::SearchAgain && follows_empty_search(s);
+    if !repeats || s.order.round % RANKING_EVERY == 0 {
+        change.ranking = Some((change.order.attempt_no + 1, ranking.explanation_excerpt()));
+    }
     if ranking.ranked.is_empty() {
-        return end_round(change, policy);
+        return end_round(change, repeats, policy);
     }
     // An offer must not outlive its order.
     let deadline = (change.at + as_delta(policy.attempt)).min(change.order.lifetime_deadline);
@@ -53,11 +60,21 @@ fn offer_or_end_round(change: &mut Change, ranking: DriverRanking, policy: &Disp
     change.record_event(EventReason::AttemptStarted, None);
 }
 
-fn end_round(change: &mut Change, policy: &DispatchPolicy) {
+/// The latest thing that happened to the order is a search that found no driver, either: it waits for the next one.
+fn follows_empty_search(s: &Snapshot) -> bool {
+    let o = &s.order;
+    let was_paused = o.next_attempt_at.is_some_and(|at| at > o.updated_at);
+    o.round > 1 && was_paused && s.offers.iter().all(|offer| offer.round < o.round)
+}
+
+/// `repeats`: the search before ended like this one, and the history says so. Then the row alone is written.
+fn end_round(change: &mut Change, repeats: bool, policy: &DispatchPolicy) {
     match policy.exhausted {
         ExhaustionAction::SearchAgain => {
             let pause = policy.retry_after(change.order.round);
-            change.record_event(EventReason::SearchAgain, None);
+            if !repeats {
+                change.record_event(EventReason::SearchAgain, None);
+            }
             change.order.round += 1;
             change.order.next_attempt_at = Some(change.at + as_delta(pause));
         }
@@ -143,6 +160,36 @@ mod tests {
         assert_eq!(change.order.next_attempt_at, Some(s.now + TimeDelta::seconds(15)));
         let jobs: Vec<_> = timers::order_timers(&change.order, s.now).iter().map(|t| t.id().to_string()).collect();
         assert_eq!(jobs, ["dispatch:ORD-1:1", "lifetime:ORD-1"]);
+    }
+
+    #[test]
+    fn searches_in_a_row_that_find_no_driver_are_one_event() {
+        let mut s = fixture::created_snapshot();
+        let policy = policy::example_policy();
+        for round in 1..=RANKING_EVERY {
+            let change = start_attempt(&s, DriverRanking::default(), &policy);
+            assert_eq!(change.order.round, round + 1);
+            assert_eq!(reasons(&change).len(), usize::from(round == 1), "round {round}");
+            assert_eq!(change.ranking.is_some(), round == 1 || round == RANKING_EVERY, "round {round}");
+            s = s.apply(&change);
+            s.now = s.order.next_attempt_at.unwrap();
+        }
+        let found = start_attempt(&s, near("D1"), &policy);
+        assert!(found.ranking.is_some());
+        assert_eq!(reasons(&found), [EventReason::AttemptStarted]);
+    }
+
+    #[test]
+    fn an_empty_search_after_a_driver_was_lost_is_an_event() {
+        let mut s = fixture::created_snapshot();
+        let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
+        s = s.apply(&change);
+        // As after the driver gave the order back, or a dispatcher restarted the search.
+        s.now = s.order.next_attempt_at.unwrap();
+        (s.order.next_attempt_at, s.order.updated_at) = (Some(s.now), s.now);
+        let change = start_attempt(&s, DriverRanking::default(), &policy::example_policy());
+        assert_eq!(reasons(&change), [EventReason::SearchAgain]);
+        assert!(change.ranking.is_some());
     }
 
     #[test]

@@ -5,14 +5,15 @@
 use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::kind::*;
+use super::{addressee::Addressee, customer::CustomerBody, kind::*};
 use crate::{
+    binding::{AccountId, ServerId, TrxId},
     ids::{AreaId, DriverId, OfferId, PartnerName, ServiceType},
-    order::{OrderStatus, PaymentStatus},
+    order::{EventReason, OrderStatus, OrderStep, PaymentStatus},
 };
 
 /// The content of a message.
@@ -32,9 +33,13 @@ pub enum MessageBody {
     FailedToGetOrder(ActionHead),
     StatusUpdateFailed(FailedUpdateBody),
     Escalation(RepeatedAlertBody),
+    SlaWarning(SlaWarningBody),
     OrderCancelled(CustomerBody),
     JobIdRetrieved(JobIdBody),
     CancelledAfterPayment(PaidCancelBody),
+    OtpWanted(OtpWantedBody),
+    TransactionUnresolved(UnresolvedBody),
+    Step(StepBody),
     /// A row of an older or newer version, which this version cannot read. It is delivered and shown as it is.
     Unknown(StoredMessage),
 }
@@ -67,6 +72,10 @@ pub enum MessageEvent {
     CancelledAfterPayment,
     #[serde(rename = "customer.order_cancelled")]
     OrderCancelled,
+    #[serde(rename = "binding.otp_wanted")]
+    OtpWanted,
+    #[serde(rename = "binding.transaction_unresolved")]
+    TransactionUnresolved,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +137,11 @@ pub struct DispatchFailedBody {
     pub lifetime_deadline: DateTime<Utc>,
     pub action: String,
     pub timestamp: DateTime<Utc>,
+    /// The customer who waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_id: Option<String>,
+    #[serde(flatten)]
+    pub addressee: Addressee,
 }
 
 /// An alert told again, because no person acknowledged it.
@@ -147,6 +161,16 @@ pub struct RepeatedAlertBody {
     /// What was told when it was raised.
     pub alert: Value,
     pub timestamp: DateTime<Utc>,
+    #[serde(flatten)]
+    pub addressee: Addressee,
+}
+
+/// The warning that the SLA of an alert is about to end. Its `number` is 0: it counts as no escalation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SlaWarningBody {
+    #[serde(flatten)]
+    pub repeated: RepeatedAlertBody,
+    pub sla_ends_at: DateTime<Utc>,
 }
 
 /// What every alert to support begins with; the whole of one about an order that is not there.
@@ -170,7 +194,11 @@ pub struct OrderAlertBody {
     pub payment_status: PaymentStatus,
     pub payment_amount_minor: Option<i64>,
     pub payment_currency: Option<String>,
+    /// Times the partner was asked for a job id, over all bookings of the order; 0 of the own fleet.
     pub total_attempts: i32,
+    /// Who is to be contacted; absent of orders without a customer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub customer_id: Option<String>,
 }
 
 /// The alert that a trip does not go on.
@@ -198,19 +226,6 @@ pub struct RefusedKeyBody {
     pub error: String,
 }
 
-/// News to the customer whose order was cancelled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CustomerBody {
-    pub event: MessageEvent,
-    pub order_id: OrderId,
-    pub customer_id: Option<String>,
-    pub status: OrderStatus,
-    pub reason: String,
-    /// The customer gets money back.
-    pub refund: bool,
-    pub timestamp: DateTime<Utc>,
-}
-
 /// The event to the producer that a paid order was cancelled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaidCancelBody {
@@ -218,6 +233,7 @@ pub struct PaidCancelBody {
     pub order_id: OrderId,
     pub status: OrderStatus,
     pub payment_status: PaymentStatus,
+    /// Times the partner was asked for a job id, over all bookings of the order; 0 of the own fleet.
     pub total_attempts: i32,
     pub action: MessageKind,
     pub timestamp: DateTime<Utc>,
@@ -232,6 +248,53 @@ pub struct JobIdBody {
     /// As Go's `time.ParseDuration` reads it.
     pub duration: String,
     pub method: RetrievalMethod,
+}
+
+/// The request to hand in an OTP for a binding's open transaction. No OTP is ever in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtpWantedBody {
+    pub event: MessageEvent,
+    pub binding_id: BindingId,
+    pub server_id: ServerId,
+    pub account_id: AccountId,
+    pub trx_id: TrxId,
+    /// From 1. Above 1: the OTP before is used up.
+    pub ask: i32,
+    /// Until then an OTP can be handed in.
+    pub deadline: DateTime<Utc>,
+    pub timestamp: DateTime<Utc>,
+}
+
+/// The news that a binding's transaction was not final in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnresolvedBody {
+    pub event: MessageEvent,
+    pub binding_id: BindingId,
+    pub server_id: ServerId,
+    pub account_id: AccountId,
+    pub trx_id: TrxId,
+    /// When it should have been final.
+    pub deadline: DateTime<Utc>,
+    pub timestamp: DateTime<Utc>,
+}
+
+/// The event to the producer that its order took a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepBody {
+    pub event: OrderStep,
+    /// Of the form of the event.
+    pub version: u16,
+    /// Rises with the steps of one order.
+    pub seq: i64,
+    pub order_id: OrderId,
+    /// After the step.
+    pub status: OrderStatus,
+    /// Before it; none of a creation.
+    pub previous_status: Option<OrderStatus>,
+    pub reason: EventReason,
+    pub attempt_no: Option<i32>,
+    pub driver_id: Option<DriverId>,
+    pub timestamp: DateTime<Utc>,
 }
 
 impl StoredMessage {
@@ -253,9 +316,13 @@ impl StoredMessage {
             MessageKind::FailedToGetOrder => read_as(payload, MessageBody::FailedToGetOrder),
             MessageKind::StatusUpdateFailed => read_as(payload, MessageBody::StatusUpdateFailed),
             MessageKind::Escalation => read_as(payload, MessageBody::Escalation),
+            MessageKind::SlaWarning => read_as(payload, MessageBody::SlaWarning),
             MessageKind::OrderCancelled => read_as(payload, MessageBody::OrderCancelled),
             MessageKind::JobIdRetrieved => read_as(payload, MessageBody::JobIdRetrieved),
             MessageKind::CancelledAfterPayment => read_as(payload, MessageBody::CancelledAfterPayment),
+            MessageKind::OtpWanted => read_as(payload, MessageBody::OtpWanted),
+            MessageKind::TransactionUnresolved => read_as(payload, MessageBody::TransactionUnresolved),
+            MessageKind::Step(_) => read_as(payload, MessageBody::Step),
         };
         body.unwrap_or_else(|| MessageBody::Unknown(self.clone()))
     }
@@ -293,9 +360,13 @@ impl MessageBody {
             Self::FailedToGetOrder(_) => FAILED_TO_GET_ORDER,
             Self::StatusUpdateFailed(_) => STATUS_UPDATE_FAILED,
             Self::Escalation(_) => ESCALATION,
+            Self::SlaWarning(_) => SLA_WARNING,
             Self::OrderCancelled(_) => ORDER_CANCELLED,
             Self::JobIdRetrieved(_) => JOB_ID_RETRIEVED,
             Self::CancelledAfterPayment(_) => CANCELLED_AFTER_PAYMENT,
+            Self::OtpWanted(_) => OTP_WANTED,
+            Self::TransactionUnresolved(_) => TRANSACTION_UNRESOLVED,
+            Self::Step(body) => body.event.as_str(),
             Self::Unknown(stored) => &stored.kind,
         }
     }
@@ -305,17 +376,24 @@ impl MessageBody {
         serde_json::to_value(self).expect("a body has text keys and finite depth")
     }
 
-    /// The order it is about, as text; empty if this version cannot tell.
-    pub fn order_id(&self) -> Cow<'_, str> {
+    /// The id of the order or binding it is about, as text; empty if this version cannot tell.
+    pub fn subject_id(&self) -> Cow<'_, str> {
         match self {
             Self::Offer(body) => body.order_id.as_str().into(),
             Self::Assigned(body) | Self::Unassigned(body) => body.order_id.as_str().into(),
             Self::DispatchFailed(body) => body.order_id.as_str().into(),
             Self::Reminder(body) | Self::Escalation(body) => body.order_id.as_str().into(),
+            Self::SlaWarning(body) => body.repeated.order_id.as_str().into(),
             Self::OrderCancelled(body) => body.order_id.as_str().into(),
             Self::JobIdRetrieved(body) => body.order_id.as_str().into(),
             Self::CancelledAfterPayment(body) => body.order_id.as_str().into(),
-            Self::Unknown(stored) => show_field(&stored.payload["order_id"]).unwrap_or_default().into(),
+            Self::OtpWanted(body) => body.binding_id.as_str().into(),
+            Self::TransactionUnresolved(body) => body.binding_id.as_str().into(),
+            Self::Step(body) => body.order_id.as_str().into(),
+            Self::Unknown(stored) => {
+                let id = |field: &str| show_field(&stored.payload[field]);
+                id("order_id").or_else(|| id("binding_id")).unwrap_or_default().into()
+            }
             alert => alert.alert_head().map_or(Cow::Borrowed(""), |head| head.order_id.as_str().into()),
         }
     }
@@ -326,8 +404,12 @@ impl MessageBody {
             Self::Assigned(body) | Self::Unassigned(body) => Some(body.timestamp),
             Self::DispatchFailed(body) => Some(body.timestamp),
             Self::Reminder(body) | Self::Escalation(body) => Some(body.timestamp),
+            Self::SlaWarning(body) => Some(body.repeated.timestamp),
             Self::OrderCancelled(body) => Some(body.timestamp),
             Self::CancelledAfterPayment(body) => Some(body.timestamp),
+            Self::OtpWanted(body) => Some(body.timestamp),
+            Self::TransactionUnresolved(body) => Some(body.timestamp),
+            Self::Step(body) => Some(body.timestamp),
             Self::Unknown(stored) => stored.payload["timestamp"].as_str()?.parse().ok(),
             alert => alert.alert_head().map(|head| head.timestamp),
         }
@@ -337,6 +419,7 @@ impl MessageBody {
     pub fn is_urgent(&self) -> bool {
         match self {
             Self::Reminder(body) | Self::Escalation(body) => body.severity == AlertSeverity::High,
+            Self::SlaWarning(body) => body.repeated.severity == AlertSeverity::High,
             Self::Unknown(stored) => stored.payload.get("severity").is_some(),
             alert => alert.alert_head().is_some_and(|head| head.severity == AlertSeverity::High),
         }

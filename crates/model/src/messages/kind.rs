@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::order::OrderStep;
+
 pub const OFFER: &str = "OFFER";
 pub const ASSIGNED: &str = "ASSIGNED";
 pub const UNASSIGNED: &str = "UNASSIGNED";
@@ -17,9 +19,12 @@ pub const PARTNER_REFUSES_KEY: &str = "PARTNER_REFUSES_KEY";
 pub const FAILED_TO_GET_ORDER: &str = "FAILED_TO_GET_ORDER";
 pub const STATUS_UPDATE_FAILED: &str = "STATUS_UPDATE_FAILED";
 pub const ESCALATION: &str = "ESCALATION";
+pub const SLA_WARNING: &str = "SLA_WARNING";
 pub const ORDER_CANCELLED: &str = "ORDER_CANCELLED";
 pub const JOB_ID_RETRIEVED: &str = "order.job_id_retrieved";
 pub const CANCELLED_AFTER_PAYMENT: &str = "order.cancelled_after_payment_no_job_id";
+pub const OTP_WANTED: &str = "OTP_WANTED";
+pub const TRANSACTION_UNRESOLVED: &str = "TRANSACTION_UNRESOLVED";
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,13 +42,18 @@ pub enum MessageKind {
     FailedToGetOrder,
     StatusUpdateFailed,
     Escalation,
+    SlaWarning,
     OrderCancelled,
     JobIdRetrieved,
     CancelledAfterPayment,
+    OtpWanted,
+    TransactionUnresolved,
+    /// To the producer that the order belongs to.
+    Step(OrderStep),
 }
 
 impl MessageKind {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 27] = [
         Self::Offer,
         Self::Assigned,
         Self::Unassigned,
@@ -57,9 +67,20 @@ impl MessageKind {
         Self::FailedToGetOrder,
         Self::StatusUpdateFailed,
         Self::Escalation,
+        Self::SlaWarning,
         Self::OrderCancelled,
         Self::JobIdRetrieved,
         Self::CancelledAfterPayment,
+        Self::OtpWanted,
+        Self::TransactionUnresolved,
+        Self::Step(OrderStep::Created),
+        Self::Step(OrderStep::Offered),
+        Self::Step(OrderStep::Assigned),
+        Self::Step(OrderStep::PickedUp),
+        Self::Step(OrderStep::Completed),
+        Self::Step(OrderStep::Cancelled),
+        Self::Step(OrderStep::Held),
+        Self::Step(OrderStep::Refunded),
     ];
 
     pub const fn as_str(self) -> &'static str {
@@ -77,9 +98,13 @@ impl MessageKind {
             Self::FailedToGetOrder => FAILED_TO_GET_ORDER,
             Self::StatusUpdateFailed => STATUS_UPDATE_FAILED,
             Self::Escalation => ESCALATION,
+            Self::SlaWarning => SLA_WARNING,
             Self::OrderCancelled => ORDER_CANCELLED,
             Self::JobIdRetrieved => JOB_ID_RETRIEVED,
             Self::CancelledAfterPayment => CANCELLED_AFTER_PAYMENT,
+            Self::OtpWanted => OTP_WANTED,
+            Self::TransactionUnresolved => TRANSACTION_UNRESOLVED,
+            Self::Step(step) => step.as_str(),
         }
     }
 
@@ -91,6 +116,11 @@ impl MessageKind {
     /// Returns whether an alert of this kind is for dispatchers, so that reminders tell it again.
     pub const fn is_for_dispatchers(self) -> bool {
         matches!(self, Self::DispatchFailed)
+    }
+
+    /// Returns whether a message of this kind is worthless once it has expired, so that its delivery is not given up but over.
+    pub const fn is_short_lived(self) -> bool {
+        matches!(self, Self::Offer | Self::OtpWanted)
     }
 }
 

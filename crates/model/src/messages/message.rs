@@ -11,20 +11,25 @@ use chrono::{DateTime, TimeDelta, Utc};
 use jobs::OrderId;
 
 use super::{
+    addressee::Addressee,
     body::{
-        ActionHead, AlertSeverity, AlertTeam, AssignmentBody, CustomerBody, DispatchFailedBody, FailedUpdateBody,
-        JobIdBody, MessageBody, MessageEvent, OfferBody, OrderAlertBody, PaidCancelBody, RefusedKeyBody,
-        RetrievalMethod, StaleTripBody, StoredMessage,
+        ActionHead, AlertSeverity, AlertTeam, AssignmentBody, DispatchFailedBody, FailedUpdateBody, JobIdBody,
+        MessageBody, MessageEvent, OfferBody, OrderAlertBody, PaidCancelBody, RefusedKeyBody, RetrievalMethod,
+        StaleTripBody, StepBody, StoredMessage,
     },
     kind::MessageKind,
 };
 use crate::{
     ids::{DriverId, PartnerName, ServiceType},
     order::{Offer, Order},
+    texts::TextCatalog,
 };
 
 /// How long an undeliverable message is tried before it is given up.
 pub const MESSAGE_EXPIRY: TimeDelta = TimeDelta::hours(24);
+
+/// The version of the form of events about steps. Fields may be added to a version; any other change raises it.
+pub const STEP_VERSION: u16 = 1;
 
 /// Errors are shown to people, who read this much.
 const MAX_ERROR_CHARS: usize = 500;
@@ -42,8 +47,14 @@ pub enum MessageAudience {
     Escalation,
     /// The system that created the order.
     Producer,
+    /// The producer of this name, which subscribes to the steps of its orders.
+    Subscriber { producer: String },
     /// The customer named in the message.
     Customer,
+    /// The people who hand in the OTPs that providers want.
+    OtpDesk,
+    /// The people who clear up transactions that a provider leaves open.
+    UnresolvedDesk,
 }
 
 /// A message not yet routed: one outbox row for each channel that reaches its audience.
@@ -51,7 +62,7 @@ pub enum MessageAudience {
 pub struct Message {
     pub body: MessageBody,
     pub audience: MessageAudience,
-    /// Two messages of one order, kind and channel with the same key are one.
+    /// Two messages about one order or binding, of one kind and channel with the same key are one.
     pub dedupe_key: String,
     pub expires_at: DateTime<Utc>,
 }
@@ -75,10 +86,21 @@ impl Message {
         StoredMessage { kind: self.kind().to_owned(), payload: self.body.to_payload() }
     }
 
+    /// Returns the message as its rows hold it, with what a customer is told in the words of these texts.
+    pub fn to_stored_in(&self, texts: &TextCatalog) -> StoredMessage {
+        match &self.body {
+            MessageBody::OrderCancelled(news) => {
+                let news = MessageBody::OrderCancelled(news.put_into_words(texts));
+                StoredMessage { kind: self.kind().to_owned(), payload: news.to_payload() }
+            }
+            _ => self.to_stored(),
+        }
+    }
+
     /// Must a person acknowledge it?
     pub fn is_alert(&self) -> bool {
         matches!(self.audience, MessageAudience::Support | MessageAudience::Dispatchers)
-            && !matches!(self.body, MessageBody::Reminder(_))
+            && !matches!(self.body, MessageBody::Reminder(_) | MessageBody::SlaWarning(_))
     }
 }
 
@@ -147,6 +169,8 @@ pub fn dispatch_failed(order: &Order, now: DateTime<Utc>) -> Message {
         lifetime_deadline: order.lifetime_deadline,
         action: "assign a driver, redispatch or cancel".to_owned(),
         timestamp: now,
+        customer_id: order.customer_id.clone(),
+        addressee: Addressee::default(),
     };
     let dedupe_key = format!("round-{}", order.round);
     Message::new(MessageBody::DispatchFailed(body), MessageAudience::Dispatchers, dedupe_key, now)
@@ -199,29 +223,15 @@ pub fn status_update_failed(order: &OrderId, error: &str, now: DateTime<Utc>) ->
     Message::to_support(MessageBody::StatusUpdateFailed(body), String::new(), now)
 }
 
-/// What is told of an order that the system has just ended, by its present status: a paid one needs a refund and is
-/// published, and the customer learns of either.
-pub fn cancelled_by_system(order: &Order, why: &str, now: DateTime<Utc>) -> Vec<Message> {
-    let mut messages = Vec::new();
-    if order.payment_status.is_paid() {
-        messages.push(refund_required(order, why, now));
-        messages.push(cancelled_after_payment(order, now));
-    }
-    messages.push(customer_cancelled(order, why, now));
-    messages
-}
-
 /// To the producer: the system ended an order that was paid for. The name is the requirement's, for fleet orders too: a job
 /// id would have come from the partner whose driver never did.
 pub fn cancelled_after_payment(order: &Order, now: DateTime<Utc>) -> Message {
-    let awaits_job_id = order.partner.is_some() && order.job_id.is_none();
     let body = PaidCancelBody {
         event: MessageEvent::CancelledAfterPayment,
         order_id: order.id.clone(),
         status: order.status,
         payment_status: order.payment_status.clone(),
-        // Without a job id: how often the partner was asked for it.
-        total_attempts: if awaits_job_id { order.poll_no } else { order.attempt_no },
+        total_attempts: order.job_id_asks,
         action: MessageKind::ManualRefundRequired,
         timestamp: now,
     };
@@ -248,19 +258,10 @@ pub fn job_id_retrieved(
     Message::new(MessageBody::JobIdRetrieved(body), MessageAudience::Producer, job_id.to_owned(), now)
 }
 
-/// To the customer: the system ended the order. Told again when it turns out that it was paid.
-pub fn customer_cancelled(order: &Order, why: &str, now: DateTime<Utc>) -> Message {
-    let body = CustomerBody {
-        event: MessageEvent::OrderCancelled,
-        order_id: order.id.clone(),
-        customer_id: order.customer_id.clone(),
-        status: order.status,
-        reason: why.to_owned(),
-        refund: order.payment_status.is_paid(),
-        timestamp: now,
-    };
-    let dedupe_key = order.status.as_str().to_owned();
-    Message::new(MessageBody::OrderCancelled(body), MessageAudience::Customer, dedupe_key, now)
+/// To a producer: its order took this step.
+pub fn order_step(producer: &str, body: StepBody) -> Message {
+    let (dedupe_key, at) = (body.seq.to_string(), body.timestamp);
+    Message::new(MessageBody::Step(body), MessageAudience::Subscriber { producer: producer.to_owned() }, dedupe_key, at)
 }
 
 /// To support: a partner refuses our key, so nothing is booked there. `order` is the one that found out.
@@ -286,7 +287,8 @@ fn order_alert(kind: MessageKind, order: &Order, why: &str, now: DateTime<Utc>) 
         payment_status: order.payment_status.clone(),
         payment_amount_minor: order.amount_minor,
         payment_currency: order.currency.clone(),
-        total_attempts: order.attempt_no,
+        total_attempts: order.job_id_asks,
+        customer_id: order.customer_id.clone(),
     }
 }
 
@@ -308,8 +310,8 @@ mod tests {
     use super::*;
     use crate::{
         messages::{
-            CANCELLED_AFTER_PAYMENT, MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, RepeatedAlert, alert_escalation,
-            dispatcher_reminder,
+            CANCELLED_AFTER_PAYMENT, CancelCause, MANUAL_REFUND_REQUIRED, ORDER_CANCELLED, RepeatedAlert,
+            alert_escalation, cancelled_by_system, customer_cancelled, dispatcher_reminder, sla_warning,
         },
         order::{OrderStatus, order::fixture},
     };
@@ -362,9 +364,10 @@ mod tests {
         assert!(alerts.iter().all(Message::is_alert));
         let others = [
             dispatcher_reminder(&repeated, s.now),
+            sla_warning(&repeated, s.now, s.now),
             alert_escalation(&repeated, s.now),
             cancelled_after_payment(&s.order, s.now),
-            customer_cancelled(&s.order, "", s.now),
+            customer_cancelled(&s.order, CancelCause::NoDriver, s.now),
         ];
         assert!(!others.iter().any(Message::is_alert));
     }
@@ -375,7 +378,8 @@ mod tests {
             let mut s = fixture::created_snapshot();
             s.order.payment_status = payment.to_owned().try_into().unwrap();
             s.order.status = status;
-            cancelled_by_system(&s.order, "why", s.now).iter().map(|m| m.kind().to_owned()).collect::<Vec<_>>()
+            let told = cancelled_by_system(&s.order, "why", CancelCause::NoDriver, s.now);
+            told.iter().map(|m| m.kind().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(told("UNPAID", OrderStatus::CancelledBySystem), [ORDER_CANCELLED]);
         let paid = told("SETTLEMENT", OrderStatus::CancelledBySystemAfterPayment);

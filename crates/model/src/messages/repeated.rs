@@ -5,7 +5,8 @@ use jobs::OrderId;
 use serde_json::Value;
 
 use super::{
-    body::{AlertSeverity, AlertTeam, MessageBody, MessageEvent, RepeatedAlertBody},
+    addressee::Addressee,
+    body::{AlertSeverity, AlertTeam, MessageBody, MessageEvent, RepeatedAlertBody, SlaWarningBody},
     kind::MessageKind,
     message::{Message, MessageAudience},
 };
@@ -20,6 +21,14 @@ pub fn dispatcher_reminder(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message
 pub fn alert_escalation(alert: &RepeatedAlert, now: DateTime<Utc>) -> Message {
     let body = alert.build_body(MessageEvent::ManualActionRequired, MessageKind::Escalation, now);
     Message::new(MessageBody::Escalation(body), MessageAudience::Escalation, alert.dedupe_key(), now)
+}
+
+/// To support: this alert is not acknowledged, and its SLA ends at `sla_ends_at`. Its number is 0.
+pub fn sla_warning(alert: &RepeatedAlert, sla_ends_at: DateTime<Utc>, now: DateTime<Utc>) -> Message {
+    let repeated = alert.build_body(MessageEvent::ManualActionRequired, MessageKind::SlaWarning, now);
+    let repeated = RepeatedAlertBody { number: 0, ..repeated };
+    let body = MessageBody::SlaWarning(SlaWarningBody { repeated, sla_ends_at });
+    Message::new(body, MessageAudience::Support, format!("{}-warning", alert.alert_id), now)
 }
 
 /// An alert told about again.
@@ -53,6 +62,7 @@ impl RepeatedAlert<'_> {
             raised_at: self.raised_at,
             alert: self.told.clone(),
             timestamp: now,
+            addressee: Addressee::default(),
         }
     }
 }

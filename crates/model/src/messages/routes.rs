@@ -1,15 +1,21 @@
-//! Which channels reach whom, and how often an unanswered alert is told again.
+//! Which channels reach whom, in which words, and how often an unanswered alert is told again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use chrono::{DateTime, Utc};
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-use super::{self as messages, MessageAudience};
+use super::{self as messages, BusinessHours, MessageAudience};
 use crate::{
-    bounds::{MS, YEAR, number_within, time_within},
+    bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
     ids::ServiceType,
+    order::OrderStep,
+    texts::TextCatalog,
 };
 
 /// The channel that always exists: a line in the worker's log.
@@ -25,6 +31,9 @@ pub struct ChannelRoutes {
     /// Service types whose drivers are reached otherwise; set as `[service_types.NAME] driver_channels`.
     #[serde(skip)]
     pub driver_by_service_type: BTreeMap<ServiceType, Vec<String>>,
+    /// In which words customers are told; set as `[texts]`.
+    #[serde(skip)]
+    pub texts: TextCatalog,
     /// Channels of the supporting reservation team.
     #[garde(custom(reach_someone))]
     pub support: Vec<String>,
@@ -35,14 +44,46 @@ pub struct ChannelRoutes {
     pub escalation: Vec<String>,
     /// Channels of the system that creates orders.
     pub producer: Vec<String>,
+    /// What producers hear of the steps of their orders, by name; set as `[producers.NAME]`.
+    #[serde(skip)]
+    pub subscriptions: BTreeMap<String, StepSubscription>,
     /// Channels that reach customers.
     pub customer: Vec<String>,
+    /// Channels of those who hand in OTPs for bindings. None: no one is told.
+    pub otp: Vec<String>,
+    /// Channels of those who clear up UNRESOLVED transactions. None: those of support.
+    pub unresolved: Vec<String>,
+    /// How long before the SLA of an alert ends its desk is warned; zero: it is not.
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(NONE..=YEAR)))]
+    pub sla_warning: Duration,
     /// Alerts that are not acknowledged; `after` is the SLA.
     #[garde(dive)]
     pub escalate: RepeatSchedule,
+    /// The clock of the SLA and of escalations; `None`: round the clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(dive)]
+    pub business_hours: Option<BusinessHours>,
     /// Orders that wait for a dispatcher.
     #[garde(dive)]
     pub remind: RepeatSchedule,
+}
+
+/// What a producer hears of the steps of its orders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepSubscription {
+    /// The channel that reaches it.
+    pub channel: String,
+    pub steps: BTreeSet<OrderStep>,
+}
+
+/// As what an alert is told again that no person acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertTelling {
+    /// Its SLA has not ended: the desk is warned, and told again when it ends.
+    Warning { sla_ends_at: DateTime<Utc> },
+    /// For this time, from 1; `next`: when the time after is due, `None` after the last.
+    Again { number: i32, next: Option<DateTime<Utc>> },
 }
 
 /// Told again, so many times.
@@ -71,7 +112,7 @@ fn reach_someone(route: &[String], (): &()) -> garde::Result {
 
 impl ChannelRoutes {
     /// The routes by name.
-    pub fn named_routes(&self) -> [(&'static str, &Vec<String>); 6] {
+    pub fn named_routes(&self) -> [(&'static str, &Vec<String>); 8] {
         [
             ("driver", &self.driver),
             ("support", &self.support),
@@ -79,7 +120,15 @@ impl ChannelRoutes {
             ("escalation", &self.escalation),
             ("producer", &self.producer),
             ("customer", &self.customer),
+            ("otp", &self.otp),
+            ("unresolved", &self.unresolved),
         ]
+    }
+
+    /// Returns the owner of an order and what it subscribes to, if it subscribes to anything.
+    pub fn subscription_of<'a>(&self, owner: Option<&'a str>) -> Option<(&'a str, &StepSubscription)> {
+        let owner = owner?;
+        Some((owner, self.subscriptions.get(owner)?))
     }
 
     /// The configured channels of an audience.
@@ -90,15 +139,60 @@ impl ChannelRoutes {
             }
             MessageAudience::Dispatchers => &self.dispatchers,
             MessageAudience::Escalation if !self.escalation.is_empty() => &self.escalation,
-            MessageAudience::Support | MessageAudience::Escalation => &self.support,
+            MessageAudience::UnresolvedDesk if !self.unresolved.is_empty() => &self.unresolved,
+            MessageAudience::Support | MessageAudience::Escalation | MessageAudience::UnresolvedDesk => &self.support,
             MessageAudience::Producer => &self.producer,
+            MessageAudience::Subscriber { producer } => self
+                .subscriptions
+                .get(producer)
+                .map_or(&[][..], |subscription| std::slice::from_ref(&subscription.channel)),
             MessageAudience::Customer => &self.customer,
+            MessageAudience::OtpDesk => &self.otp,
         }
     }
 
-    /// How an alert of this kind is told again.
-    pub fn repeat_schedule(&self, kind: &str) -> &RepeatSchedule {
-        if messages::is_for_dispatchers(kind) { &self.remind } else { &self.escalate }
+    /// Returns when the SLA ends of an alert that was raised at `raised_at`.
+    pub fn sla_end(&self, raised_at: DateTime<Utc>) -> DateTime<Utc> {
+        self.add_desk_time(raised_at, self.escalate.after)
+    }
+
+    /// Returns when an alert of this kind is told again first: before its SLA ends, or when it has ended. `None`: never.
+    pub fn first_telling(&self, kind: &str, raised_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        if messages::is_for_dispatchers(kind) {
+            return self.remind.pause_after(0).map(|pause| raised_at + pause);
+        }
+        let after = self.escalate.pause_after(0)?;
+        let until_warning = after.saturating_sub(self.sla_warning);
+        Some(self.add_desk_time(raised_at, if until_warning.is_zero() { after } else { until_warning }))
+    }
+
+    /// Returns as what an alert of this kind is told again at `now`, after it was told again so many times.
+    pub fn next_telling(
+        &self,
+        kind: &str,
+        raised_at: DateTime<Utc>,
+        told_again: i32,
+        now: DateTime<Utc>,
+    ) -> AlertTelling {
+        let number = told_again.saturating_add(1);
+        if messages::is_for_dispatchers(kind) {
+            let next = self.remind.pause_after(number).map(|pause| now + pause);
+            return AlertTelling::Again { number, next };
+        }
+        let sla_ends_at = self.sla_end(raised_at);
+        if told_again == 0 && now < sla_ends_at {
+            return AlertTelling::Warning { sla_ends_at };
+        }
+        let next = self.escalate.pause_after(number).map(|pause| self.add_desk_time(now, pause));
+        AlertTelling::Again { number, next }
+    }
+
+    /// Adds time that counts while the desk of support is open.
+    fn add_desk_time(&self, from: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
+        match &self.business_hours {
+            Some(hours) => hours.add_open_time(from, span),
+            None => from + span,
+        }
     }
 }
 
@@ -120,12 +214,18 @@ impl Default for ChannelRoutes {
         Self {
             driver: log(),
             driver_by_service_type: BTreeMap::new(),
+            texts: TextCatalog::default(),
             support: log(),
             dispatchers: log(),
             escalation: Vec::new(),
             producer: Vec::new(),
+            subscriptions: BTreeMap::new(),
             customer: log(),
+            otp: Vec::new(),
+            unresolved: Vec::new(),
+            sla_warning: hours(4),
             escalate: RepeatSchedule { after: hours(24), every: hours(4), times: 6 },
+            business_hours: None,
             remind: RepeatSchedule { after: Duration::from_secs(300), every: Duration::from_secs(300), times: 5 },
         }
     }
@@ -150,5 +250,15 @@ mod tests {
         routes.escalation = vec!["manager".to_owned()];
         assert_eq!(routes.channels_for(&MessageAudience::Escalation), ["manager"]);
         assert_eq!(routes.channels_for(&MessageAudience::Support), ["desk"]);
+    }
+
+    #[test]
+    fn an_unresolved_transaction_is_told_to_support_and_a_wanted_otp_to_no_one_unless_others_are_named() {
+        let mut routes = ChannelRoutes { support: vec!["desk".to_owned()], ..ChannelRoutes::default() };
+        assert_eq!(routes.channels_for(&MessageAudience::UnresolvedDesk), ["desk"]);
+        assert!(routes.channels_for(&MessageAudience::OtpDesk).is_empty());
+        (routes.unresolved, routes.otp) = (vec!["back-office".to_owned()], vec!["phone".to_owned()]);
+        assert_eq!(routes.channels_for(&MessageAudience::UnresolvedDesk), ["back-office"]);
+        assert_eq!(routes.channels_for(&MessageAudience::OtpDesk), ["phone"]);
     }
 }

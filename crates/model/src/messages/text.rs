@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{
     body::{ActionHead, MessageBody, OrderAlertBody, StoredMessage, show_field, show_text},
+    customer::CustomerBody,
     kind::MessageKind,
     money,
 };
@@ -33,6 +34,9 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
     let mut body = format!("{heading}\n\n");
     match &content {
         MessageBody::Escalation(repeated) | MessageBody::Reminder(repeated) => {
+            if let Some(name) = &repeated.addressee.user_name {
+                let _ = writeln!(body, "Dispatcher: {}", show_text(name));
+            }
             let raised = show_time(repeated.raised_at);
             let _ = writeln!(
                 body,
@@ -41,6 +45,17 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             );
             body += &render_message(&repeated.told_alert(), sla).body;
         }
+        MessageBody::OrderCancelled(CustomerBody { message: Some(said), .. }) => body += &show_text(said),
+        MessageBody::SlaWarning(warning) => {
+            let (raised, ends) = (show_time(warning.repeated.raised_at), show_time(warning.sla_ends_at));
+            let _ = writeln!(
+                body,
+                "Raised at {raised}; its time ends at {ends}. Acknowledge it: dispatchq alert ack {}\n",
+                warning.repeated.alert_id
+            );
+            body += &render_message(&warning.repeated.told_alert(), sla).body;
+        }
+        // A version before 0039 told only why, in English.
         MessageBody::OrderCancelled(news) => {
             let _ = write!(body, "Your order {} was cancelled: {}.", news.order_id, show_text(&news.reason));
             if news.refund {
@@ -53,14 +68,16 @@ pub fn render_message(message: &StoredMessage, sla: Duration) -> MessageText {
             None => body += &list_fields(&message.payload),
         },
     }
-    MessageText { subject: format!("{heading}: {}", content.order_id()), body }
+    MessageText { subject: format!("{heading}: {}", content.subject_id()), body }
 }
 
 /// What a row of another version says to a person who must act on it, or to a customer, as far as it can be read.
 fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -> String {
     let field = |name: &str| show_field(&message.payload[name]);
     match message.known_kind() {
-        Some(MessageKind::Reminder | MessageKind::Escalation) if message.payload["alert"].is_object() => {
+        Some(MessageKind::Reminder | MessageKind::Escalation | MessageKind::SlaWarning)
+            if message.payload["alert"].is_object() =>
+        {
             let told = StoredMessage {
                 kind: field("alert_kind").unwrap_or_default(),
                 payload: message.payload["alert"].clone(),
@@ -68,6 +85,9 @@ fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -
             let id = field("alert_id").unwrap_or_default();
             let alert = render_message(&told, sla).body;
             format!("Not acknowledged. Do so: dispatchq alert ack {id}\n\n{alert}")
+        }
+        Some(MessageKind::OrderCancelled) if message.payload["message"].is_string() => {
+            field("message").unwrap_or_default()
         }
         Some(MessageKind::OrderCancelled) if message.payload["reason"].is_string() => {
             let mut news = format!(
@@ -89,11 +109,17 @@ fn unknown_text(message: &StoredMessage, content: &MessageBody, sla: Duration) -
 
 fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {
     match body {
+        MessageBody::OrderCancelled(CustomerBody { title: Some(title), .. }) => return show_text(title),
         MessageBody::Reminder(repeated) => return format!("🚨 Reminder {}: Dispatcher Needed", repeated.number),
         MessageBody::Escalation(repeated) => {
             let told = repeated.told_alert();
             let alert = heading_of(&told, &told.read_body());
             return format!("🚨 Escalation {}: {}", repeated.number, alert.trim_start_matches("🚨 "));
+        }
+        MessageBody::SlaWarning(warning) => {
+            let told = warning.repeated.told_alert();
+            let alert = heading_of(&told, &told.read_body());
+            return format!("🚨 SLA Ends Soon: {}", alert.trim_start_matches("🚨 "));
         }
         _ => {}
     }
@@ -107,6 +133,8 @@ fn heading_of(message: &StoredMessage, body: &MessageBody) -> String {
         Some(MessageKind::PartnerRefusesKey) => "🚨 Partner Refuses Our Key",
         Some(MessageKind::DispatchFailed) => "🚨 Dispatcher Needed",
         Some(MessageKind::OrderCancelled) => "Order Cancelled",
+        Some(MessageKind::OtpWanted) => "OTP Wanted",
+        Some(MessageKind::TransactionUnresolved) => "🚨 Transaction Unresolved",
         _ => &message.kind,
     };
     said.to_owned()
@@ -146,6 +174,14 @@ fn actions_for(kind: MessageKind) -> &'static [&'static str] {
         ],
         MessageKind::PartnerRefusesKey => &["Ask the partner for a valid key and put it into the configuration"],
         MessageKind::DispatchFailed => &["Assign a driver, redispatch or cancel the order"],
+        MessageKind::OtpWanted => &[
+            "Get the OTP from the owner of the account",
+            "Hand it in before the deadline: dispatchq binding otp, or POST /api/v1/bindings/{id}/otp",
+        ],
+        MessageKind::TransactionUnresolved => &[
+            "Ask the provider's desk how the transaction ended; dispatchq asks on by itself",
+            "See what was asked and answered: dispatchq binding transactions",
+        ],
         _ => &[],
     }
 }
@@ -156,7 +192,9 @@ fn alert_lines(message: &StoredMessage, body: &MessageBody) -> Option<String> {
     let mut lines = AlertLines::default();
     match body {
         MessageBody::DispatchFailed(alert) => lines
+            .push_some("Dispatcher", alert.addressee.user_name.as_deref())
             .push("Order ID", alert.order_id.as_str())
+            .push_some("Customer ID", alert.customer_id.as_deref())
             .push("Service Type", &alert.service_type)
             .push_some("Area", alert.area_id.as_deref())
             .push("Attempts", &alert.attempts.to_string())
@@ -172,6 +210,19 @@ fn alert_lines(message: &StoredMessage, body: &MessageBody) -> Option<String> {
         MessageBody::PartnerRefusesKey(alert) => {
             lines.push_head(&alert.head).push("Partner", &alert.partner).push("Error", &alert.error)
         }
+        MessageBody::OtpWanted(wanted) => lines
+            .push("Binding ID", wanted.binding_id.as_str())
+            .push("Server ID", wanted.server_id.as_str())
+            .push("Account ID", wanted.account_id.as_str())
+            .push("Transaction ID", wanted.trx_id.as_str())
+            .push("Ask", &wanted.ask.to_string())
+            .push("Deadline", &show_time(wanted.deadline)),
+        MessageBody::TransactionUnresolved(left) => lines
+            .push("Binding ID", left.binding_id.as_str())
+            .push("Server ID", left.server_id.as_str())
+            .push("Account ID", left.account_id.as_str())
+            .push("Transaction ID", left.trx_id.as_str())
+            .push("Deadline", &show_time(left.deadline)),
         MessageBody::Unknown(_) if message.known_kind().is_some_and(|kind| !actions_for(kind).is_empty()) => {
             return Some(list_fields(&message.payload) + "\n");
         }
@@ -207,6 +258,7 @@ impl AlertLines {
             .push("Reason", &alert.reason)
             .push("Payment Status", alert.payment_status.as_str())
             .push("Payment Amount", &amount_text(alert))
+            .push_some("Customer ID", alert.customer_id.as_deref())
     }
 }
 

@@ -2,19 +2,25 @@
 
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use serde_json::json;
 
 use super::*;
-use crate::order::{OrderStatus, PaymentStatus, Snapshot, order::fixture};
+use crate::{
+    order::{OrderStatus, PaymentStatus, Snapshot, order::fixture},
+    texts::TextCatalog,
+};
 
 /// An order with a value in every field that a message tells.
 fn told_order() -> Snapshot {
     let mut s = fixture::offered_snapshot();
     s.order.area_id = Some("JKT".into());
     s.order.customer_id = Some("C-1".to_owned());
+    s.order.language = Some("en".parse().unwrap());
     s.order.driver_id = Some("D1".into());
     s.order.payment_status = PaymentStatus::Paid;
     s.order.version = 3;
+    s.order.job_id_asks = 1;
     s
 }
 
@@ -43,6 +49,7 @@ fn every_message() -> Vec<Message> {
         dispatch_failed(&bare, now),
         dispatcher_reminder(&repeated(DISPATCH_FAILED, &raised.body.to_payload()), now),
         alert_escalation(&repeated(MANUAL_REFUND_REQUIRED, &told.body.to_payload()), now),
+        sla_warning(&repeated(MANUAL_REFUND_REQUIRED, &told.body.to_payload()), now + TimeDelta::hours(4), now),
         told.clone(),
         refund_required(&crate::order::Order { amount_minor: None, currency: None, ..bare.clone() }, "", now),
         refund_required(&crate::order::Order { currency: None, ..bare.clone() }, "", now),
@@ -57,8 +64,8 @@ fn every_message() -> Vec<Message> {
         cancelled_after_payment(&ended, now),
         job_id_retrieved(&order.id, "J-1", 4, Duration::from_micros(90_500_700), RetrievalMethod::Proactive, now),
         job_id_retrieved(&order.id, "J-1", 0, Duration::ZERO, RetrievalMethod::Callback, now),
-        customer_cancelled(order, "why", now),
-        customer_cancelled(&bare, "why", now),
+        customer_cancelled(order, CancelCause::NotConfirmed, now),
+        customer_cancelled(&bare, CancelCause::NoDriver, now),
     ]
 }
 
@@ -66,14 +73,15 @@ fn every_message() -> Vec<Message> {
 fn every_message_is_written_to_the_letter() {
     let mut written = String::new();
     for message in every_message() {
-        let text = text::render_message(&message.to_stored(), Duration::from_secs(24 * 3600));
+        let stored = message.to_stored_in(&TextCatalog::default());
+        let text = text::render_message(&stored, Duration::from_secs(24 * 3600));
         written += &format!(
             "== {} to {:?}, once for '{}', until {}\n{}\n-- {}\n{}\n\n",
             message.kind(),
             message.audience,
             message.dedupe_key,
             message.expires_at,
-            message.body.to_payload(),
+            stored.payload,
             text.subject,
             text.body
         );
@@ -86,7 +94,7 @@ fn every_message_is_read_as_it_was_written() {
     for message in every_message() {
         let stored = message.to_stored();
         assert_eq!(stored.read_body(), message.body, "{stored:?}");
-        assert_eq!((stored.read_body().kind(), stored.read_body().order_id()), (message.kind(), "ORD-1".into()));
+        assert_eq!((stored.read_body().kind(), stored.read_body().subject_id()), (message.kind(), "ORD-1".into()));
     }
 }
 
@@ -113,7 +121,7 @@ fn a_row_that_cannot_be_read_keeps_all_it_says() {
     let body = newer.read_body();
     assert_eq!(body, MessageBody::Unknown(newer.clone()));
     assert_eq!((body.kind(), body.to_payload()), ("ORDER_PARKED", newer.payload.clone()));
-    assert_eq!((body.order_id(), body.told_at()), ("ORD-1".into(), Some(fixture::created_snapshot().now)));
+    assert_eq!((body.subject_id(), body.told_at()), ("ORD-1".into(), Some(fixture::created_snapshot().now)));
     let shown = text::render_message(&newer, day);
     assert_eq!(shown.body, "ORDER_PARKED\n\norder_id: ORD-1\nuntil: tomorrow\ntimestamp: 2027-01-15T08:00:00Z");
 

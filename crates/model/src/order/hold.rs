@@ -18,6 +18,8 @@ pub enum HoldCause {
     UnwantedTrip,
     /// A partner broke the trip off. Its completion ends the review.
     BrokenTrip,
+    /// Staff stopped it. It goes on when staff resume it, or decide otherwise.
+    ByHand,
     /// What a newer version wrote: a person decides.
     Other,
 }
@@ -60,6 +62,7 @@ impl From<HoldCause> for Value {
             HoldCause::UnknownPayment => json!({ "kind": "unknown_payment" }),
             HoldCause::UnwantedTrip => json!({ "kind": "unwanted_trip" }),
             HoldCause::BrokenTrip => json!({ "kind": "broken_trip" }),
+            HoldCause::ByHand => json!({ "kind": "by_hand" }),
             HoldCause::Other => json!({ "kind": "other" }),
         }
     }
@@ -74,6 +77,7 @@ impl From<Value> for HoldCause {
             Some("unknown_payment") => Self::UnknownPayment,
             Some("unwanted_trip") => Self::UnwantedTrip,
             Some("broken_trip") => Self::BrokenTrip,
+            Some("by_hand") => Self::ByHand,
             _ => Self::Other,
         }
     }
@@ -95,6 +99,7 @@ mod tests {
             HoldCause::UnknownPayment,
             HoldCause::UnwantedTrip,
             HoldCause::BrokenTrip,
+            HoldCause::ByHand,
             HoldCause::Other,
         ] {
             let stored = serde_json::to_value(&cause).unwrap();

@@ -6,7 +6,7 @@
 //! * [`order`]: the row, and the snapshot every decision is made on.
 //! * [`booking`]: what was asked of a partner.
 //! * [`hold`]: why an order is under review.
-//! * [`reason`]: the words of the history.
+//! * [`reason`]: the words of the history. `step`: those of its events that producers hear of.
 
 pub mod booking;
 pub mod hold;
@@ -16,6 +16,7 @@ pub mod payment;
 pub mod reason;
 pub mod state;
 pub mod status;
+mod step;
 
 pub use booking::{Booking, BookingState};
 pub use hold::HoldCause;
@@ -23,3 +24,4 @@ pub use order::{KnownPayment, Offer, OfferState, Order, PendingAlert, PendingCal
 pub use payment::PaymentStatus;
 pub use reason::EventReason;
 pub use status::OrderStatus;
+pub use step::OrderStep;

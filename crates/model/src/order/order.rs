@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ids::{AreaId, DriverId, LatLng, OfferId, PartnerName, ServiceType},
     order::{Booking, HoldCause, OrderStatus, PaymentStatus},
+    texts::LanguageTag,
 };
 
 /// A row of `orders`. Times are Postgres time in whole milliseconds.
@@ -17,6 +18,14 @@ pub struct Order {
     pub service_type: ServiceType,
     pub area_id: Option<AreaId>,
     pub customer_id: Option<String>,
+    /// In which the customer is told; `None`: in the installation's.
+    pub language: Option<LanguageTag>,
+    /// Where the customer ordered, such as MYBB or WEB.
+    pub channel: Option<String>,
+    /// As the producer said it; an unknown one bypassed nothing.
+    pub loyalty_level: Option<String>,
+    /// TAKEN, BYPASSED or WOULD_REFUSE; `None`: no area decided.
+    pub admission: Option<String>,
     /// The producer it belongs to; `None`: none, staff alone see it.
     pub owner: Option<String>,
     pub pickup_lat: f64,
@@ -26,7 +35,7 @@ pub struct Order {
     #[sqlx(try_from = "String")]
     pub payment_status: PaymentStatus,
     pub status: OrderStatus,
-    /// Who finds the driver; `None` for the own fleet.
+    /// The partner of the latest attempt, or the one listed first; `None` for the own fleet. A booking names its own.
     pub partner: Option<PartnerName>,
     /// The partner's job id of the running attempt.
     pub job_id: Option<String>,
@@ -46,6 +55,8 @@ pub struct Order {
     pub poll_no: i32,
     /// When the partner is asked again; `None` when nothing is asked.
     pub next_poll_at: Option<DateTime<Utc>>,
+    /// Times the partner was asked for a job id, over all bookings: the `total_attempts` of messages and logs. 0 of the own fleet.
+    pub job_id_asks: i32,
     pub lifetime_deadline: DateTime<Utc>,
     pub lifetime_waived: bool,
     /// With a driver: when the next step of the trip is overdue. `None` once support was told, or when none is configured.
@@ -72,6 +83,10 @@ impl Order {
             service_type,
             area_id: None,
             customer_id: None,
+            language: None,
+            channel: None,
+            loyalty_level: None,
+            admission: None,
             owner: None,
             pickup_lat: pickup.lat,
             pickup_lng: pickup.lng,
@@ -89,6 +104,7 @@ impl Order {
             next_attempt_at: Some(now),
             poll_no: 0,
             next_poll_at: None,
+            job_id_asks: 0,
             lifetime_deadline: now + TimeDelta::minutes(30),
             lifetime_waived: false,
             trip_deadline: None,
@@ -197,6 +213,8 @@ pub struct Snapshot {
     pub alerts: Vec<PendingAlert>,
     pub callbacks: Vec<PendingCallback>,
     pub payments: Vec<KnownPayment>,
+    /// Of an order in REFUND_PENDING: when the payment service is asked (again); `None`: people pay back by hand.
+    pub refund_at: Option<DateTime<Utc>>,
     /// `dispatchq_now()`, read together with the row: the only time deadlines are compared with.
     pub now: DateTime<Utc>,
 }
@@ -212,6 +230,7 @@ impl Snapshot {
             alerts: Vec::new(),
             callbacks: Vec::new(),
             payments: Vec::new(),
+            refund_at: None,
             now,
         }
     }

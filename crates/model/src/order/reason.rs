@@ -82,6 +82,8 @@ pub enum EventReason {
     CompensatedAfterPayment,
     /// A person must decide.
     HeldForReview,
+    /// A person let a held order go on.
+    ResumedByHand,
     /// A person ended a held order.
     ReleasedByHand,
     /// A person gave a dead job of the order another life.
@@ -147,6 +149,7 @@ impl EventReason {
             Self::CompensatedUnpaid => "COMPENSATED_UNPAID",
             Self::CompensatedAfterPayment => "COMPENSATED_AFTER_PAYMENT",
             Self::HeldForReview => "HELD_FOR_REVIEW",
+            Self::ResumedByHand => "RESUMED_BY_HAND",
             Self::ReleasedByHand => "RELEASED_BY_HAND",
             Self::RequeuedByHand => "REQUEUED_BY_HAND",
         }

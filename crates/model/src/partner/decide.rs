@@ -11,12 +11,13 @@ use chrono::TimeDelta;
 use super::{
     PollConfig,
     answer::CallError,
+    choice::PartnerChoice,
     observation::{BookingPhase, Observation, ObservationSource},
 };
 use crate::{
     actor::Actor,
     decide::{Change, Decision},
-    ids::{DriverId, PartnerName},
+    ids::DriverId,
     messages::{self, RetrievalMethod},
     order::{Booking, BookingState, EventReason, HoldCause, OfferState, OrderStatus, Snapshot},
     policy::DispatchPolicy,
@@ -34,15 +35,16 @@ const BELIEVED_AFTER: i32 = 6;
 /// Failed cancels after which support is told.
 const TOLD_AFTER: i32 = 15;
 
-/// An attempt begins: its booking is written down before the partner is asked.
-pub fn start_attempt(s: &Snapshot, partner: &PartnerName) -> Change {
+/// An attempt begins: its booking is written down before the partner is asked, with the choice of the partner.
+pub fn start_attempt(s: &Snapshot, choice: &PartnerChoice) -> Change {
     let mut change = Change::new(s, Actor::SYSTEM);
     change.order.attempt_no += 1;
+    change.order.partner = Some(choice.partner.clone());
     change.order.next_attempt_at = None;
     change.order.job_id = None;
     (change.order.poll_no, change.order.next_poll_at) = (0, None);
-    change.bookings.push(Booking::new_intent(change.order.attempt_no, partner.clone(), s.now));
-    change.record_event(EventReason::AttemptStarted, None);
+    change.bookings.push(Booking::new_intent(change.order.attempt_no, choice.partner.clone(), s.now));
+    change.record_event(EventReason::AttemptStarted, choice.describe());
     change
 }
 
@@ -106,6 +108,9 @@ pub fn poll_answered(s: &Snapshot, o: &Observation, polls: i32, pause: Duration,
     let Decision::Change(mut change) = apply_observation(s, o, rules) else {
         return poll_without_news(s, o.attempt_no, polls, pause, rules);
     };
+    if s.order.attempt_no == o.attempt_no && s.order.poll_no == polls - 1 {
+        count_ask(&mut change, s);
+    }
     // What was learnt is also the end of this question, unless it has an end of its own.
     if change.order.attempt_no == o.attempt_no
         && change.order.poll_no == polls - 1
@@ -122,6 +127,7 @@ pub fn poll_without_news(s: &Snapshot, attempt_no: i32, polls: i32, pause: Durat
     let waits = s.order.attempt_no == attempt_no && s.order.poll_no == polls - 1 && s.order.next_poll_at.is_some();
     let Some(booking) = s.live_booking().filter(|_| waits) else { return Decision::Unchanged };
     let mut change = Change::new(s, Actor::SYSTEM);
+    count_ask(&mut change, s);
     change.order.poll_no = polls;
     change.order.next_poll_at = Some(s.now + as_delta(pause));
     let begun = booking.booked_at.unwrap_or(booking.created_at);
@@ -130,6 +136,13 @@ pub fn poll_without_news(s: &Snapshot, attempt_no: i32, polls: i32, pause: Durat
         change.record_event(EventReason::PollingEnded, Some(format!("{polls} polls")));
     }
     change.into()
+}
+
+/// Counts a question for the job id. Questions about an order that has its job id are none.
+fn count_ask(change: &mut Change, s: &Snapshot) {
+    if s.order.status == OrderStatus::PendingJobId {
+        change.order.job_id_asks = s.order.job_id_asks.saturating_add(1);
+    }
 }
 
 /// The partner knows nothing of a booking it had. Without a job id the order ends: the design of the job id retrieval
@@ -142,6 +155,7 @@ pub fn booking_not_found(s: &Snapshot, attempt_no: i32, rules: PartnerRules) -> 
     let mut change = Change::new(s, Actor::SYSTEM);
     match s.order.status {
         OrderStatus::PendingJobId => {
+            count_ask(&mut change, s);
             change.withdraw_bookings(s);
             change.transition_to(OrderStatus::Compensating, EventReason::BookingNotFound, None);
         }
@@ -319,13 +333,13 @@ fn apply_to_current(change: &mut Change, s: &Snapshot, before: &Booking, o: &Obs
     take_job_id(change, s, before, o, rules);
     match o.phase {
         BookingPhase::Searching => {}
-        BookingPhase::DriverAssigned => take_driver(change, s, o, rules),
+        BookingPhase::DriverAssigned => take_driver(change, before, o, rules),
         BookingPhase::PickedUp => {
-            take_driver(change, s, o, rules);
+            take_driver(change, before, o, rules);
             pick_up(change, rules);
         }
         BookingPhase::Completed => {
-            take_driver(change, s, o, rules);
+            take_driver(change, before, o, rules);
             pick_up(change, rules);
             if change.order.status == OrderStatus::PickedUp {
                 change.release_hold();
@@ -393,8 +407,8 @@ fn take_job_id(change: &mut Change, s: &Snapshot, before: &Booking, o: &Observat
     }
 }
 
-fn take_driver(change: &mut Change, s: &Snapshot, o: &Observation, rules: PartnerRules) {
-    let Some(partner) = &s.order.partner else { return };
+fn take_driver(change: &mut Change, before: &Booking, o: &Observation, rules: PartnerRules) {
+    let partner = &before.partner;
     let driver = o.driver_id.as_ref().map(|id| DriverId::of_partner(partner, id));
     match change.order.status {
         OrderStatus::Assigned => {

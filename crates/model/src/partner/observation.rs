@@ -114,6 +114,12 @@ pub enum CallbackKind {
 }
 
 impl CallbackKind {
+    /// Returns whether the order may be without a driver or a booking afterwards, and pause.
+    pub fn may_pause_search(self) -> bool {
+        use BookingPhase::{Cancelled, DriverCancelled, NoDriver};
+        matches!(self.booking_phase(), NoDriver | DriverCancelled | Cancelled)
+    }
+
     fn booking_phase(self) -> BookingPhase {
         match self {
             Self::JobIdAssigned | Self::Unknown => BookingPhase::Searching,

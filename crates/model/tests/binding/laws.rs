@@ -45,6 +45,15 @@ impl World {
         let runs = self.row.state == BindingState::Running;
         assert!(runs || call.action != CallAction::Start, "{} starts nothing", self.row.state);
         assert_eq!(call.otp_value.is_some(), call.action == CallAction::Otp);
+        let is_repeat = match call.action {
+            CallAction::Start => change.header.is_none(),
+            CallAction::Otp => {
+                self.otp_keys.values().any(|key| Some(key) == call.key.as_ref()) || self.row.has_open_call()
+            }
+            CallAction::Status | CallAction::Settle => false,
+        };
+        let deadline = self.row.processing_deadline;
+        assert!(!is_repeat || deadline.is_some_and(|at| self.now < at), "{} is repeated too late", call.action);
     }
 
     pub(crate) fn check_answer(&self, call: &ProviderCall, answer: &ProviderAnswer, change: &BindingChange) {
@@ -58,6 +67,9 @@ impl World {
         }
         assert_eq!(change.ending.as_ref().map(|end| end.result), Some(answer.label()), "the answer is recorded");
         assert_ne!(after.phase, BindingPhase::Calling);
+        let asks_on = after.phase == BindingPhase::Processing || after.otp_value.is_some();
+        let latest = after.processing_deadline.max(Some(call.call_until));
+        assert!(!asks_on || after.next_at <= latest, "it is asked about too late: {after:?}");
     }
 
     pub(crate) fn check_command(&self, command: &BindingCommand, change: &BindingChange) {
@@ -152,6 +164,8 @@ impl World {
             assert_eq!(header.settle_at.is_some(), header.status == TransactionStatus::Unresolved, "{header:?}");
             let called = self.records.iter().any(|record| record.opening.cycle == header.cycle);
             assert!(called, "{header:?} has no record");
+            let is_done = header.status == TransactionStatus::Gagal && self.provider.goes_on_with(header.cycle);
+            assert!(!is_done, "{header:?} is no failure at the provider");
         }
         let unresolved = self.headers.values().filter(|h| h.status == TransactionStatus::Unresolved).count();
         assert_eq!(unresolved, usize::try_from(self.row.unresolved).unwrap());

@@ -1,11 +1,17 @@
 //! Bindings: random sequences of everything that can happen to one, and examples of each promise.
 //!
 //! * `provider`: a provider that keeps to docs/PROVIDER.md. * `world`: the binding with its tables, workers and provider.
-//! * `laws`: what must hold of them at every moment. * `examples`: single promises, step by step.
+//! * `laws`: what must hold of them at every moment. * `bench`: one binding that is taken step by step.
+//! * `examples`: single promises. * `late`: what is lost or overdue. `stops`: what a stop and a pause leave running.
+//! * `answers`: what a provider writes, as rows can hold it.
 
+mod answers;
+mod bench;
 mod examples;
+mod late;
 mod laws;
 mod provider;
+mod stops;
 mod world;
 
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -69,13 +75,19 @@ proptest! {
     fn no_sequence_breaks_a_binding(
         steps in prop::collection::vec(step(), 1..120),
         stops_on_timeouts in any::<bool>(),
+        last in prop_oneof![
+            Just(ProviderLuck::Success),
+            Just(ProviderLuck::Processing),
+            Just(ProviderLuck::Breaks),
+            Just(ProviderLuck::Rejects),
+        ],
     ) {
         let mut world = World::start(stops_on_timeouts);
         for step in steps {
             world.take(step);
             world.check();
         }
-        world.let_time_pass();
+        world.let_time_pass(last);
         world.check_at_rest();
     }
 }

@@ -1,6 +1,6 @@
 //! A provider that keeps to docs/PROVIDER.md: it repeats its answer for a key, refuses late calls, and fails in every way.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use model::binding::{CallAction, FailureReason, ProviderAnswer, ProviderCall};
@@ -52,12 +52,13 @@ impl Provider {
         }
         self.highest_fence = call.fence;
         match luck {
-            ProviderLuck::Throttles => return ProviderAnswer::Throttled { retry_in: None },
-            ProviderLuck::Breaks => return ProviderAnswer::Unavailable("500".to_owned()),
-            // The same request is rejected each time: an effect it had is not taken back by a rejection.
-            ProviderLuck::Rejects if call.action != CallAction::Otp && !self.transactions.contains_key(&call.cycle) => {
-                return ProviderAnswer::Rejected("422".to_owned());
+            ProviderLuck::Throttles => {
+                let retry_in = (call.fence % 2 == 0).then_some(Duration::from_secs(600));
+                return ProviderAnswer::Throttled { retry_in };
             }
+            ProviderLuck::Breaks => return ProviderAnswer::Unavailable("500".to_owned()),
+            // An effect of an earlier call is not taken back by a rejection.
+            ProviderLuck::Rejects => return ProviderAnswer::Rejected("422".to_owned()),
             _ => {}
         }
         if let Some(key) = &call.key {
@@ -82,6 +83,11 @@ impl Provider {
             ProviderLuck::TalksNonsense => ProviderAnswer::Unreadable("<html>".to_owned()),
             _ => answer.map_or(ProviderAnswer::UnknownTransaction, |standing| answer_for(standing, call)),
         }
+    }
+
+    /// Returns whether a transaction that failed for us may have moved money: it is done, or will be.
+    pub(crate) fn goes_on_with(&self, cycle: i64) -> bool {
+        matches!(self.transactions.get(&cycle), Some(Standing::Done | Standing::Processing))
     }
 
     fn take_otp(&mut self, call: &ProviderCall, luck: ProviderLuck) -> Option<Standing> {

@@ -15,7 +15,8 @@ use model::{
 
 use super::provider::{Provider, ProviderLuck, RIGHT_OTP};
 
-pub(crate) const RULES: CallRules = CallRules { margin: TimeDelta::milliseconds(500), repeats_are_safe: true };
+pub(crate) const RULES: CallRules =
+    CallRules { margin: TimeDelta::milliseconds(500), repeats_are_safe: true, otp_is_readable: true };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OtpKind {
@@ -318,14 +319,15 @@ impl World {
         self.events.extend(change.events);
     }
 
-    /// The provider answers everything well, until the binding is stopped and rests.
-    pub(crate) fn let_time_pass(&mut self) {
+    /// The binding is stopped. The provider leaves everything open until it rests, then answers well until all is final.
+    pub(crate) fn let_time_pass(&mut self, luck: ProviderLuck) {
         self.take(Step::Resume);
         self.take(Step::Stop);
         for _ in 0..500 {
             self.check();
+            let luck = if self.row.is_between_cycles() { ProviderLuck::Success } else { luck };
             while !self.calls.is_empty() {
-                self.take(Step::Send(0, ProviderLuck::Success));
+                self.take(Step::Send(0, luck));
                 self.check();
                 self.take(Step::Answer(0));
                 self.check();

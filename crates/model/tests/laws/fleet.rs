@@ -23,6 +23,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4_u8).prop_map(Step::Assign),
         2 => Just(Step::Redispatch),
         2 => Just(Step::Hold),
+        1 => Just(Step::HoldByHand),
+        2 => Just(Step::Resume),
         2 => (0..4_u8, any::<bool>()).prop_map(|(driver, free)| Step::Free(driver, free)),
     ]
 }

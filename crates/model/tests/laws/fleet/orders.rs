@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta};
 use model::{
     compensation,
-    decide::{Change, Decision, actions, change::OrderEvent, timers},
+    decide::{Change, Decision, actions, change::OrderEvent, review, timers},
     fleet::decide,
     ids::{DriverId, LatLng, OfferId},
     messages::MANUAL_REFUND_REQUIRED,
@@ -38,6 +38,10 @@ pub(super) enum Step {
     Redispatch,
     /// A timer was found dead.
     Hold,
+    /// Staff stop it.
+    HoldByHand,
+    /// Staff let it go on, whatever it was held for.
+    Resume,
     /// Is this driver free for other orders' sake?
     Free(u8, bool),
 }
@@ -92,6 +96,8 @@ impl Model {
             }
             Step::Assign(n) => Some(actions::assign_driver(s, &by("operator:x"), &format!("D{n}").into())),
             Step::Redispatch => Some(actions::redispatch_order(s, &by("operator:x"))),
+            Step::HoldByHand => Some(review::hold_order(s, &by("operator:x"), "wait")),
+            Step::Resume => Some(review::resume_order(s, &by("operator:x"), "go on")),
             Step::Hold => {
                 let has_timers = !timers::order_timers(&s.order, s.now).is_empty();
                 has_timers.then(|| {
@@ -161,7 +167,7 @@ impl Model {
             at = event.to;
         }
         assert_eq!(at, change.order.status, "the last event leads to the row's state");
-        assert!(!change.events.is_empty(), "a change says why");
+        assert!(!change.events.is_empty() || self.repeats_empty_search(&change), "a change says why");
         for end in &change.offers {
             let known = self.s.offers.iter().find(|o| o.id == end.offer.id).unwrap();
             let given_back = known.state == OfferState::Accepted && end.to == OfferState::Withdrawn;
@@ -185,6 +191,19 @@ impl Model {
         self.history.extend(change.events);
     }
 
+    /// The search before found no driver, either, and the history says so: this change counts a round and does nothing else.
+    fn repeats_empty_search(&self, change: &Change) -> bool {
+        let is_search =
+            |event: &&OrderEvent| matches!(event.reason, EventReason::AttemptStarted | EventReason::SearchAgain);
+        let last_search = self.history.iter().rev().find(is_search);
+        last_search.is_some_and(|event| event.reason == EventReason::SearchAgain)
+            && change.order.round == self.s.order.round + 1
+            && change.order.next_attempt_at > Some(self.s.now)
+            && change.new_offers.is_none()
+            && change.offers.is_empty()
+            && change.messages.is_empty()
+    }
+
     /// What must hold at every moment.
     pub(super) fn check(&self) {
         let (o, now) = (&self.s.order, self.s.now);
@@ -193,6 +212,7 @@ impl Model {
         assert!(o.attempt_deadline.is_none() || o.next_attempt_at.is_none());
         assert_eq!(o.held_for_review, o.held_reason.is_some());
         assert_eq!(o.closed_at.is_some(), o.status.is_closed());
+        assert!(!o.held_for_review || !o.status.is_closed(), "what is over is not under review");
 
         let live: Vec<_> = self.s.offers.iter().filter(|f| f.state == OfferState::Offered).collect();
         assert!(live.len() <= usize::from(self.policy.ask_at_once), "{live:?}");

@@ -53,6 +53,16 @@ impl Model {
             let wanted = matches!(o.status, OrderStatus::PendingJobId | OrderStatus::Assigned) && !o.held_for_review;
             assert!(wanted || o.status.occupies_driver(), "{booking:?} of {o:?}");
         }
+        if let Some(booking) = self.s.booking_of_attempt(o.attempt_no) {
+            assert_eq!(
+                o.partner.as_ref(),
+                Some(&booking.partner),
+                "the order is with the partner of its latest attempt"
+            );
+            let drivers = format!("{}:", booking.partner);
+            let is_theirs = o.driver_id.as_ref().is_none_or(|driver| driver.starts_with(&drivers));
+            assert!(is_theirs || !o.status.occupies_driver(), "{o:?}");
+        }
         self.check_attempts();
         self.check_timers();
         assert!(!o.status.is_closed() || timers::order_timers(o, now).is_empty(), "it has ended: {o:?}");

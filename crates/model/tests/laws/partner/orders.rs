@@ -21,6 +21,7 @@ use model::{
     partner::{
         PollConfig,
         answer::{CallError, JobStatus},
+        choice::PartnerChoice,
         decide::{self, PartnerRules},
         observation::{BookingPhase, Observation, ObservationSource},
     },
@@ -29,7 +30,8 @@ use model::{
 
 use crate::by;
 
-const PARTNER: &str = "bbd";
+/// Odd attempts go to the first, even ones to the second.
+const PARTNERS: [&str; 2] = ["bbd", "xyz"];
 const SERVICE: &str = "TAXI";
 
 const PAYMENTS: [&str; 5] = ["UNPAID", "PENDING", "PAID", "SETTLEMENT", "ODD"];
@@ -109,7 +111,7 @@ impl Model {
         let now = DateTime::from_timestamp_millis(1_893_484_800_000).unwrap();
         let mut order = Order::new_unpaid("ORD-1".parse().unwrap(), SERVICE.into(), LatLng::new(0.0, 0.0), now);
         order.payment_status = payment_status(payment);
-        (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNER.into()));
+        (order.status, order.partner) = (OrderStatus::PendingJobId, Some(PARTNERS[0].into()));
         let policy = example_policy();
         Self {
             s: Snapshot::from_order(order, now),
@@ -222,7 +224,8 @@ impl Model {
         match timer.id().kind() {
             "dispatch" => {
                 if self.s.booking_of_attempt(number).is_none() {
-                    self.apply(decide::start_attempt(&self.s, &PARTNER.into()));
+                    let partner = PARTNERS[usize::from(number % 2 == 0)];
+                    self.apply(decide::start_attempt(&self.s, &PartnerChoice::only(partner.into())));
                 }
                 let answer = self.book(number, luck);
                 self.said.push(Said::Book(number, answer));

@@ -1,0 +1,193 @@
+//! Thresholds proposed from what an area has done, with the reasons, and judged on another time. A person sets them. Source: the
+//! requirement on server busy, 9.4. Pure.
+//!
+//! As many may wait as find a driver within the wait that is promised: what found a driver per hour in the slower quarter of
+//! such hours, times that wait. In quiet hours few orders say little of what could be served, so what has waited at once and
+//! went well may wait again.
+
+use std::{fmt, time::Duration};
+
+use super::schedule::{MinuteOfDay, ScheduleDay, ScheduledThreshold};
+
+/// Hours of a slot that say something of it.
+const FEWEST_HOURS: usize = 3;
+/// Days that are alike.
+const DAY_CLASSES: [&[ScheduleDay]; 2] = [
+    &[ScheduleDay::Mon, ScheduleDay::Tue, ScheduleDay::Wed, ScheduleDay::Thu, ScheduleDay::Fri],
+    &[ScheduleDay::Sat, ScheduleDay::Sun],
+];
+const DAY_HOURS: u32 = 24;
+
+/// What one hour of an area was like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservedHour {
+    pub day: ScheduleDay,
+    /// 0 to 23, in the area's time zone.
+    pub hour: u32,
+    pub created: u64,
+    /// Of those created.
+    pub found_driver: u64,
+    /// Most orders that waited at once; `None`: not known.
+    pub peak_waiting: Option<u64>,
+}
+
+impl ObservedHour {
+    /// How many that wait are served within `wait`.
+    fn served_within(&self, wait: Duration) -> u64 {
+        served_within(self.found_driver, wait)
+    }
+
+    /// At least nine of ten found a driver.
+    fn went_well(&self) -> bool {
+        self.created > 0 && self.found_driver.saturating_mul(10) >= self.created.saturating_mul(9)
+    }
+}
+
+fn served_within(per_hour: u64, wait: Duration) -> u64 {
+    per_hour.saturating_mul(wait.as_secs()) / 3_600
+}
+
+/// Why a threshold is as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdviceReason {
+    /// So many found a driver in an hour of the slower quarter.
+    Served { per_hour: u64 },
+    /// So many waited at once, and nine of ten found a driver.
+    WaitedWell { at_once: u64 },
+    /// Not one was served within the wait: one order may wait, to show whether that has changed.
+    NotServed,
+}
+
+impl fmt::Display for AdviceReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Served { per_hour } => {
+                write!(f, "{per_hour} an hour found a driver, in the slower quarter of these hours")
+            }
+            Self::WaitedWell { at_once } => write!(f, "{at_once} have waited at once, and nine of ten found a driver"),
+            Self::NotServed => f.write_str("too few found a driver to promise that wait to more than one"),
+        }
+    }
+}
+
+/// A threshold for a part of the week.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdvisedSpan {
+    pub entry: ScheduledThreshold,
+    /// Hours it was proposed from.
+    pub hours_seen: usize,
+    /// Of the hour that allows the fewest.
+    pub reason: AdviceReason,
+}
+
+/// One hour of a class of days.
+#[derive(Debug, Clone, Copy)]
+struct AdvisedSlot {
+    threshold: u64,
+    hours_seen: usize,
+    reason: AdviceReason,
+}
+
+/// Proposes thresholds from these hours, by which the last of a full line finds a driver within `wait`. Says nothing of parts of
+/// the week that were seen less than three times.
+pub fn propose_thresholds(hours: &[ObservedHour], wait: Duration) -> Vec<AdvisedSpan> {
+    DAY_CLASSES.iter().flat_map(|days| propose_for_days(days, hours, wait)).collect()
+}
+
+fn propose_for_days(days: &[ScheduleDay], hours: &[ObservedHour], wait: Duration) -> Vec<AdvisedSpan> {
+    let mut spans = Vec::new();
+    let mut run: Vec<AdvisedSlot> = Vec::new();
+    let mut begin = 0;
+    for hour in 0..DAY_HOURS {
+        let slot = propose_slot(days, hour, hours, wait);
+        let joins = slot.is_some_and(|slot| run.iter().all(|other| are_alike(slot.threshold, other.threshold)));
+        if !joins || run.is_empty() {
+            spans.extend(close_run(days, begin, hour, &run));
+            run.clear();
+            begin = hour;
+        }
+        run.extend(slot);
+    }
+    spans.extend(close_run(days, begin, DAY_HOURS, &run));
+    spans
+}
+
+/// Within a quarter of the smaller one: a schedule that changes every hour by a few is read by no person.
+fn are_alike(a: u64, b: u64) -> bool {
+    let (small, large) = (a.min(b), a.max(b));
+    large <= small + small / 4 + 1
+}
+
+fn propose_slot(days: &[ScheduleDay], hour: u32, hours: &[ObservedHour], wait: Duration) -> Option<AdvisedSlot> {
+    let seen: Vec<_> = hours.iter().filter(|seen| seen.hour == hour && days.contains(&seen.day)).collect();
+    if seen.len() < FEWEST_HOURS {
+        return None;
+    }
+    let mut found: Vec<u64> = seen.iter().map(|hour| hour.found_driver).collect();
+    found.sort_unstable();
+    let per_hour = found[found.len() / 4];
+    let served = served_within(per_hour, wait);
+    let well = seen.iter().filter(|hour| hour.went_well()).filter_map(|hour| hour.peak_waiting).max().unwrap_or(0);
+    let (threshold, reason) = if well > served {
+        (well, AdviceReason::WaitedWell { at_once: well })
+    } else if served > 0 {
+        (served, AdviceReason::Served { per_hour })
+    } else {
+        (1, AdviceReason::NotServed)
+    };
+    Some(AdvisedSlot { threshold, hours_seen: seen.len(), reason })
+}
+
+/// The hours of a run as one entry, with the smallest of their thresholds.
+fn close_run(days: &[ScheduleDay], begin: u32, end: u32, run: &[AdvisedSlot]) -> Option<AdvisedSpan> {
+    let least = run.iter().min_by_key(|slot| slot.threshold)?;
+    let entry = ScheduledThreshold {
+        days: days.to_vec(),
+        from: MinuteOfDay::new(begin * 60)?,
+        to: MinuteOfDay::new(end * 60)?,
+        max_waiting_orders: i64::try_from(least.threshold.min(1_000_000)).unwrap_or(1_000_000),
+    };
+    Some(AdvisedSpan { entry, hours_seen: run.iter().map(|slot| slot.hours_seen).sum(), reason: least.reason })
+}
+
+/// What thresholds would have meant in hours they were not proposed from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct BackTest {
+    /// Hours with orders.
+    pub hours: u64,
+    /// The last of a full line would have found a driver within the wait.
+    pub in_time: u64,
+    /// It would have waited longer.
+    pub too_long: u64,
+    /// The line was never as long as it might have been, and nine of ten found a driver: nothing is known of more.
+    pub untested: u64,
+    /// Less than half of those may wait that would have been served in time.
+    pub too_strict: u64,
+    /// More waited at once than might have: orders would have been refused.
+    pub refusing: u64,
+}
+
+/// Judges thresholds on these hours. `threshold_on`: that of a weekday and a minute of the day.
+pub fn judge_thresholds(
+    hours: &[ObservedHour],
+    wait: Duration,
+    threshold_on: impl Fn(ScheduleDay, u32) -> i64,
+) -> BackTest {
+    let mut test = BackTest::default();
+    for hour in hours.iter().filter(|hour| hour.created > 0) {
+        let threshold = u64::try_from(threshold_on(hour.day, hour.hour * 60)).unwrap_or(0);
+        let served = hour.served_within(wait);
+        let was_shorter = hour.peak_waiting.is_some_and(|peak| peak < threshold);
+        test.hours += 1;
+        if threshold <= served {
+            test.in_time += 1;
+        } else if was_shorter && hour.went_well() {
+            test.untested += 1;
+        } else {
+            test.too_long += 1;
+        }
+        test.too_strict += u64::from(threshold < served / 2);
+        test.refusing += u64::from(hour.peak_waiting.is_some_and(|peak| peak > threshold));
+    }
+    test
+}

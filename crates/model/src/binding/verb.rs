@@ -1,0 +1,68 @@
+//! The commands that can be given to many bindings at once.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{BindingCommand, StopReason};
+
+/// A command without particulars, as people write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BindingVerb {
+    Start,
+    Pause,
+    Resume,
+    Stop,
+}
+
+impl BindingVerb {
+    pub const ALL: [Self; 4] = [Self::Start, Self::Pause, Self::Resume, Self::Stop];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// The word for bindings to which it was done.
+    pub fn past_form(self) -> &'static str {
+        match self {
+            Self::Start => "started",
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Stop => "stopped",
+        }
+    }
+
+    pub fn to_command(self) -> BindingCommand {
+        match self {
+            Self::Start => BindingCommand::Start,
+            Self::Pause => BindingCommand::Pause,
+            Self::Resume => BindingCommand::Resume,
+            Self::Stop => BindingCommand::Stop { reason: StopReason::ManualStop },
+        }
+    }
+}
+
+impl fmt::Display for BindingVerb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_the_same_words() {
+        for verb in BindingVerb::ALL {
+            assert_eq!(serde_json::to_value(verb).unwrap(), verb.as_str());
+            assert_eq!(serde_json::from_value::<BindingVerb>(verb.as_str().into()).unwrap(), verb);
+        }
+    }
+}

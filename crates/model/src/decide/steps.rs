@@ -1,0 +1,37 @@
+//! What a change tells the producer that the order belongs to.
+
+use super::Change;
+use crate::{
+    messages::{self, Message, body::StepBody, routes::StepSubscription},
+    order::OrderStep,
+};
+
+impl Change {
+    /// Returns for each event the step it is, if producers hear of it.
+    pub fn steps(&self) -> Vec<Option<OrderStep>> {
+        self.events.iter().map(|event| OrderStep::of_event(event.from, event.to, event.reason)).collect()
+    }
+
+    /// Returns the messages to the producer that `subscription` asks for. `seqs`: the numbers that the steps got in the feed,
+    /// in their order.
+    pub fn step_messages(&self, producer: &str, subscription: &StepSubscription, seqs: &[i64]) -> Vec<Message> {
+        let steps = self.events.iter().zip(self.steps()).filter_map(|(event, step)| Some((event, step?)));
+        let told = steps.zip(seqs).filter(|((_, step), _)| subscription.steps.contains(step));
+        let messages = told.map(|((event, step), seq)| {
+            let body = StepBody {
+                event: step,
+                version: messages::STEP_VERSION,
+                seq: *seq,
+                order_id: self.order.id.clone(),
+                status: event.to,
+                previous_status: Some(event.from),
+                reason: event.reason,
+                attempt_no: event.attempt_no,
+                driver_id: self.order.driver_id.clone(),
+                timestamp: self.at,
+            };
+            messages::order_step(producer, body)
+        });
+        messages.collect()
+    }
+}

@@ -1,0 +1,165 @@
+//! What is told of bindings: that a provider wants an OTP, and that a transaction is left UNRESOLVED. No OTP is ever in it.
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    body::{MessageBody, MessageEvent, OtpWantedBody, UnresolvedBody},
+    message::{Message, MessageAudience},
+};
+use crate::binding::{Binding, BindingChange, BindingNotice};
+
+/// Returns what a change of a binding tells people. Written in the transaction of the change, it is told if and only if the
+/// change is.
+pub fn binding_messages(change: &BindingChange) -> impl Iterator<Item = Message> {
+    change.notices.iter().map(move |notice| message_for_notice(&change.binding, notice, change.at))
+}
+
+fn message_for_notice(row: &Binding, notice: &BindingNotice, now: DateTime<Utc>) -> Message {
+    let (binding_id, server_id, account_id) = (row.id.clone(), row.server_id.clone(), row.account_id.clone());
+    match notice {
+        BindingNotice::OtpWanted { trx_id, ask, deadline } => {
+            let body = OtpWantedBody {
+                event: MessageEvent::OtpWanted,
+                binding_id,
+                server_id,
+                account_id,
+                trx_id: trx_id.clone(),
+                ask: *ask,
+                deadline: *deadline,
+                timestamp: now,
+            };
+            let (audience, key) = (MessageAudience::OtpDesk, format!("{trx_id}:{ask}"));
+            // An OTP that is handed in later is refused.
+            Message { expires_at: *deadline, ..Message::new(MessageBody::OtpWanted(body), audience, key, now) }
+        }
+        BindingNotice::Unresolved { trx_id, deadline } => {
+            let body = UnresolvedBody {
+                event: MessageEvent::TransactionUnresolved,
+                binding_id,
+                server_id,
+                account_id,
+                trx_id: trx_id.clone(),
+                deadline: *deadline,
+                timestamp: now,
+            };
+            let (audience, key) = (MessageAudience::UnresolvedDesk, trx_id.to_string());
+            Message::new(MessageBody::TransactionUnresolved(body), audience, key, now)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chrono::TimeDelta;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        actor::Actor,
+        binding::{
+            AnswerDecision, BindingCommand, BindingConfig, CallRules, ClaimDecision, CommandOutcome, DecisionMoment,
+            FailureReason, OtpSubmission, ProviderAnswer, decide_answer, decide_claim, decide_command, decide_deadline,
+            decide_otp,
+        },
+        messages::{OTP_WANTED, TRANSACTION_UNRESOLVED, text},
+    };
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn now() -> DateTime<Utc> {
+        "2027-01-15T08:00:00Z".parse().unwrap()
+    }
+
+    fn moment(now: DateTime<Utc>) -> DecisionMoment {
+        DecisionMoment { now, luck: 0.5 }
+    }
+
+    fn written(outcome: CommandOutcome) -> BindingChange {
+        match outcome {
+            CommandOutcome::Write(change) => *change,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A binding that was just started.
+    fn started() -> Binding {
+        let (server, account) = ("S1".parse().unwrap(), "A-1".parse().unwrap());
+        let row = Binding::new_stopped("B-7".parse().unwrap(), server, account, BindingConfig::default(), now());
+        row.apply(&written(decide_command(&row, &BindingCommand::Start, &Actor::SYSTEM, now())))
+    }
+
+    /// Claims the call that is due, and returns the change that its answer makes.
+    fn answered(row: &mut Binding, answer: &ProviderAnswer) -> BindingChange {
+        let rules = CallRules { margin: TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
+        let ClaimDecision::Call(claim) = decide_claim(row, rules, moment(now())) else { panic!("no call of {row:?}") };
+        *row = row.apply(&claim.change);
+        assert_eq!(binding_messages(&claim.change).count(), 0, "a claim tells nothing");
+        let decided = decide_answer(row, claim.call.call_no, answer, moment(now()));
+        let AnswerDecision::Write(change) = decided else { panic!("{decided:?}") };
+        *row = row.apply(&change);
+        *change
+    }
+
+    fn told(change: &BindingChange) -> Message {
+        let mut messages: Vec<_> = binding_messages(change).collect();
+        assert_eq!(messages.len(), 1, "{change:?}");
+        let message = messages.remove(0);
+        assert_eq!(message.to_stored().read_body(), message.body, "it is read as it was written");
+        assert_eq!((message.body.subject_id(), message.body.told_at()), ("B-7".into(), Some(now())));
+        assert!(!message.is_alert());
+        message
+    }
+
+    #[test]
+    fn each_ask_for_an_otp_is_told_once_and_never_later_than_its_deadline() {
+        let mut row = started();
+        let first = told(&answered(&mut row, &ProviderAnswer::OtpWanted { provider_ref: None }));
+        let deadline = row.otp_deadline.unwrap();
+        assert_eq!((first.kind(), first.dedupe_key.as_str(), first.expires_at), (OTP_WANTED, "B-7.1:1", deadline));
+        assert_eq!(
+            first.body.to_payload(),
+            json!({
+                "event": "binding.otp_wanted", "binding_id": "B-7", "server_id": "S1", "account_id": "A-1",
+                "trx_id": "B-7.1", "ask": 1, "deadline": deadline, "timestamp": "2027-01-15T08:00:00Z",
+            })
+        );
+        let otp = OtpSubmission { trx_id: "B-7.1".parse().unwrap(), sealed: vec![1], digest: "d".to_owned() };
+        let stored = written(decide_otp(&row, &otp, &Actor::SYSTEM, now()));
+        assert_eq!(binding_messages(&stored).count(), 0);
+        row = row.apply(&stored);
+        let wrong = ProviderAnswer::Failed { reason: FailureReason::WrongOtp, provider_ref: None };
+        let second = told(&answered(&mut row, &wrong));
+        assert_eq!((second.kind(), second.dedupe_key.as_str()), (OTP_WANTED, "B-7.1:2"));
+    }
+
+    #[test]
+    fn a_transaction_that_is_left_unresolved_is_told_with_the_time_it_was_given() {
+        let mut row = started();
+        let begun = answered(&mut row, &ProviderAnswer::Processing { provider_ref: None });
+        assert_eq!(binding_messages(&begun).count(), 0);
+        row.processing_deadline = Some(now());
+        let left = told(&decide_deadline(&row, moment(now())).unwrap());
+        assert_eq!((left.kind(), left.dedupe_key.as_str()), (TRANSACTION_UNRESOLVED, "B-7.1"));
+        assert_eq!(
+            left.body.to_payload(),
+            json!({
+                "event": "binding.transaction_unresolved", "binding_id": "B-7", "server_id": "S1", "account_id": "A-1",
+                "trx_id": "B-7.1", "deadline": "2027-01-15T08:00:00Z", "timestamp": "2027-01-15T08:00:00Z",
+            })
+        );
+    }
+
+    #[test]
+    fn people_read_whom_it_is_about_and_what_to_do() {
+        let mut row = started();
+        let asked = told(&answered(&mut row, &ProviderAnswer::OtpWanted { provider_ref: None }));
+        let shown = text::render_message(&asked.to_stored(), DAY);
+        assert_eq!(shown.subject, "OTP Wanted: B-7");
+        for line in ["Account ID: A-1\n", "Transaction ID: B-7.1\n", "Deadline: 2027-01-15T08:02:00Z\n", "Hand it in"] {
+            assert!(shown.body.contains(line), "{}", shown.body);
+        }
+        assert!(!shown.body.contains("SLA"), "the deadline is the time there is: {}", shown.body);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a message is about, and how a row says it.
+
+use std::fmt;
+
+use jobs::{BindingId, InvalidBindingId, InvalidOrderId, OrderId, SubjectId};
+use serde::Serialize;
+
+/// What a row about a binding holds in `order_id`. The version before reads each row as one about an order: at a null its
+/// reconciler would stop, while this it takes for an id, and delivers the message.
+pub const NO_ORDER: &str = "__binding__";
+
+/// What a message is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum MessageSubject {
+    #[serde(rename = "order_id")]
+    Order(OrderId),
+    #[serde(rename = "binding_id")]
+    Binding(BindingId),
+}
+
+/// The columns of a row that say what it is about.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct SubjectColumns {
+    order_id: String,
+    binding_id: Option<String>,
+}
+
+/// Why a row is about neither an order nor a binding.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSubject {
+    #[error(transparent)]
+    Order(#[from] InvalidOrderId),
+    #[error(transparent)]
+    Binding(#[from] InvalidBindingId),
+}
+
+impl MessageSubject {
+    pub fn order_id(&self) -> Option<&OrderId> {
+        match self {
+            Self::Order(id) => Some(id),
+            Self::Binding(_) => None,
+        }
+    }
+
+    pub fn binding_id(&self) -> Option<&BindingId> {
+        match self {
+            Self::Order(_) => None,
+            Self::Binding(id) => Some(id),
+        }
+    }
+
+    /// The id as the job of the message names it.
+    pub fn to_id(&self) -> SubjectId {
+        match self {
+            Self::Order(id) => id.clone().into(),
+            Self::Binding(id) => id.clone().into(),
+        }
+    }
+}
+
+impl TryFrom<SubjectColumns> for MessageSubject {
+    type Error = InvalidSubject;
+
+    fn try_from(columns: SubjectColumns) -> Result<Self, InvalidSubject> {
+        Ok(match columns.binding_id {
+            Some(id) => Self::Binding(id.parse()?),
+            None => Self::Order(columns.order_id.parse()?),
+        })
+    }
+}
+
+/// `ORD-1`, or `binding B-7`.
+impl fmt::Display for MessageSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Order(id) => write!(f, "{id}"),
+            Self::Binding(id) => write!(f, "binding {id}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(order: &str, binding: Option<&str>) -> Result<MessageSubject, InvalidSubject> {
+        SubjectColumns { order_id: order.to_owned(), binding_id: binding.map(str::to_owned) }.try_into()
+    }
+
+    #[test]
+    fn a_row_is_about_an_order_or_a_binding() {
+        let (order, binding) = (read("ORD-1", None).unwrap(), read(NO_ORDER, Some("B-7")).unwrap());
+        assert_eq!((order.to_string(), binding.to_string()), ("ORD-1".to_owned(), "binding B-7".to_owned()));
+        assert_eq!((order.to_id().to_string(), binding.to_id().to_string()), ("ORD-1".to_owned(), "B-7".to_owned()));
+        assert_eq!(serde_json::to_value(&binding).unwrap(), serde_json::json!({ "binding_id": "B-7" }));
+        assert!(read("ORD 1", None).is_err() && read(NO_ORDER, Some("B 7")).is_err());
+    }
+
+    #[test]
+    fn the_version_before_reads_a_row_about_a_binding() {
+        assert!(NO_ORDER.parse::<OrderId>().is_ok());
+    }
+}

@@ -1,0 +1,97 @@
+//! The steps of an order that its producer may hear of.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EventReason, OrderStatus};
+
+/// A step, as subscriptions, webhooks and the stream spell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+pub enum OrderStep {
+    /// The order is there.
+    #[serde(rename = "order.created")]
+    Created,
+    /// An attempt began: drivers are asked, or a partner is.
+    #[serde(rename = "order.offered")]
+    Offered,
+    /// A driver has the order, or another driver than before.
+    #[serde(rename = "order.assigned")]
+    Assigned,
+    #[serde(rename = "order.picked_up")]
+    PickedUp,
+    #[serde(rename = "order.completed")]
+    Completed,
+    /// The order ended without being carried out.
+    #[serde(rename = "order.cancelled")]
+    Cancelled,
+    /// A person must decide: no timer of the order runs.
+    #[serde(rename = "order.held")]
+    Held,
+    /// The money is back.
+    #[serde(rename = "order.refunded")]
+    Refunded,
+}
+
+impl OrderStep {
+    pub const ALL: [Self; 8] = [
+        Self::Created,
+        Self::Offered,
+        Self::Assigned,
+        Self::PickedUp,
+        Self::Completed,
+        Self::Cancelled,
+        Self::Held,
+        Self::Refunded,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "order.created",
+            Self::Offered => "order.offered",
+            Self::Assigned => "order.assigned",
+            Self::PickedUp => "order.picked_up",
+            Self::Completed => "order.completed",
+            Self::Cancelled => "order.cancelled",
+            Self::Held => "order.held",
+            Self::Refunded => "order.refunded",
+        }
+    }
+
+    /// Returns the step that an event of the history is, if producers hear of it. `from` and `to` are equal where the order
+    /// stays in its state.
+    pub fn of_event(from: OrderStatus, to: OrderStatus, reason: EventReason) -> Option<Self> {
+        match reason {
+            EventReason::AttemptStarted => Some(Self::Offered),
+            EventReason::AssignedByHand | EventReason::DriverChanged => Some(Self::Assigned),
+            EventReason::HeldForReview => Some(Self::Held),
+            _ if from == to => None,
+            _ => Self::of_transition(from, to),
+        }
+    }
+
+    fn of_transition(from: OrderStatus, to: OrderStatus) -> Option<Self> {
+        match to {
+            OrderStatus::DriverAssigned => Some(Self::Assigned),
+            OrderStatus::PickedUp => Some(Self::PickedUp),
+            OrderStatus::Completed => Some(Self::Completed),
+            OrderStatus::Refunded => Some(Self::Refunded),
+            // Money that comes after the end cancels nothing a second time.
+            OrderStatus::CancelledBySystem
+            | OrderStatus::CancelledBySystemAfterPayment
+            | OrderStatus::CancelledByUser
+            | OrderStatus::CancelledByDriver
+                if !from.is_closed() =>
+            {
+                Some(Self::Cancelled)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for OrderStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,164 @@
+//! Which partner an attempt is booked with, where several serve a service type. Pure: the caller says who can be called.
+//!
+//! The same order, attempt, list and former bookings rank the partners the same way, so that a repeated job chooses the same.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use garde::Validate;
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    bounds::number_within,
+    ids::PartnerName,
+    order::{BookingState, Snapshot},
+};
+
+/// A partner in the list of a service type.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+pub struct ListedPartner {
+    #[garde(skip)]
+    pub name: PartnerName,
+    /// Its part of the orders, as a weight beside the other shares. `None` for all: the order of the list is one of preference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[garde(custom(number_within(1.0..=10_000.0)))]
+    pub share: Option<u32>,
+}
+
+impl From<PartnerName> for ListedPartner {
+    fn from(name: PartnerName) -> Self {
+        Self { name, share: None }
+    }
+}
+
+/// Why a partner was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChoiceReason {
+    /// There is no other.
+    Only,
+    /// It comes first in the list.
+    Preference,
+    /// By its share of the orders.
+    Share,
+    /// The order was booked with it less often than with others.
+    LeastTried,
+    /// Who comes before it cannot be called.
+    Failover,
+}
+
+impl ChoiceReason {
+    pub const ALL: [Self; 5] = [Self::Only, Self::Preference, Self::Share, Self::LeastTried, Self::Failover];
+
+    /// As the label of a metric.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::Preference => "preference",
+            Self::Share => "share",
+            Self::LeastTried => "least_tried",
+            Self::Failover => "failover",
+        }
+    }
+}
+
+/// The partner of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartnerChoice {
+    pub partner: PartnerName,
+    pub reason: ChoiceReason,
+    /// Who comes first; another than `partner` in a fail-over.
+    pub first: PartnerName,
+}
+
+impl PartnerChoice {
+    /// The choice where there is none.
+    pub fn only(partner: PartnerName) -> Self {
+        Self { first: partner.clone(), partner, reason: ChoiceReason::Only }
+    }
+
+    /// Returns the choice with its reason, for the history; `None` where there was no choice.
+    pub fn describe(&self) -> Option<String> {
+        let why = match self.reason {
+            ChoiceReason::Only => return None,
+            ChoiceReason::Preference => "first in the list".to_owned(),
+            ChoiceReason::Share => "by its share".to_owned(),
+            ChoiceReason::LeastTried => "tried least for this order".to_owned(),
+            ChoiceReason::Failover => format!("{} cannot be called", self.first),
+        };
+        Some(format!("{}: {why}", self.partner))
+    }
+}
+
+/// Returns the partner of the order's next attempt; `None` when `can_call` allows none of the list.
+///
+/// Who was booked less often for this order comes first. Among equals the shares decide, or the order of the list.
+pub fn choose_partner(
+    listed: &[ListedPartner],
+    s: &Snapshot,
+    can_call: impl Fn(&PartnerName) -> bool,
+) -> Option<PartnerChoice> {
+    let tries = |partner: &ListedPartner| s.bookings.iter().filter(|b| b.partner == partner.name).count();
+    let has_shares = !listed.is_empty() && listed.iter().all(|partner| partner.share.is_some());
+    let mut ranked = if has_shares {
+        draw_by_share(listed, &s.order.id, s.order.attempt_no.saturating_add(1))
+    } else {
+        listed.iter().collect()
+    };
+    ranked.sort_by_key(|partner| tries(partner));
+    let first = *ranked.first()?;
+    let chosen = *ranked.iter().find(|partner| can_call(&partner.name))?;
+    let reason = if listed.len() == 1 {
+        ChoiceReason::Only
+    } else if chosen.name != first.name {
+        ChoiceReason::Failover
+    } else if ranked.last().is_some_and(|last| tries(last) > tries(chosen)) {
+        ChoiceReason::LeastTried
+    } else if has_shares {
+        ChoiceReason::Share
+    } else {
+        ChoiceReason::Preference
+    };
+    Some(PartnerChoice { partner: chosen.name.clone(), reason, first: first.name.clone() })
+}
+
+/// Ranks partners by draws whose odds are their shares; each drawn partner leaves the draw. One that cannot be called so
+/// leaves its orders to the others by their shares, and moves no order of theirs.
+fn draw_by_share<'a>(listed: &'a [ListedPartner], order: &OrderId, attempt_no: i32) -> Vec<&'a ListedPartner> {
+    let mut left: Vec<&ListedPartner> = listed.iter().collect();
+    let mut drawn = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let total: u64 = left.iter().map(|partner| share_of(partner)).sum();
+        let mut point = hash_draw(order, attempt_no, drawn.len()) % total;
+        let hit = left.iter().position(|partner| match point.checked_sub(share_of(partner)) {
+            Some(beyond) => {
+                point = beyond;
+                false
+            }
+            None => true,
+        });
+        drawn.push(left.remove(hit.unwrap_or(0)));
+    }
+    drawn
+}
+
+fn share_of(partner: &ListedPartner) -> u64 {
+    u64::from(partner.share.unwrap_or(1).max(1))
+}
+
+fn hash_draw(order: &OrderId, attempt_no: i32, draw: usize) -> u64 {
+    let hash = Sha256::digest(format!("{order}:{attempt_no}:{draw}"));
+    u64::from_be_bytes([hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]])
+}
+
+/// Returns whether the next attempt waits for the cancel of a former booking.
+///
+/// With one partner it waits for `patience` at most: an order must not end because its partner confirms no cancel. With a
+/// choice it waits until the cancel is confirmed, so that two partners never both send a driver.
+pub fn awaits_cancel(s: &Snapshot, has_choice: bool, patience: Duration) -> bool {
+    let wanted = s.order.next_attempt_at.unwrap_or(s.now);
+    let is_patient = has_choice || s.now < wanted + TimeDelta::from_std(patience).unwrap_or_default();
+    is_patient && s.bookings.iter().any(|b| b.state == BookingState::CancelWanted)
+}

@@ -1,0 +1,128 @@
+//! The row of a plan.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{PlanItem, PlanItemState, PlanKind, PlanState};
+use crate::{actor::Actor, ids::PlanId};
+
+/// How many items a plan has, and what became of them so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, sqlx::FromRow)]
+pub struct PlanCounts {
+    pub total: i32,
+    pub changed: i32,
+    pub unchanged: i32,
+    pub refused: i32,
+}
+
+impl PlanCounts {
+    /// The counts of a plan that is made of these items.
+    pub fn from_items(items: &[PlanItem]) -> Self {
+        let total = i32::try_from(items.len()).unwrap_or(i32::MAX);
+        Self { total, ..Self::default() }.plus(items.iter().map(|item| item.state))
+    }
+
+    /// The counts after these items became what they are.
+    #[must_use]
+    pub fn plus(mut self, states: impl IntoIterator<Item = PlanItemState>) -> Self {
+        for state in states {
+            match state {
+                PlanItemState::Pending => {}
+                PlanItemState::Changed => self.changed += 1,
+                PlanItemState::Unchanged => self.unchanged += 1,
+                PlanItemState::Refused => self.refused += 1,
+            }
+        }
+        self
+    }
+
+    /// Items that are yet to be performed.
+    pub fn left(self) -> i32 {
+        self.total - self.changed - self.unchanged - self.refused
+    }
+}
+
+/// A row of `plans`. Times are Postgres time in whole milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, sqlx::FromRow)]
+pub struct Plan {
+    pub id: PlanId,
+    pub kind: PlanKind,
+    /// What is to be done. Its form is the kind's.
+    pub action: Value,
+    /// Of what the ids were taken. Its form is the kind's.
+    pub filter: Value,
+    /// Why, in the words of who made it.
+    pub reason: Option<String>,
+    pub state: PlanState,
+    #[sqlx(flatten)]
+    #[serde(flatten)]
+    pub counts: PlanCounts,
+    pub created_by: String,
+    pub created_key: Option<Uuid>,
+    pub created_at: DateTime<Utc>,
+    pub run_by: Option<String>,
+    pub run_key: Option<Uuid>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub cancelled_by: Option<String>,
+    pub cancelled_key: Option<Uuid>,
+    /// When it became DONE or CANCELLED.
+    pub ended_at: Option<DateTime<Utc>>,
+    /// When the next items may be performed, while RUNNING.
+    pub next_at: Option<DateTime<Utc>>,
+}
+
+impl Plan {
+    /// A plan is run within this time of its making, or not at all: what it was made of may be past.
+    pub const RUN_WITHIN: TimeDelta = TimeDelta::hours(24);
+    /// Characters of a reason that go into the histories of what is changed.
+    const NOTED_REASON: usize = 300;
+
+    /// A plan as it is made: PLANNED.
+    pub fn new_planned(
+        id: PlanId,
+        kind: PlanKind,
+        (action, filter): (Value, Value),
+        counts: PlanCounts,
+        author: &Actor,
+        now: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            kind,
+            action,
+            filter,
+            reason: None,
+            state: PlanState::Planned,
+            counts,
+            created_by: author.to_string(),
+            created_key: author.key,
+            created_at: now,
+            run_by: None,
+            run_key: None,
+            started_at: None,
+            cancelled_by: None,
+            cancelled_key: None,
+            ended_at: None,
+            next_at: None,
+        }
+    }
+
+    /// In whose name its items are changed: who ran it.
+    pub fn runner(&self) -> Actor {
+        let stored = self.run_by.as_deref().map_or(Actor::SYSTEM, Actor::parse);
+        Actor { key: self.run_key, ..stored }
+    }
+
+    /// What the histories of its items say of it, the same whenever one of them is performed again.
+    pub fn history_note(&self) -> String {
+        match &self.reason {
+            Some(reason) => {
+                let reason: String = reason.chars().take(Self::NOTED_REASON).collect();
+                format!("plan {}: {reason}", self.id)
+            }
+            None => format!("plan {}", self.id),
+        }
+    }
+}

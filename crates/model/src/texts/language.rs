@@ -1,0 +1,141 @@
+//! The languages there are texts in, and the tags that ask for one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A language that has texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Language {
+    #[default]
+    #[serde(rename = "id")]
+    Indonesian,
+    #[serde(rename = "en")]
+    English,
+    #[serde(rename = "vi")]
+    Vietnamese,
+}
+
+impl Language {
+    pub const ALL: [Self; 3] = [Self::Indonesian, Self::English, Self::Vietnamese];
+
+    /// ISO 639-1.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Indonesian => "id",
+            Self::English => "en",
+            Self::Vietnamese => "vi",
+        }
+    }
+
+    /// Returns the language of a BCP 47 tag: regions and scripts share their language's texts. `None`: it has no texts.
+    pub fn from_tag(tag: &str) -> Option<Self> {
+        match tag.split('-').next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            // The code of Indonesian until 1989, which old clients still send.
+            "id" | "in" => Some(Self::Indonesian),
+            "en" => Some(Self::English),
+            "vi" => Some(Self::Vietnamese),
+            _ => None,
+        }
+    }
+
+    /// Returns the language of greatest weight in an Accept-Language header that has texts; of equal ones the first. `otherwise`
+    /// is for `*`, and where the header names no such language.
+    pub fn from_accept_language(header: Option<&str>, otherwise: Self) -> Self {
+        let mut best = (0.0, otherwise);
+        for item in header.unwrap_or_default().split(',') {
+            let mut parts = item.split(';');
+            let tag = parts.next().unwrap_or_default().trim();
+            let weight = parts.find_map(|p| p.trim().strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0);
+            let Some(language) = (if tag == "*" { Some(otherwise) } else { Self::from_tag(tag) }) else { continue };
+            if weight > best.0 {
+                best = (weight, language);
+            }
+        }
+        best.1
+    }
+
+    /// Returns a distance in kilometres with one decimal, as this language writes it.
+    pub fn format_km(self, metres: f64) -> String {
+        let km = format!("{:.1}", metres / 1000.0);
+        match self {
+            Self::English => km,
+            Self::Indonesian | Self::Vietnamese => km.replace('.', ","),
+        }
+    }
+}
+
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// A language tag of BCP 47, such as `id`, `en-GB` or `zh-Hant-TW`, as it was written. It may ask for a language without texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, sqlx::Type)]
+#[serde(try_from = "String", into = "String")]
+#[sqlx(transparent)]
+pub struct LanguageTag(String);
+
+/// Why a text is no language tag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("language '{0}' is no tag of BCP 47, such as id, en or vi")]
+pub struct InvalidLanguageTag(String);
+
+impl LanguageTag {
+    /// RFC 5646, section 4.4.1: room for every tag in use.
+    pub const MAX_BYTES: usize = 35;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the language it asks for, if that has texts.
+    pub fn known_language(&self) -> Option<Language> {
+        Language::from_tag(&self.0)
+    }
+}
+
+/// Returns whether the text is a well-formed tag. Languages have two or three letters: longer names are reserved, and none is
+/// registered.
+fn is_well_formed(text: &str) -> bool {
+    let mut subtags = text.split('-');
+    let language = subtags.next().unwrap_or_default();
+    let is_language = (2..=3).contains(&language.len()) && language.bytes().all(|b| b.is_ascii_alphabetic());
+    let fits = |subtag: &str| (1..=8).contains(&subtag.len()) && subtag.bytes().all(|b| b.is_ascii_alphanumeric());
+    // A single letter begins an extension, and has one.
+    let ends_whole = text.rsplit('-').next().is_some_and(|last| last.len() > 1);
+    text.len() <= LanguageTag::MAX_BYTES && is_language && subtags.all(fits) && ends_whole
+}
+
+impl TryFrom<String> for LanguageTag {
+    type Error = InvalidLanguageTag;
+
+    fn try_from(text: String) -> Result<Self, InvalidLanguageTag> {
+        if is_well_formed(&text) {
+            return Ok(Self(text));
+        }
+        let shown: String = text.chars().filter(|c| !crate::plain_text::is_unsafe(*c)).take(40).collect();
+        Err(InvalidLanguageTag(shown))
+    }
+}
+
+impl std::str::FromStr for LanguageTag {
+    type Err = InvalidLanguageTag;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLanguageTag> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<LanguageTag> for String {
+    fn from(tag: LanguageTag) -> Self {
+        tag.0
+    }
+}
+
+impl fmt::Display for LanguageTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,108 @@
+//! Placeholders in a text: `{order_id}` stands for a value.
+
+use std::fmt;
+
+use crate::plain_text;
+
+/// The longest text of an installation's own.
+pub const MAX_TEMPLATE_CHARS: usize = 500;
+
+/// What a text can have a value for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Placeholder {
+    OrderId,
+    /// Why the order ended, as a sentence in the same language.
+    Reason,
+    ServiceType,
+    /// With one decimal, as the language writes it.
+    DistanceKm,
+}
+
+impl Placeholder {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OrderId => "order_id",
+            Self::Reason => "reason",
+            Self::ServiceType => "service_type",
+            Self::DistanceKm => "distance_km",
+        }
+    }
+}
+
+/// As templates write it.
+impl fmt::Display for Placeholder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}}}", self.name())
+    }
+}
+
+/// A part of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TemplatePart<'a> {
+    Text(&'a str),
+    /// What stands between two braces.
+    Named(&'a str),
+    /// A brace without the other one.
+    Brace(&'a str),
+}
+
+fn split_parts(template: &str) -> Vec<TemplatePart<'_>> {
+    let (mut parts, mut rest) = (Vec::new(), template);
+    while let Some(at) = rest.find(['{', '}']) {
+        let (text, from_brace) = rest.split_at(at);
+        parts.push(TemplatePart::Text(text));
+        let named = from_brace.strip_prefix('{').and_then(|after| after.split_once('}'));
+        rest = if let Some((name, after)) = named.filter(|(name, _)| !name.contains('{')) {
+            parts.push(TemplatePart::Named(name));
+            after
+        } else {
+            let (brace, after) = from_brace.split_at(1);
+            parts.push(TemplatePart::Brace(brace));
+            after
+        };
+    }
+    parts.push(TemplatePart::Text(rest));
+    parts
+}
+
+/// Returns what is wrong with a template that may have these placeholders, if anything.
+pub(super) fn find_template_problem(template: &str, allowed: &[Placeholder]) -> Option<String> {
+    if template.trim().is_empty() {
+        return Some("is empty: the person would be told nothing".to_owned());
+    }
+    if let Some(problem) = plain_text::find_problem(template, MAX_TEMPLATE_CHARS) {
+        return Some(problem);
+    }
+    split_parts(template).into_iter().find_map(|part| match part {
+        TemplatePart::Named(name) if allowed.iter().all(|placeholder| placeholder.name() != name) => {
+            let cure = if allowed.is_empty() {
+                "this text has none".to_owned()
+            } else {
+                format!("this text has {}", list_placeholders(allowed))
+            };
+            Some(format!("no placeholder {{{name}}}; {cure}"))
+        }
+        TemplatePart::Brace(brace) => Some(format!("the '{brace}' has no partner; braces are for placeholders alone")),
+        TemplatePart::Text(_) | TemplatePart::Named(_) => None,
+    })
+}
+
+fn list_placeholders(placeholders: &[Placeholder]) -> String {
+    placeholders.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the template with each placeholder's value in its place. One without a value stays as it is written; braces in values
+/// mean nothing.
+pub(super) fn fill_template(template: &str, values: &[(Placeholder, &str)]) -> String {
+    let mut filled = String::with_capacity(template.len());
+    for part in split_parts(template) {
+        match part {
+            TemplatePart::Text(text) | TemplatePart::Brace(text) => filled.push_str(text),
+            TemplatePart::Named(name) => match values.iter().find(|(placeholder, _)| placeholder.name() == name) {
+                Some((_, value)) => filled.push_str(value),
+                None => filled.extend(["{", name, "}"]),
+            },
+        }
+    }
+    filled
+}

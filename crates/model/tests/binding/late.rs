@@ -1,0 +1,246 @@
+//! What is lost or overdue, step by step.
+
+use model::binding::{
+    AnswerDecision, BindingCommand, BindingPhase, BindingState, CallAction, CallRules, ClaimDecision, HeaderChange,
+    ProviderAnswer, StopReason, TimeoutPolicy, TransactionStatus, decide_answer, decide_claim, decide_deadline, derive,
+};
+
+use super::{
+    bench::{Bench, OTP_WANTED, PROCESSING, SUCCESS, at, stop},
+    world::RULES,
+};
+
+#[test]
+fn a_lost_start_is_repeated_under_its_key_while_running_and_asked_about_otherwise() {
+    for (command, action) in [(None, CallAction::Start), (Some(BindingCommand::Pause), CallAction::Status)] {
+        let mut bench = Bench::running();
+        let lost = bench.claim();
+        if let Some(command) = &command {
+            bench.command(command);
+        }
+        assert!(
+            matches!(decide_claim(&bench.row, RULES, at(bench.now)), ClaimDecision::NotYet(until) if until == lost.call_until)
+        );
+        bench.wait_for_timer();
+        let again = bench.claim();
+        assert_eq!((again.action, again.cycle, again.call_no), (action, 1, 2));
+        assert!(again.fence > lost.fence);
+        assert!(again.key.is_none() || again.key == lost.key);
+        let late = decide_answer(&bench.row, lost.call_no, &SUCCESS, at(bench.now));
+        assert_eq!(late, AnswerDecision::Stale);
+    }
+    let mut bench = Bench::running();
+    bench.claim();
+    bench.command(&stop());
+    bench.wait_for_timer();
+    assert_eq!(bench.fire_without_call().ending.map(|end| end.result), Some("lost"));
+    assert_eq!((bench.row.state, bench.row.phase), (BindingState::Stopped, BindingPhase::Processing));
+    // It never arrived: the provider knows of nothing.
+    let ended = bench.call(&ProviderAnswer::UnknownTransaction);
+    assert_eq!(ended, Some((TransactionStatus::Gagal, Some("unknown_at_provider".to_owned()))));
+    assert!(bench.row.is_at_rest());
+}
+
+#[test]
+fn where_repeats_are_not_safe_a_lost_start_is_asked_about_first() {
+    let mut bench = Bench::running();
+    bench.claim();
+    bench.wait_for_timer();
+    let rules = CallRules { repeats_are_safe: false, ..RULES };
+    let ClaimDecision::Call(claim) = decide_claim(&bench.row, rules, at(bench.now)) else { panic!("no call") };
+    bench.row = bench.row.apply(&claim.change);
+    assert_eq!(claim.call.action, CallAction::Status);
+    bench.answer(&claim.call, &ProviderAnswer::UnknownTransaction);
+    assert_eq!((bench.row.failures, bench.row.phase), (0, BindingPhase::Idle), "it never arrived");
+}
+
+#[test]
+fn calls_that_are_always_lost_leave_a_transaction_in_the_end() {
+    let mut bench = Bench::running();
+    bench.claim();
+    let mut calls = 1;
+    loop {
+        bench.wait_for_timer();
+        match decide_claim(&bench.row, RULES, at(bench.now)) {
+            ClaimDecision::Call(claim) => bench.row = bench.row.apply(&claim.change),
+            ClaimDecision::Write(change) => {
+                bench.row = bench.row.apply(&change);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        calls += 1;
+    }
+    // 5.5 s each: the one at 22 s is the first after the deadline, and the last.
+    assert_eq!((calls, bench.row.phase, bench.row.unresolved), (5, BindingPhase::Idle, 1));
+}
+
+#[test]
+fn a_server_that_is_away_is_no_failure_of_the_binding() {
+    let mut bench = Bench::running();
+    for answer in [
+        ProviderAnswer::Throttled { retry_in: Some(std::time::Duration::from_secs(4)) },
+        ProviderAnswer::Unavailable("500".to_owned()),
+        ProviderAnswer::Unreachable("cut".to_owned()),
+    ] {
+        let call = bench.claim();
+        assert_eq!((call.action, call.key.as_deref()), (CallAction::Start, Some("B:1")));
+        bench.answer(&call, &answer);
+        let waited = bench.wait_for_timer();
+        match answer {
+            ProviderAnswer::Throttled { .. } => assert_eq!(waited, 4_000),
+            ProviderAnswer::Unreachable(_) => assert_eq!(bench.now, call.call_until, "it may still be at it"),
+            _ => assert_eq!(waited, 200),
+        }
+    }
+    assert_eq!((bench.row.failures, bench.row.cycle), (0, 1));
+    assert_eq!(bench.call(&SUCCESS), Some((TransactionStatus::Sukses, None)));
+}
+
+#[test]
+fn a_binding_may_stop_when_a_transaction_takes_too_long() {
+    let mut bench = Bench::running();
+    bench.row.config.on_processing_timeout = TimeoutPolicy::Stop;
+    bench.call(&PROCESSING);
+    bench.advance(20_000);
+    // A job that may not call leaves it, too.
+    let change = decide_deadline(&bench.row, at(bench.now)).unwrap();
+    bench.row = bench.row.apply(&change);
+    assert_eq!((bench.row.state, bench.row.reason), (BindingState::Stopped, Some(StopReason::ProcessingTimeout)));
+    assert_eq!(derive(&bench.row, bench.now), None);
+}
+
+#[test]
+fn a_repeated_start_that_is_rejected_is_asked_about_and_a_first_one_fails() {
+    let rejected = ProviderAnswer::Rejected("422".to_owned());
+    let mut bench = Bench::running();
+    assert_eq!(bench.call(&rejected), Some((TransactionStatus::Gagal, Some("rejected".to_owned()))));
+
+    let mut bench = Bench::running();
+    bench.claim();
+    bench.wait_for_timer();
+    // The lost start may have begun it.
+    assert_eq!(bench.call(&rejected), None);
+    bench.wait_for_timer();
+    let ask = bench.claim();
+    assert_eq!((ask.action, ask.cycle), (CallAction::Status, 1));
+    assert_eq!(bench.answer(&ask, &SUCCESS), Some((TransactionStatus::Sukses, None)));
+
+    // A stop and a start between the loss and the repeat change nothing.
+    let mut bench = Bench::running();
+    bench.claim();
+    bench.command(&stop());
+    bench.wait_for_timer();
+    bench.fire_without_call();
+    bench.command(&BindingCommand::Start);
+    let again = bench.claim();
+    assert_eq!((again.action, bench.answer(&again, &rejected)), (CallAction::Start, None));
+
+    // The provider knows nothing of it after all: a failure like any other.
+    bench.wait_for_timer();
+    let ended = bench.call(&ProviderAnswer::UnknownTransaction);
+    assert_eq!(ended, Some((TransactionStatus::Gagal, Some("unknown_at_provider".to_owned()))));
+    assert_eq!(bench.row.failures, 1);
+}
+
+#[test]
+fn after_its_time_a_transaction_is_asked_about_and_nothing_is_sent_again() {
+    for wait in [20_000, 3_600_000] {
+        // Unconfirmed and in PROCESSING, then lost: both would be repeated within the time.
+        let mut bench = Bench::running();
+        bench.call(&ProviderAnswer::Unavailable("500".to_owned()));
+        bench.advance(wait);
+        assert_eq!(bench.claim().action, CallAction::Status);
+
+        let mut bench = Bench::running();
+        bench.claim();
+        bench.advance(wait);
+        let ask = bench.claim();
+        assert_eq!(ask.action, CallAction::Status);
+        assert_eq!(bench.answer(&ask, &SUCCESS), Some((TransactionStatus::Sukses, None)));
+    }
+}
+
+#[test]
+fn an_otp_that_came_in_time_is_sent_after_an_outage_and_not_repeated() {
+    let waits_with_otp = || {
+        let mut bench = Bench::running();
+        bench.call(&OTP_WANTED);
+        bench.take_otp();
+        bench
+    };
+    let mut bench = waits_with_otp();
+    bench.advance(3_600_000);
+    assert_eq!(bench.call(&SUCCESS), Some((TransactionStatus::Sukses, None)));
+
+    let mut answered = waits_with_otp();
+    answered.call(&ProviderAnswer::Unavailable("500".to_owned()));
+    assert_eq!(answered.row.phase, BindingPhase::WaitingOtp);
+    let mut lost = waits_with_otp();
+    lost.claim();
+    for mut bench in [answered, lost] {
+        bench.advance(3_600_000);
+        let ask = bench.claim();
+        assert_eq!((ask.action, bench.row.otp_value.as_ref(), bench.row.otp_tries), (CallAction::Status, None, 1));
+        bench.answer(&ask, &OTP_WANTED);
+        // The next OTP has a key of its own: the provider may have seen the one before.
+        bench.take_otp();
+        assert_eq!(bench.claim().key.as_deref(), Some("B:1:otp:2"));
+    }
+}
+
+#[test]
+fn no_pause_of_a_server_outlives_the_time_of_a_transaction() {
+    let throttled = ProviderAnswer::Throttled { retry_in: Some(std::time::Duration::from_secs(3600)) };
+    let mut bench = Bench::running();
+    bench.call(&throttled);
+    assert_eq!(bench.wait_for_timer(), 20_000, "the transaction's time");
+    assert_eq!(bench.call(&throttled).map(|(status, _)| status), Some(TransactionStatus::Unresolved));
+
+    let mut bench = Bench::running();
+    bench.call(&OTP_WANTED);
+    bench.take_otp();
+    bench.call(&throttled);
+    assert_eq!((bench.row.phase, bench.wait_for_timer()), (BindingPhase::WaitingOtp, 20_000));
+    assert_eq!(bench.call(&throttled).map(|(status, _)| status), Some(TransactionStatus::Unresolved));
+
+    // A call that may still be open is waited for.
+    let mut bench = Bench::running();
+    bench.call(&PROCESSING);
+    bench.advance(19_000);
+    let call = bench.claim();
+    bench.answer(&call, &ProviderAnswer::Unreachable("cut".to_owned()));
+    bench.wait_for_timer();
+    assert_eq!(bench.now, call.call_until);
+}
+
+#[test]
+fn a_server_that_knows_no_start_stops_the_binding_in_the_end() {
+    let mut bench = Bench::running();
+    for _ in 0..4 {
+        bench.wait_for_timer();
+        let ended = bench.call(&ProviderAnswer::UnknownTransaction);
+        assert_eq!(ended, Some((TransactionStatus::Gagal, Some("unknown_at_provider".to_owned()))));
+    }
+    assert_eq!((bench.row.state, bench.row.reason), (BindingState::Stopped, Some(StopReason::TooManyFailures)));
+}
+
+#[test]
+fn the_last_ask_is_told_by_the_row_whatever_is_configured_since() {
+    for (asked_with, now) in [(100, 60_000), (5_000, 5_000), (60_000, 100)] {
+        let mut bench = Bench::running();
+        bench.call(&PROCESSING);
+        bench.wait_for_timer();
+        // Lost long before the transaction's time is over: it is asked about once more.
+        bench.claim();
+        bench.row.config.call_timeout_ms = asked_with;
+        bench.advance(20_000);
+        assert_eq!(bench.claim().action, CallAction::Status);
+        bench.row.config.call_timeout_ms = now;
+        bench.wait_for_timer();
+        let Some(HeaderChange::Move { status, .. }) = bench.fire_without_call().header else {
+            panic!("{:?}", bench.row)
+        };
+        assert_eq!(status, TransactionStatus::Unresolved, "asked with {asked_with} ms, then set to {now}");
+    }
+}
