@@ -13,14 +13,16 @@ use dispatch::{
     notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
 };
 use jobs::OrderId;
+use model::messages;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     auth::ApiCaller,
+    bindings::numbered_cursor,
     body::JsonBody,
-    error::ApiError,
+    error::{ApiError, StaffError},
     openapi::{CallErrors, example_alert},
     orders::bounded_text,
 };
@@ -28,8 +30,10 @@ use super::{
 const PAGE: u32 = 50;
 const LARGEST_PAGE: u32 = 500;
 
-const READERS: [AccountRole; 3] = [AccountRole::Support, AccountRole::Dispatcher, AccountRole::Operator];
-const WRITERS: [AccountRole; 1] = [AccountRole::Support];
+const READERS: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Support, AccountRole::Dispatcher, AccountRole::Operator];
+/// Dispatchers acknowledge the alerts that are theirs.
+const WRITERS: [AccountRole; 2] = [AccountRole::Support, AccountRole::Dispatcher];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default().routes(routes!(list_alerts)).routes(routes!(acknowledge_alert))
@@ -76,16 +80,18 @@ async fn list_alerts(
     wanted: Result<Query<AlertQuery>, QueryRejection>,
 ) -> Result<Json<AlertPage>, ApiError> {
     caller.require_role(&READERS)?;
-    let Query(wanted) = wanted.map_err(|e| ApiError::Invalid(e.body_text()))?;
+    let app = caller.reading(app);
+    let Query(wanted) = wanted?;
     let limit = wanted.limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(ApiError::Invalid(format!("limit must be 1 to {LARGEST_PAGE}")));
+        return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")));
     }
+    let of_query = |error: ApiError| ApiError::invalid_parameter("kind", error.to_string());
     let filter = AlertFilter {
         open: wanted.open,
-        kind: bounded_text("kind", wanted.kind)?,
+        kind: bounded_text("kind", wanted.kind).map_err(of_query)?,
         order: wanted.order_id,
-        before: wanted.before,
+        before: numbered_cursor("before", wanted.before)?,
         limit,
     };
     let alerts = alerts::list_alerts(&app.db, &filter).await?;
@@ -95,7 +101,6 @@ async fn list_alerts(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 struct AcknowledgeRequest {
     /// What was done, or will be.
     #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -104,7 +109,7 @@ struct AcknowledgeRequest {
 
 /// Acknowledges an alert: it is taken care of.
 ///
-/// The answer is the alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
+/// A dispatcher acknowledges alerts about orders that wait for one; all others are support's. The answer is the alert as it now is. One that was acknowledged before stays as it was: repeating is harmless.
 #[utoipa::path(post, path = "/{id}/ack", tag = "alerts", extensions(("x-roles" = json!(WRITERS))),
     params(("id" = i64, Path, description = "the alert's id", example = 1)),
     request_body(content = AcknowledgeRequest, example = json!({ "note": "refunded by hand" })),
@@ -119,7 +124,13 @@ async fn acknowledge_alert(
     let Path(id) = id.map_err(|_| ApiError::NoSuchAlert)?;
     let note = bounded_text("note", Some(body.note))?.unwrap_or_default();
     if note.trim().is_empty() {
-        return Err(ApiError::Invalid("note must say what was done, or will be".to_owned()));
+        return Err(ApiError::invalid_member("note", "note must say what was done, or will be"));
+    }
+    if caller.0.role == AccountRole::Dispatcher {
+        let alert = alerts::load_alert(&app.db, id).await?.ok_or(ApiError::NoSuchAlert)?;
+        if !messages::is_for_dispatchers(&alert.kind) {
+            return Err(StaffError::NotYourAlert.into());
+        }
     }
     let acked = alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &caller.actor(), &note).await?;
     acked.into_iter().next().map(Json).ok_or(ApiError::NoSuchAlert)

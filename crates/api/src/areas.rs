@@ -1,7 +1,8 @@
 //! Areas for those who run them: `/api/v1/admin/dispatcher/areas`. Names and bodies of the requirement on server busy, 3.4.2.
 //!
-//! [`settings`]: limits, overrides and the flag. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
+//! [`settings`]: limits, overrides and the flag. [`report`]: what became of requests for places. A caller changes what it read on condition that it was not changed since: `ETag` of the answer, `If-Match` of the request.
 
+mod report;
 mod settings;
 
 use axum::{
@@ -13,7 +14,7 @@ use axum::{
     },
     http::{
         HeaderMap, HeaderName, StatusCode,
-        header::{ETAG, IF_MATCH},
+        header::{CONTENT_TYPE, ETAG, IF_MATCH},
     },
     response::{IntoResponse, Response},
 };
@@ -34,6 +35,7 @@ use dispatch::{
     reports::area_status::{self, AreaStatus},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{
     router::{OpenApiRouter, UtoipaMethodRouterExt},
@@ -47,7 +49,8 @@ use super::{
     openapi::{AreaErrors, example_area, example_area_limits, example_collection, example_flag, example_status},
 };
 
-const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+const READERS: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 /// A country in detail.
 const MAX_IMPORT_BYTES: usize = 16 * 1024 * 1024;
 /// Changes of one page.
@@ -58,9 +61,11 @@ const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
         .routes(routes!(list_areas, import_areas).layer(DefaultBodyLimit::max(MAX_IMPORT_BYTES)))
+        .routes(routes!(export_areas))
         .routes(routes!(show_area_status))
+        .routes(routes!(report::show_area_report))
+        .routes(routes!(settings::set_threshold, settings::reset_threshold))
         .routes(routes!(show_area, remove_area))
-        .routes(routes!(settings::set_threshold))
         .routes(routes!(settings::set_override))
         .routes(routes!(list_changes))
         .routes(routes!(settings::show_flag, settings::set_flag))
@@ -81,40 +86,64 @@ struct AreaList {
     ))]
 async fn list_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
+    let app = caller.reading(app);
     // Read first: an area that changes in between is newer than the version says, and If-Match refuses.
     let version = geofences::areas_version(&app.db).await?;
     Ok((etag_header(version), Json(AreaList { areas: geofences::list_areas(&app.db).await? })).into_response())
+}
+
+/// Returns all areas as GeoJSON.
+///
+/// The collection has the form that PUT of the areas takes.
+#[utoipa::path(get, path = "/areas.geojson", tag = "areas", extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = Object, content_type = "application/geo+json",
+         headers(("ETag" = String, description = "the version of all areas")),
+         example = json!(example_collection())),
+        AreaErrors,
+    ))]
+async fn export_areas(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let version = geofences::areas_version(&app.db).await?;
+    let collection = geofences::export_areas(&app.db).await?;
+    let kind = [(CONTENT_TYPE, "application/geo+json")];
+    Ok((etag_header(version), kind, collection.to_string()).into_response())
 }
 
 /// An area with all that holds there.
 #[derive(Debug, Serialize, ToSchema)]
 struct AreaOverview {
     area: AreaRow,
+    /// GeoJSON; null: geohashes alone say where it is.
+    #[schema(required)]
+    geometry: Option<Value>,
+    /// What is set for this area; what is null follows the installation. `effective` of `status` says what holds.
     limits: Vec<LimitsRow>,
     /// What If-Match of an override takes.
     override_version: i64,
     status: Vec<AreaStatus>,
 }
 
-/// Returns an area with its limits, and how it stands.
+/// Returns an area with its geometry and limits, and how it stands.
 #[utoipa::path(get, path = "/areas/{area_id}", tag = "areas", params(AreaPath), extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = AreaOverview,
          headers(("ETag" = String, description = "the version of the area")),
-         example = json!({ "area": example_area(), "limits": [example_area_limits()], "override_version": 0,
-                           "status": [example_status()] })),
+         example = json!({ "area": example_area(), "geometry": example_collection()["features"][0]["geometry"],
+                           "limits": [example_area_limits()], "override_version": 0, "status": [example_status()] })),
         AreaErrors,
     ))]
 async fn show_area(State(app): State<App>, caller: ApiCaller, AreaPath(area): AreaPath) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
-    let found =
-        geofences::list_areas(&app.db).await?.into_iter().find(|row| row.id == area).ok_or(ApiError::NoSuchArea)?;
+    let app = caller.reading(app);
+    let (found, geometry) = geofences::find_area(&app.db, &area).await?.ok_or(ApiError::NoSuchArea)?;
     let limits = limits::list_limits(&app.db, Some(&area)).await?;
     let status: Vec<_> =
         area_status::area_statuses(&app).await?.into_iter().filter(|row| row.area_id == area).collect();
     let overridden = overrides::override_version(&app.db, &area).await?;
     let etag = etag_header(found.version);
-    let body = AreaOverview { area: found, limits, override_version: overridden, status };
+    let body = AreaOverview { area: found, geometry, limits, override_version: overridden, status };
     Ok((etag, Json(body)).into_response())
 }
 
@@ -125,6 +154,8 @@ struct StatusReport {
 }
 
 /// Says how every area stands, now.
+///
+/// Each area comes with each service type it is for, and with the values that hold there.
 #[utoipa::path(get, path = "/areas/status", tag = "areas", extensions(("x-roles" = json!(READERS))),
     responses(
         (status = 200, description = "done", body = StatusReport,
@@ -133,6 +164,7 @@ struct StatusReport {
     ))]
 async fn show_area_status(State(app): State<App>, caller: ApiCaller) -> Result<Json<StatusReport>, ApiError> {
     caller.require_role(&READERS)?;
+    let app = caller.reading(app);
     let areas = area_status::area_statuses(&app).await?;
     Ok(Json(StatusReport { areas, flag: flag::load_flag(&app.db).await? }))
 }
@@ -175,10 +207,11 @@ async fn list_changes(
     page: Result<Query<AreaChangesQuery>, QueryRejection>,
 ) -> Result<Json<AreaChangePage>, ApiError> {
     caller.require_role(&READERS)?;
-    let Query(AreaChangesQuery { before, limit }) = page.map_err(|e| ApiError::Invalid(e.body_text()))?;
+    let app = caller.reading(app);
+    let Query(AreaChangesQuery { before, limit }) = page?;
     let limit = limit.unwrap_or(PAGE);
     if !(1..=LARGEST_PAGE).contains(&limit) {
-        return Err(ApiError::Invalid(format!("limit must be 1 to {LARGEST_PAGE}")));
+        return Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")));
     }
     let changes = table::list_changes(&app.db, Some(&area), before, limit).await?;
     let is_full = u32::try_from(changes.len()).is_ok_and(|n| n == limit);
@@ -199,7 +232,7 @@ struct ImportAnswer {
     params(("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
             description = "the version of all areas (ETag of GET); another one by now is answered 412")),
     request_body(content = Object,
-        description = "a GeoJSON FeatureCollection of polygons with area_id among their properties",
+        description = "a GeoJSON FeatureCollection of polygons with area_id, and perhaps name, priority, geohashes, service_type and time_zone, among their properties",
         example = json!(example_collection())),
     responses((status = 200, description = "done", body = ImportAnswer, example = json!({ "imported": 1 })), AreaErrors))]
 async fn import_areas(
@@ -261,5 +294,5 @@ fn etag_header(version: i64) -> [(HeaderName, String); 1] {
 fn expected_version(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let version = value.to_str().ok().and_then(|text| text.trim().trim_matches('"').parse().ok());
-    version.map(Some).ok_or_else(|| ApiError::Invalid("If-Match must be a version, such as \"3\"".to_owned()))
+    version.map(Some).ok_or_else(|| ApiError::invalid_header("If-Match", "If-Match must be a version, such as \"3\""))
 }

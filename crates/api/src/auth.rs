@@ -39,8 +39,13 @@ impl ApiCaller {
             }
             (Some(driver), _) => Ok(driver.clone()),
             (None, Some(named)) => Ok(named.clone()),
-            (None, None) => Err(ApiError::Invalid("driver_id is missing".to_owned())),
+            (None, None) => Err(ApiError::invalid_member("driver_id", "driver_id is missing")),
         }
+    }
+
+    /// What this caller's reads go by: a viewer's transactions are READ ONLY.
+    pub fn reading(&self, app: App) -> App {
+        if self.0.role == AccountRole::Viewer { app.reading() } else { app }
     }
 
     /// How the history names this caller.
@@ -73,6 +78,10 @@ where
         let owner = app.keys.find_owner(&app.db, key).await?.ok_or(unknown)?;
         app.limits.count_request(owner.id).map_err(ApiError::TooManyRequests)?;
         app.key_use.record_use(owner.id);
+        // Each handler checks its roles; this holds for those to come, too.
+        if owner.role == AccountRole::Viewer && !parts.method.is_safe() {
+            return Err(ApiError::Forbidden("this key only reads".to_owned()));
+        }
         Ok(Self(owner))
     }
 }

@@ -1,6 +1,7 @@
 //! Bodies and paths, checked at the edge; what is wrong with them is answered in our own form.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc,
@@ -21,10 +22,11 @@ use axum::{
 use hyper::body::{Frame, SizeHint};
 use jobs::OrderId;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{Sleep, sleep};
 use utoipa::IntoParams;
 
-use super::error::ApiError;
+use super::{error::ApiError, ignored_fields::IgnoredFields};
 use dispatch::ids::{AreaId, DriverId};
 
 /// Middleware: a body that is not all here by then ends the request with 408. Handlers begin when they have it, so nothing
@@ -123,13 +125,46 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let is_json = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
-        if !is_json {
-            return Err(ApiError::NotJson);
-        }
-        let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
-        without_nul(&bytes)?;
-        Ok(Self(Json::from_bytes(&bytes)?.0))
+        Ok(Self(read_json(request, state).await?.0))
+    }
+}
+
+/// Reads a JSON body, and returns its bytes with it.
+async fn read_json<T: DeserializeOwned, S: Send + Sync>(request: Request, state: &S) -> Result<(T, Bytes), ApiError> {
+    let is_json = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_json);
+    if !is_json {
+        return Err(ApiError::NotJson);
+    }
+    let ignored = request.extensions().get::<IgnoredFields>().cloned();
+    let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
+    without_nul(&bytes)?;
+    let Json(value) = Json::from_bytes(&bytes)?;
+    compare_fields::<T>(ignored.as_ref(), &bytes);
+    Ok((value, bytes))
+}
+
+fn compare_fields<T: DeserializeOwned>(ignored: Option<&IgnoredFields>, body: &[u8]) {
+    if let Some(ignored) = ignored {
+        ignored.compare::<T>(body);
+    }
+}
+
+/// A JSON body of type `T`, in which null means something else than a field that is left out.
+#[derive(Debug)]
+pub struct PatchBody<T> {
+    pub value: T,
+    /// Names of the fields that are null.
+    pub nulls: Vec<String>,
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for PatchBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let (value, bytes) = read_json(request, state).await?;
+        let fields: BTreeMap<String, Value> = Json::from_bytes(&bytes)?.0;
+        let nulls = fields.into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect();
+        Ok(Self { value, nulls })
     }
 }
 
@@ -150,10 +185,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for RawBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let ignored = request.extensions().get::<IgnoredFields>().cloned();
         let WholeBody(bytes) = WholeBody::from_request(request, state).await?;
         without_nul(&bytes)?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let Json(value) = Json::from_bytes(text)?;
+        compare_fields::<T>(ignored.as_ref(), text);
         Ok(Self { bytes, value })
     }
 }
@@ -221,7 +258,10 @@ async fn name_in_path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Pa
         .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
     let fits = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if !fits {
-        return Err(ApiError::Invalid("the id in the path must be 1 to 64 letters, digits, '_' or '-'".to_owned()));
+        return Err(ApiError::invalid_parameter(
+            "id",
+            "the id in the path must be 1 to 64 letters, digits, '_' or '-'",
+        ));
     }
     Ok(Path(id))
 }

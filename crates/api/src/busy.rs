@@ -6,13 +6,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use super::error::Problem;
 use dispatch::admission::answer::{AdmissionAnswer, ReplyLanguage};
 
 pub(super) fn admission_response(answer: &AdmissionAnswer, language: ReplyLanguage) -> Response {
     let status = StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
-    let body = Json(answer.json_body(language));
+    let body = answer.json_body(language);
+    let response = match answer.error_code() {
+        Some(code) => Problem::new(status, code, &answer.message_in(language)).beside(body).into_response(),
+        None => (status, Json(body)).into_response(),
+    };
     match answer.retry_after_sec() {
-        Some(secs) => (status, [(RETRY_AFTER, secs.to_string())], body).into_response(),
-        None => (status, body).into_response(),
+        Some(secs) => ([(RETRY_AFTER, secs.to_string())], response).into_response(),
+        None => response,
     }
 }

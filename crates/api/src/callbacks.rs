@@ -73,7 +73,7 @@ async fn receive_callback(
     if let Some(problem) = body.find_problem() {
         return Err(ApiError::Invalid(problem.to_owned()));
     }
-    let row = inbox::store_callback(&app.db, &name, &body, &raw).await?;
+    let row = inbox::store_callback(&app.orders, &name, &body, &raw).await?;
     let order = match (&row.order_id, row.state) {
         (Some(order), CallbackState::Pending) => order.parse()?,
         (_, state) => return Ok(Json(CallbackReceipt { status: state.as_str().to_owned() })),
@@ -81,7 +81,7 @@ async fn receive_callback(
     crash::reach_point("callback", "stored");
     // Of an event that came before, what came first counts.
     let acted = if row.is_new {
-        callback::process_body(&app, &order, row.id, &body).await
+        callback::process_body(&app, &order, row.id, &name, &body).await
     } else {
         callback::process_callback(&app, &order, row.id).await
     };

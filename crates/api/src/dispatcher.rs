@@ -28,8 +28,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "describes the header; `accepted_language` reads it")]
-struct LanguageHeader {
-    /// id or en
+pub(super) struct LanguageHeader {
+    /// id, en or vi
     #[param(rename = "Accept-Language", pattern = "^[ -~]*$")]
     accept_language: Option<String>,
 }
@@ -65,7 +65,6 @@ enum AvailabilityStatus {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 struct AvailabilityRequest {
     pickup_location: OrderLocation,
     #[schema(value_type = String)]
@@ -99,10 +98,16 @@ async fn check_availability(
     caller.require_role(&ASKERS)?;
     let OrderLocation { latitude, longitude } = question.pickup_location;
     if !question.pickup_location.as_lat_lng().is_on_earth() {
-        return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
+        return Err(ApiError::invalid_member(
+            "pickup_location",
+            format!("{latitude}, {longitude} is no place on earth"),
+        ));
     }
     if !app.config.knows_service_type(&question.service_type) {
-        return Err(ApiError::Invalid(format!("unknown service_type '{}'", question.service_type)));
+        return Err(ApiError::invalid_member(
+            "service_type",
+            format!("unknown service_type '{}'", question.service_type),
+        ));
     }
     let asker = AdmissionCaller {
         channel: question.channel.as_deref(),
@@ -111,10 +116,11 @@ async fn check_availability(
     };
     let answer =
         check::preview_admission(&app, question.pickup_location.as_lat_lng(), &question.service_type, asker).await;
-    Ok(busy::admission_response(&answer, accepted_language(&headers)))
+    Ok(busy::admission_response(&answer, accepted_language(&headers, ReplyLanguage::default())))
 }
 
-/// What the caller reads.
-pub(super) fn accepted_language(headers: &HeaderMap) -> ReplyLanguage {
-    ReplyLanguage::from_accept_language(headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
+/// What the caller reads; `otherwise` where the request asks for no language that has texts.
+pub(super) fn accepted_language(headers: &HeaderMap, otherwise: ReplyLanguage) -> ReplyLanguage {
+    let header = headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    ReplyLanguage::from_accept_language(header, otherwise)
 }

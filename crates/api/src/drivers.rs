@@ -1,4 +1,7 @@
-//! What drivers' apps do: say where the driver is and whether work is wanted, and wait for offers.
+//! What drivers' apps do: say where the driver is and whether work is wanted, and wait for offers. `by_staff`: drivers added,
+//! changed, disabled and listed.
+
+mod by_staff;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -32,14 +35,18 @@ use super::{
 const LONGEST_WAIT_SEC: u64 = 50;
 
 /// Who may look at any driver.
-const READERS: [AccountRole; 3] = [AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+const READERS: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::default()
-        .routes(routes!(show_driver))
+        .routes(routes!(by_staff::list_drivers, by_staff::create_driver))
+        .routes(routes!(show_driver, by_staff::change_driver))
         .routes(routes!(set_location))
         .routes(routes!(set_available))
         .routes(routes!(wait_for_offers))
+        .routes(routes!(by_staff::disable_driver))
+        .routes(routes!(by_staff::enable_driver))
 }
 
 /// A driver's key sees its own driver only; staff see all.
@@ -65,6 +72,7 @@ async fn show_driver(
     DriverPath(id): DriverPath,
 ) -> Result<Json<DriverRecord>, ApiError> {
     may_see(&caller, &id)?;
+    let app = caller.reading(app);
     drivers::find_driver(&app.db, &id).await?.map(Json).ok_or(ApiError::NoSuchDriver)
 }
 
@@ -91,20 +99,19 @@ async fn set_location(
     let id = caller.acting_driver(Some(&id))?;
     let place = LatLng::new(latitude, longitude);
     if !place.is_on_earth() {
-        return Err(ApiError::Invalid(format!("{latitude}, {longitude} is no place on earth")));
+        return Err(ApiError::invalid_member("", format!("{latitude}, {longitude} is no place on earth")));
     }
     let place = drivers::move_to(&app.db, &id, place).await?;
     answer_with_place(&app, place).await
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 struct AvailabilityChange {
     available: bool,
 }
 
 /// Records whether the driver wants work.
-#[utoipa::path(put, path = "/{id}/availability", tag = "drivers", params(DriverPath),
+#[utoipa::path(put, path = "/{id}/availability", operation_id = "set_availability", tag = "drivers", params(DriverPath),
     extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = AvailabilityChange, example = json!({ "available": true })),
     responses((status = 200, description = "done", body = PlaceAnswer, example = json!(example_place())), CallErrors))]
@@ -154,7 +161,7 @@ struct OfferList {
 ///
 /// With `wait_sec` the answer comes as soon as that is something else than what is known: a new offer, or one that is gone.
 /// It comes after that time in any case.
-#[utoipa::path(get, path = "/{id}/offers", tag = "drivers", params(DriverPath, OffersQuery),
+#[utoipa::path(get, path = "/{id}/offers", operation_id = "await_offers", tag = "drivers", params(DriverPath, OffersQuery),
     extensions(("x-roles" = json!([&DRIVERS[..], &READERS].concat()))),
     responses(
         (status = 200, description = "done", body = OfferList,
@@ -171,13 +178,19 @@ async fn wait_for_offers(
     wait: Result<Query<OffersQuery>, QueryRejection>,
 ) -> Result<Json<OfferList>, ApiError> {
     may_see(&caller, &id)?;
-    let Query(OffersQuery { wait_sec, known }) =
-        wait.map_err(|_| ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")))?;
+    let app = caller.reading(app);
+    let Query(OffersQuery { wait_sec, known }) = wait.map_err(|_| {
+        ApiError::invalid_parameter("wait_sec", format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds"))
+    })?;
     if wait_sec > LONGEST_WAIT_SEC {
-        return Err(ApiError::Invalid(format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds")));
+        return Err(ApiError::invalid_parameter(
+            "wait_sec",
+            format!("wait_sec must be 0 to {LONGEST_WAIT_SEC} seconds"),
+        ));
     }
     let known = known.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<BTreeSet<OfferId>, _>>();
-    let known = known.map_err(|_| ApiError::Invalid("known must be offer ids with commas between them".to_owned()))?;
+    let known =
+        known.map_err(|_| ApiError::invalid_parameter("known", "known must be offer ids with commas between them"))?;
     if !drivers::driver_exists(&app.db, &id).await? {
         return Err(ApiError::NoSuchDriver);
     }

@@ -1,33 +1,39 @@
-//! Every error as `{error_code, message}` with its status. What went wrong inside stays in the log.
+//! Every error as `{error_code, message}` with its status, and the members of RFC 9457. What went wrong inside stays in the log.
+
+mod binding_errors;
+mod conversions;
+mod fields;
+pub(crate) mod pages;
+mod plan_errors;
+mod problem;
+mod staff_errors;
 
 use std::time::Duration;
 
 use axum::{
-    Json,
-    extract::rejection::JsonRejection,
-    http::{Method, StatusCode, Uri, header::RETRY_AFTER},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse, Response},
 };
-use jobs::InvalidOrderId;
-use serde::Serialize;
+use model::{
+    binding::{BindingConflict, InvalidBindingConfig},
+    plan::PlanConflict,
+};
 
-use super::{busy, observe::LoggedRefusal, openapi::error_code_schema};
+pub use self::staff_errors::StaffError;
+pub(crate) use self::{
+    fields::FieldProblem,
+    problem::{ErrorReply, MEDIA_TYPE, Problem, adopt_refusal, name_request},
+};
+use super::{busy, observe::LoggedRefusal};
 use dispatch::{
     accounts::known_keys::LookupError,
     admission::answer::{AdmissionAnswer, ReplyLanguage},
-    areas::table::TableError,
-    orders::{OrderRefusal, commit::ChangeError, create::CreateError},
+    binding_store::BatchError,
+    orders::OrderRefusal,
 };
-
-/// An error as callers read it. A refusal for want of room has the fields of the requirement beside these.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = ErrorBody)]
-pub(super) struct ErrorReply {
-    #[schema(schema_with = error_code_schema)]
-    error_code: &'static str,
-    /// What is wrong, for people.
-    message: String,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -44,6 +50,19 @@ pub enum ApiError {
     NoSuchDriver,
     #[error("no area of this id; see: dispatchq area list")]
     NoSuchArea,
+    #[error("no binding of this id; see: dispatchq binding list")]
+    NoSuchBinding,
+    #[error("no transaction of this id, or retention has removed it")]
+    NoSuchTransaction,
+    #[error("no server of this id; see: dispatchq server list")]
+    NoSuchServer,
+    #[error("no plan of this id, or retention has removed it; see: dispatchq plan list")]
+    NoSuchPlan,
+    #[error("no error has this code")]
+    NoSuchErrorCode,
+    /// A body names it.
+    #[error("{0}")]
+    UnknownServer(String),
     /// It has another version by now.
     #[error("{0}")]
     Changed(String),
@@ -56,6 +75,9 @@ pub enum ApiError {
     Malformed(String),
     #[error("{0}")]
     Invalid(String),
+    /// One part of the request breaks a rule.
+    #[error("{message}")]
+    InvalidField { field: Box<FieldProblem>, message: String },
     /// Bytes that are taken.
     #[error("the body is larger than {} KiB", .0 / 1024)]
     TooLarge(usize),
@@ -67,12 +89,27 @@ pub enum ApiError {
     IdempotencyRunning,
     #[error("{0}")]
     OrderExists(String),
+    #[error("{0}")]
+    BindingExists(String),
+    #[error("{0}")]
+    ServerExists(String),
+    #[error("{0}")]
+    ServerDisabled(String),
+    #[error(transparent)]
+    BindingRefused(BindingConflict),
+    #[error(transparent)]
+    PlanRefused(PlanConflict),
+    #[error(transparent)]
+    Staff(StaffError),
     /// Its area takes no more orders, or there is no area.
     #[error("{}", .0.message_in(*.1))]
     NoRoom(Box<AdmissionAnswer>, ReplyLanguage),
+    /// Another driver has the order, or is taking it: the refusal for the driver's program, and the driver's own words for it.
+    #[error("{1}")]
+    TripTaken(OrderRefusal, String),
     #[error(transparent)]
     Refused(#[from] OrderRefusal),
-    #[error("the order is changing too quickly; ask again")]
+    #[error("it is changing too quickly; ask again")]
     Busy,
     #[error("the body did not arrive within 30 s, and nothing was done; send it again, in one go")]
     TooSlow,
@@ -85,6 +122,8 @@ pub enum ApiError {
     Overloaded,
     #[error("the database cannot be asked right now; ask again")]
     Database(#[from] sqlx::Error),
+    #[error("the database cannot be asked right now; ask again")]
+    Batch(BatchError),
     #[error("whose key this is cannot be found out right now; ask again")]
     NoLookup(#[from] LookupError),
     /// Of one key.
@@ -102,17 +141,34 @@ impl ApiError {
         match self {
             Self::Unauthenticated(_) | Self::BadSignature(_) => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::NoSuchOrder | Self::NoSuchAlert | Self::NoSuchDriver | Self::NoSuchArea => StatusCode::NOT_FOUND,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::Invalid(_) | Self::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NoSuchOrder
+            | Self::NoSuchAlert
+            | Self::NoSuchDriver
+            | Self::NoSuchArea
+            | Self::NoSuchBinding
+            | Self::NoSuchTransaction
+            | Self::NoSuchServer
+            | Self::NoSuchPlan
+            | Self::NoSuchErrorCode => StatusCode::NOT_FOUND,
+            Self::Malformed(_) | Self::UnknownServer(_) => StatusCode::BAD_REQUEST,
+            Self::Invalid(_) | Self::InvalidField { .. } | Self::IdempotencyMismatch => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Self::Changed(_) => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::IdempotencyRunning | Self::OrderExists(_) => StatusCode::CONFLICT,
+            Self::IdempotencyRunning
+            | Self::OrderExists(_)
+            | Self::BindingExists(_)
+            | Self::ServerExists(_)
+            | Self::ServerDisabled(_) => StatusCode::CONFLICT,
+            Self::BindingRefused(conflict) => binding_errors::conflict_status(conflict),
+            Self::PlanRefused(conflict) => plan_errors::plan_conflict_status(conflict),
+            Self::Staff(error) => error.status_code(),
             Self::NoRoom(answer, _) => {
                 StatusCode::from_u16(answer.http_status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
             }
-            Self::Refused(refusal) => refusal_status(refusal),
+            Self::TripTaken(refusal, _) | Self::Refused(refusal) => refusal_status(refusal),
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Self::TooManyRequests(_)
@@ -123,6 +179,7 @@ impl ApiError {
             | Self::NoAnswer
             | Self::Overloaded
             | Self::Database(_)
+            | Self::Batch(_)
             | Self::NoLookup(LookupError::Unanswered(_)) => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -133,6 +190,11 @@ impl ApiError {
         matches!(self, Self::NoRoom(..)) || !self.status_code().is_server_error()
     }
 
+    /// Returns whether Postgres could not be asked, so that the same request may succeed later.
+    pub(super) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Database(_) | Self::Batch(_) | Self::NoLookup(LookupError::Unanswered(_)))
+    }
+
     pub(super) fn error_code(&self) -> &'static str {
         match self {
             Self::Unauthenticated(_) => "UNAUTHENTICATED",
@@ -141,17 +203,28 @@ impl ApiError {
             Self::NoSuchAlert => "ALERT_NOT_FOUND",
             Self::NoSuchDriver => "DRIVER_NOT_FOUND",
             Self::NoSuchArea => "AREA_NOT_FOUND",
+            Self::NoSuchBinding => "BINDING_NOT_FOUND",
+            Self::NoSuchTransaction => "TRANSACTION_NOT_FOUND",
+            Self::NoSuchServer | Self::UnknownServer(_) => "SERVER_NOT_FOUND",
+            Self::NoSuchPlan => "PLAN_NOT_FOUND",
+            Self::NoSuchErrorCode => "ERROR_CODE_NOT_FOUND",
             Self::Changed(_) => "VERSION_CHANGED",
             Self::BadSignature(_) => "BAD_SIGNATURE",
             Self::Malformed(_) => "MALFORMED",
-            Self::Invalid(_) => "INVALID",
+            Self::Invalid(_) | Self::InvalidField { .. } => "INVALID",
             Self::TooLarge(_) => "TOO_LARGE",
             Self::NotJson => "NOT_JSON",
             Self::IdempotencyMismatch => "IDEMPOTENCY_KEY_REUSED",
             Self::IdempotencyRunning => "IDEMPOTENCY_KEY_IN_USE",
             Self::OrderExists(_) => "ORDER_EXISTS",
+            Self::BindingExists(_) => "BINDING_EXISTS",
+            Self::ServerExists(_) => "SERVER_EXISTS",
+            Self::ServerDisabled(_) => "SERVER_DISABLED",
+            Self::BindingRefused(conflict) => conflict.error_code(),
+            Self::PlanRefused(conflict) => conflict.error_code(),
+            Self::Staff(error) => error.error_code(),
             Self::NoRoom(answer, _) => answer.error_code().unwrap_or("SERVER_BUSY"),
-            Self::Refused(refusal) => refusal.error_code(),
+            Self::TripTaken(refusal, _) | Self::Refused(refusal) => refusal.error_code(),
             Self::Busy => "BUSY",
             Self::TooSlow => "TOO_SLOW",
             Self::Panicked => "INTERNAL",
@@ -159,28 +232,55 @@ impl ApiError {
             | Self::TooManyFailures(_)
             | Self::SentAway
             | Self::NoLookup(LookupError::Overrun) => "RATE_LIMITED",
-            Self::NoAnswer | Self::Overloaded | Self::Database(_) | Self::NoLookup(LookupError::Unanswered(_)) => {
-                "UNAVAILABLE"
-            }
+            Self::NoAnswer
+            | Self::Overloaded
+            | Self::Database(_)
+            | Self::Batch(_)
+            | Self::NoLookup(LookupError::Unanswered(_)) => "UNAVAILABLE",
         }
     }
 
     /// What the log says of it: more than the caller is told.
-    fn log_reason(&self) -> String {
+    pub(super) fn log_reason(&self) -> String {
         match self {
+            Self::Database(error) => error.to_string(),
+            Self::Batch(error) => error.to_string(),
+            Self::NoLookup(LookupError::Unanswered(error)) => error.to_string(),
             Self::Unauthenticated(why) => (*why).to_owned(),
             Self::BadSignature(whose) => whose.clone(),
             other => other.to_string(),
         }
     }
 
-    /// Whole seconds after which another try makes sense.
+    /// The part of the request that breaks a rule, if it is known.
+    fn broken_field(&self) -> Option<FieldProblem> {
+        match self {
+            Self::InvalidField { field, .. } => Some((**field).clone()),
+            Self::BindingRefused(BindingConflict::BadConfig(
+                InvalidBindingConfig::OutOfBounds { field, .. } | InvalidBindingConfig::Reversed { field, .. },
+            )) => Some(FieldProblem::in_body(&format!("config/{field}"), &self.to_string())),
+            _ => None,
+        }
+    }
+
+    /// What a 401 asks for. No scheme is registered for signed callbacks.
+    fn challenge(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Unauthenticated(_) => Some(HeaderValue::from_static("Bearer realm=\"dispatchq\"")),
+            Self::BadSignature(_) => Some(HeaderValue::from_static("Signature realm=\"dispatchq\"")),
+            _ => None,
+        }
+    }
+
+    /// Whole seconds after which another try makes sense. [`limits`](super::limits) says it for the other 503s.
     fn retry_after_sec(&self) -> Option<u64> {
         match self {
             Self::TooManyRequests(wait) | Self::TooManyFailures(wait) => Some(wait.as_secs() + 1),
-            Self::NoLookup(LookupError::Overrun) | Self::Overloaded => Some(1),
+            Self::NoLookup(LookupError::Overrun) | Self::Busy => Some(1),
             // Longer than an app takes to come back: so two apps of one driver do not push out each other for ever.
             Self::SentAway => Some(10),
+            // Made outside of the router, where `limits` does not say it.
+            Self::NoAnswer => Some(5),
             _ => None,
         }
     }
@@ -211,6 +311,12 @@ impl IntoResponse for ApiError {
         if let Self::Database(error) = &self {
             tracing::error!(%error, "A request failed at the database.");
         }
+        if let Self::Batch(error) = &self {
+            tracing::error!(%error, "A request failed at the database.");
+        }
+        if let Self::Staff(StaffError::Service(error)) = &self {
+            tracing::error!(%error, "A request failed at a server.");
+        }
         if let Self::NoRoom(answer, language) = &self {
             return busy::admission_response(answer, *language);
         }
@@ -218,9 +324,15 @@ impl IntoResponse for ApiError {
             tracing::error!(%error, "A key could not be looked up.");
         }
         let refusal = LoggedRefusal { code: self.error_code(), reason: self.log_reason() };
-        let body = ErrorReply { error_code: self.error_code(), message: self.to_string() };
-        let mut answer = (self.status_code(), Json(body)).into_response();
+        let mut problem = Problem::new(self.status_code(), self.error_code(), &self.to_string());
+        if let Some(field) = self.broken_field() {
+            problem = problem.with_field(&field);
+        }
+        let mut answer = problem.into_response();
         answer.extensions_mut().insert(refusal);
+        if let Some(challenge) = self.challenge() {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
         if let Some(secs) = self.retry_after_sec() {
             answer.headers_mut().insert(RETRY_AFTER, secs.into());
         }
@@ -228,62 +340,11 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<ChangeError> for ApiError {
-    fn from(error: ChangeError) -> Self {
-        match error {
-            ChangeError::NotFound => Self::NoSuchOrder,
-            ChangeError::Refused(refusal) => Self::Refused(refusal),
-            ChangeError::Busy => Self::Busy,
-            ChangeError::Database(e) => Self::Database(e),
-        }
-    }
+pub(super) async fn no_such_path(uri: Uri) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "NOT_FOUND", &format!("nothing is served at {}", uri.path()))
 }
 
-impl From<CreateError> for ApiError {
-    fn from(error: CreateError) -> Self {
-        match error {
-            CreateError::Invalid(text) => Self::Invalid(text),
-            CreateError::Exists(_) => Self::OrderExists(error.to_string()),
-            CreateError::Refused(answer) => Self::NoRoom(answer, ReplyLanguage::default()),
-            CreateError::Database(e) => Self::Database(e),
-        }
-    }
-}
-
-impl From<TableError> for ApiError {
-    fn from(error: TableError) -> Self {
-        match error {
-            TableError::NoSuchArea => Self::NoSuchArea,
-            TableError::Changed(_) => Self::Changed(error.to_string()),
-            TableError::Invalid(text) => Self::Invalid(text),
-            TableError::Database(e) => Self::Database(e),
-        }
-    }
-}
-
-impl From<InvalidOrderId> for ApiError {
-    fn from(error: InvalidOrderId) -> Self {
-        Self::Invalid(error.to_string())
-    }
-}
-
-impl From<JsonRejection> for ApiError {
-    fn from(rejection: JsonRejection) -> Self {
-        match rejection {
-            JsonRejection::JsonDataError(e) => Self::Invalid(e.body_text()),
-            JsonRejection::MissingJsonContentType(_) => Self::NotJson,
-            other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge(super::MAX_BODY_BYTES),
-            other => Self::Malformed(other.body_text()),
-        }
-    }
-}
-
-pub(super) async fn no_such_path(uri: Uri) -> Response {
-    let body = ErrorReply { error_code: "NOT_FOUND", message: format!("nothing is served at {}", uri.path()) };
-    (StatusCode::NOT_FOUND, Json(body)).into_response()
-}
-
-pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+pub(super) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let message = format!("{method} is not allowed at {}", uri.path());
-    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorReply { error_code: "METHOD_NOT_ALLOWED", message })).into_response()
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", &message)
 }

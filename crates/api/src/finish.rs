@@ -4,7 +4,8 @@
 //! its work undone; dropped inside one, it may leave a connection inside a transaction. So each such request runs on a task of
 //! its own, body included. The server waits for these tasks when it stops. Reads are dropped: nothing is left to finish.
 //!
-//! Every request ends: one that waits for a server that vanished without a word is answered 503 after [`DEADLINE`].
+//! Every request ends: one that waits for a server that vanished without a word is answered 503 after [`DEADLINE`]. Every error
+//! leaves here with the path and the id of its request.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use axum::{
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::{
-    error::ApiError,
+    error::{self, ApiError},
     observe::{REQUEST_ID, request_id},
 };
 
@@ -35,6 +36,7 @@ pub(super) struct RunningRequests {
 /// not end 503; both answers carry the id that the request has in the logs.
 pub(super) async fn run_to_end(State(requests): State<RunningRequests>, mut request: Request, next: Next) -> Response {
     let is_read = request.method().is_safe();
+    let path = request.uri().path().to_owned();
     let id = request_id(request.headers());
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let late = id.clone();
@@ -51,13 +53,11 @@ pub(super) async fn run_to_end(State(requests): State<RunningRequests>, mut requ
     } else {
         running.await
     };
-    match ended {
-        Ok(answer) => answer,
-        Err(error) => {
-            tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");
-            error_response(ApiError::Panicked, id)
-        }
-    }
+    let answer = ended.unwrap_or_else(|error| {
+        tracing::error!(request.id = ?id, %error, "The handler of a request panicked.");
+        error_response(ApiError::Panicked, id.clone())
+    });
+    error::name_request(answer, &path, &id)
 }
 
 fn error_response(error: ApiError, id: HeaderValue) -> Response {

@@ -1,14 +1,37 @@
 //! /healthz: the process lives. /readyz: it can do its work.
 
-use axum::{Json, extract::State, http::StatusCode};
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
 use dispatch::{app::App, db::readiness::PostgresState};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
-use super::openapi::ProbeErrors;
+use super::{
+    error::{ErrorReply, Problem},
+    openapi::ProbeErrors,
+};
+
+/// Load balancers often wait for a second. A process that answers requests while Redis hangs must answer them in time, too.
+const REDIS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What a process is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// Answers requests. Postgres alone decides on them, so it goes on without Redis.
+    Serve,
+    /// Performs jobs, which lie in Redis.
+    Work,
+}
 
 /// Says that the process lives.
-#[utoipa::path(get, path = "/healthz", tag = "health", security(()),
+#[utoipa::path(get, path = "/healthz", operation_id = "check_health", tag = "health", security(()),
     responses((status = 200, description = "yes", body = String, example = "ok\n"), ProbeErrors))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
@@ -18,6 +41,8 @@ pub(super) async fn healthz() -> &'static str {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ReadinessReport {
     ready: bool,
+    /// ready without Redis: orders are taken and drivers accept, and new orders are offered once it is back
+    degraded: bool,
     /// ok, read_only or unreachable
     postgres: &'static str,
     /// ok or unreachable
@@ -26,19 +51,49 @@ pub(super) struct ReadinessReport {
 
 /// Says whether the process can do its work.
 ///
-/// The answer is half a second old at most.
-#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+/// What it says of Postgres is half a second old at most. Without Redis the process is ready and degraded: it takes orders, drivers
+/// accept what they were offered, and new orders are offered once Redis is back.
+#[utoipa::path(get, path = "/readyz", operation_id = "check_readiness", tag = "health", security(()),
     responses(
         (status = 200, description = "yes", body = ReadinessReport,
-         example = json!({ "ready": true, "postgres": "ok", "redis": "ok" })),
+         example = json!({ "ready": true, "degraded": false, "postgres": "ok", "redis": "ok" })),
         ProbeErrors,
-        (status = 503, description = "no", body = ReadinessReport,
-         example = json!({ "ready": false, "postgres": "read_only", "redis": "ok" })),
+        (status = 503, description = "no: the members of an error stand behind those of the report (NOT_READY)",
+         body = ErrorReply, content_type = "application/problem+json",
+         headers(("Retry-After" = u64, description = "seconds to wait")),
+         example = json!({ "ready": false, "degraded": false, "postgres": "read_only", "redis": "ok",
+                           "error_code": "NOT_READY", "message": "this process cannot do its work now; ask again",
+                           "type": "/errors/NOT_READY", "title": "The process is not ready", "status": 503,
+                           "detail": "this process cannot do its work now; ask again", "instance": "/readyz",
+                           "request_id": "019ba1c0-0000-7000-8000-000000000002" })),
     ))]
-pub(super) async fn readyz(State(app): State<App>) -> (StatusCode, Json<ReadinessReport>) {
+pub(super) async fn readyz(State(app): State<App>) -> Response {
+    let redis = tokio::time::timeout(REDIS_TIMEOUT, app.store.ping());
+    let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), redis);
+    report_readiness(ProcessKind::Serve, postgres, redis.is_ok_and(|answer| answer.is_ok()))
+}
+
+/// Says whether a worker can do its work, on its admin port: not without Redis.
+pub(super) async fn worker_readyz(State(app): State<App>) -> Response {
     let (postgres, redis) = tokio::join!(app.readiness.postgres_state(), app.store.ping());
-    let ready = postgres == PostgresState::Writable && redis.is_ok();
-    let redis = if redis.is_ok() { "ok" } else { "unreachable" };
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(ReadinessReport { ready, postgres: postgres.as_str(), redis }))
+    report_readiness(ProcessKind::Work, postgres, redis.is_ok())
+}
+
+fn report_readiness(process: ProcessKind, postgres: PostgresState, has_redis: bool) -> Response {
+    let ready = postgres == PostgresState::Writable && (has_redis || process == ProcessKind::Serve);
+    let report = ReadinessReport {
+        ready,
+        degraded: ready && !has_redis,
+        postgres: postgres.as_str(),
+        redis: if has_redis { "ok" } else { "unreachable" },
+    };
+    if ready {
+        return Json(report).into_response();
+    }
+    let message = "this process cannot do its work now; ask again";
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "NOT_READY", message).beside(json!(report));
+    let mut answer = problem.into_response();
+    // As long as what it says of Postgres holds. A load balancer makes no client wait longer.
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }

@@ -20,7 +20,10 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::{auth::ApiCaller, error::ApiError};
-use dispatch::db::Pool;
+use dispatch::{
+    db::Pool,
+    idempotency_rows::{IdempotencyStore, KeptAnswer, NewClaim},
+};
 
 const HEADER: &str = "idempotency-key";
 const MAX_KEY_BYTES: usize = 255;
@@ -43,9 +46,8 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> 
     let Some(value) = headers.get(HEADER) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) {
-        return Err(ApiError::Invalid(format!(
-            "Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters"
-        )));
+        let rule = format!("Idempotency-Key must have 1 to {MAX_KEY_BYTES} printable ASCII characters");
+        return Err(ApiError::invalid_header("Idempotency-Key", rule));
     }
     Ok(Some(key.to_owned()))
 }
@@ -67,7 +69,7 @@ enum ClaimOutcome {
 /// A key claimed for one run of its work. A later run that took over a lapsed claim has another time.
 #[derive(Debug, Clone)]
 struct KeyClaim {
-    db: Pool,
+    rows: IdempotencyStore,
     api_key: Uuid,
     key: String,
     at: DateTime<Utc>,
@@ -83,11 +85,22 @@ pub async fn run_once(
     request: &[&[u8]],
     work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
 ) -> Result<Response, ApiError> {
+    run_once_with_others(&IdempotencyStore::new(db), caller, key, request, work).await
+}
+
+/// As [`run_once`], for requests that come in great numbers: keys are claimed, and answers kept, many in one statement.
+pub async fn run_once_with_others(
+    rows: &IdempotencyStore,
+    caller: &ApiCaller,
+    key: Option<&str>,
+    request: &[&[u8]],
+    work: impl AsyncFnOnce(WorkContext) -> Result<Answer, ApiError>,
+) -> Result<Response, ApiError> {
     let Some(key) = key else {
         let (status, body) = work(WorkContext { id: Uuid::now_v7(), resumed: false }).await?;
         return Ok((status, Json(body)).into_response());
     };
-    let (claim, claimed) = match claim_key(db, caller, key, request).await? {
+    let (claim, claimed) = match claim_key(rows, caller, key, request).await? {
         ClaimOutcome::Mine(claim, work) => (claim, work),
         ClaimOutcome::Answered((status, body)) => {
             return Ok((status, [("idempotency-replayed", "true")], Json(body)).into_response());
@@ -135,30 +148,19 @@ impl Drop for ClaimGuard {
 }
 
 /// Claims the key for this request, or returns the answer given before.
-async fn claim_key(db: &Pool, caller: &ApiCaller, key: &str, request: &[&[u8]]) -> Result<ClaimOutcome, ApiError> {
+async fn claim_key(
+    rows: &IdempotencyStore,
+    caller: &ApiCaller,
+    key: &str,
+    request: &[&[u8]],
+) -> Result<ClaimOutcome, ApiError> {
     let hash = hash_request(request);
-    let new_id = Uuid::now_v7();
-    let claimed: Option<(Uuid, DateTime<Utc>)> = sqlx::query_as(
-        "-- claim idempotency key
-         INSERT INTO idempotency_keys AS k (api_key_id, key, request_hash, work_id) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (api_key_id, key) DO UPDATE
-             SET request_hash = excluded.request_hash, created_at = dispatchq_now(), status = NULL, body = NULL,
-                 work_id = CASE WHEN k.created_at < dispatchq_now() - interval '24 hours' THEN excluded.work_id
-                                ELSE k.work_id END
-             WHERE k.created_at < dispatchq_now() - interval '24 hours'
-                OR (k.status IS NULL AND k.request_hash = excluded.request_hash
-                    AND k.created_at < dispatchq_now() - interval '1 minute')
-         RETURNING work_id, created_at",
-    )
-    .bind(caller.0.id)
-    .bind(key)
-    .bind(&hash)
-    .bind(new_id)
-    .fetch_optional(db)
-    .await?;
-    if let Some((id, at)) = claimed {
-        let claim = KeyClaim { db: db.clone(), api_key: caller.0.id, key: key.to_owned(), at };
-        return Ok(ClaimOutcome::Mine(claim, WorkContext { id, resumed: id != new_id }));
+    let work_id = Uuid::now_v7();
+    let new = NewClaim { api_key: caller.0.id, key: key.to_owned(), request_hash: hash.clone(), work_id };
+    if let Some(claimed) = rows.claim_key(new).await? {
+        let claim = KeyClaim { rows: rows.clone(), api_key: caller.0.id, key: key.to_owned(), at: claimed.at };
+        let resumed = claimed.work_id != work_id;
+        return Ok(ClaimOutcome::Mine(claim, WorkContext { id: claimed.work_id, resumed }));
     }
     let earlier = sqlx::query(
         "-- earlier answer
@@ -166,7 +168,7 @@ async fn claim_key(db: &Pool, caller: &ApiCaller, key: &str, request: &[&[u8]]) 
     )
     .bind(caller.0.id)
     .bind(key)
-    .fetch_optional(db)
+    .fetch_optional(&rows.db)
     .await?
     .ok_or(ApiError::IdempotencyRunning)?;
     if earlier.try_get::<Vec<u8>, _>("request_hash")? != hash {
@@ -181,18 +183,14 @@ async fn claim_key(db: &Pool, caller: &ApiCaller, key: &str, request: &[&[u8]]) 
 
 impl KeyClaim {
     async fn store_answer(&self, status: StatusCode, body: &Value) -> Result<(), sqlx::Error> {
-        sqlx::query(
-            "-- keep answer
-             UPDATE idempotency_keys SET status = $4, body = $5 WHERE api_key_id = $1 AND key = $2 AND created_at = $3",
-        )
-        .bind(self.api_key)
-        .bind(&self.key)
-        .bind(self.at)
-        .bind(status.as_u16().cast_signed())
-        .bind(body)
-        .execute(&self.db)
-        .await?;
-        Ok(())
+        let answer = KeptAnswer {
+            api_key: self.api_key,
+            key: self.key.clone(),
+            claimed_at: self.at,
+            status: status.as_u16().cast_signed(),
+            body: body.clone(),
+        };
+        self.rows.keep_answer(answer).await
     }
 
     /// Lets the next request of this key resume the work at once, instead of after a minute.
@@ -205,7 +203,7 @@ impl KeyClaim {
         .bind(self.api_key)
         .bind(&self.key)
         .bind(self.at)
-        .execute(&self.db)
+        .execute(&self.rows.db)
         .await?;
         Ok(())
     }
@@ -236,7 +234,7 @@ impl KeyClaim {
         .bind(self.api_key)
         .bind(&self.key)
         .bind(self.at)
-        .execute(&self.db)
+        .execute(&self.rows.db)
         .await?;
         Ok(())
     }

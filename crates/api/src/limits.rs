@@ -6,7 +6,10 @@
 use super::{client::ClientAddress, error::ApiError};
 use axum::{
     extract::{Request, State},
-    http::StatusCode,
+    http::{
+        StatusCode,
+        header::{Entry, RETRY_AFTER},
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -28,10 +31,21 @@ pub(super) async fn limit_failures(State(app): State<App>, request: Request, nex
 /// Middleware: refuses requests at once while those before them wait long for Postgres. A client that gave up asks again, while
 /// its first request still waits: a queue that grew longer than clients wait would never become short again.
 pub(super) async fn shed_load(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.db.is_overloaded() {
+    if app.is_overloaded() {
         return ApiError::Overloaded.into_response();
     }
     next.run(request).await
+}
+
+/// Middleware: each 503 says when to ask again, if its handler does not.
+pub(super) async fn say_when_to_retry(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    if answer.status() == StatusCode::SERVICE_UNAVAILABLE
+        && let Entry::Vacant(header) = answer.headers_mut().entry(RETRY_AFTER)
+    {
+        header.insert(app.limits.retry_wait().as_secs().into());
+    }
+    answer
 }
 
 #[cfg(test)]

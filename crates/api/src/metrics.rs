@@ -16,11 +16,14 @@ use metrics::gauge;
 use metrics_exporter_prometheus::PrometheusHandle;
 use workers::store::StoreError;
 
+use super::{binding_gauges, health::ProcessKind};
 use dispatch::{
+    accounts::users,
     app::App,
     areas::label,
     db::{self, history_days},
     ids::ServiceType,
+    orders::OrderStatus,
     reports::{
         area_status,
         census::{self, OrderCensus},
@@ -36,11 +39,18 @@ const SILENCE_MS: u64 = 10_000;
 /// What text without a version is taken for differs between versions of Prometheus.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) async fn render_metrics(State(app): State<App>, handle: PrometheusHandle) -> impl IntoResponse {
+pub(super) async fn render_metrics(
+    State(app): State<App>,
+    handle: PrometheusHandle,
+    process: ProcessKind,
+) -> impl IntoResponse {
     let redis_up = with_timeout(app.store.ping());
     let (redis_up, postgres_up) = tokio::join!(redis_up, app.readiness.is_writable());
     for (dependency, up) in [("redis", redis_up.is_some()), ("postgres", postgres_up)] {
         gauge!("dispatchq_dependency_up", "dependency" => dependency).set(f64::from(u8::from(up)));
+    }
+    if process == ProcessKind::Serve {
+        gauge!("dispatchq_degraded").set(f64::from(u8::from(postgres_up && redis_up.is_none())));
     }
     for (name, idle) in app.loops.idle_times() {
         gauge!("dispatchq_loop_idle_seconds", "loop" => name).set(idle.as_secs_f64());
@@ -53,14 +63,17 @@ pub(super) async fn render_metrics(State(app): State<App>, handle: PrometheusHan
         open_orders(&app),
         set_refund_gauges(&app),
         set_outbox_gauges(&app),
+        set_feed_gauge(&app),
         set_alert_gauges(&app),
+        set_route_gauges(&app),
+        binding_gauges::set_binding_gauges(&app),
         history_days(&app)
     );
     ([(CONTENT_TYPE, FORMAT)], handle.render())
 }
 
 /// What a server answers soon.
-async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
+pub(super) async fn with_timeout<T, E>(answer: impl Future<Output = Result<T, E>>) -> Option<T> {
     tokio::time::timeout(SCRAPE_TIMEOUT, answer).await.ok()?.ok()
 }
 
@@ -169,6 +182,10 @@ async fn open_orders(app: &App) {
     gauge!("dispatchq_orders_held").set(count(|c| c.held));
     gauge!("dispatchq_orders_retrying").set(count(|c| c.retrying));
     gauge!("dispatchq_job_id_retrievals_active").set(count(|c| c.retrievals));
+    for status in OrderStatus::ALL.into_iter().filter(|status| !status.is_closed()) {
+        let counted = census.as_deref().map(|c| c.by_status.get(&status).copied().unwrap_or_default());
+        gauge!("dispatchq_orders_open", "status" => status.as_str()).set(as_gauge(counted));
+    }
     if let Some(census) = census {
         set_area_gauges(app, &census);
     }
@@ -224,6 +241,17 @@ async fn set_outbox_gauges(app: &App) {
     gauge!("dispatchq_outbox_oldest_seconds").set(with_timeout(oldest).await.unwrap_or(f64::NAN));
 }
 
+/// A transaction that is left open keeps the steps of all later ones from those who read them.
+async fn set_feed_gauge(app: &App) {
+    let held = sqlx::query_scalar::<_, f64>(
+        "-- steps held back
+         SELECT coalesce(extract(epoch FROM (SELECT dispatchq_now()) - min(at)), 0)::float8
+         FROM order_feed WHERE tx >= pg_snapshot_xmin(pg_current_snapshot())",
+    )
+    .fetch_one(&app.db);
+    gauge!("dispatchq_feed_held_seconds").set(with_timeout(held).await.unwrap_or(f64::NAN));
+}
+
 async fn set_alert_gauges(app: &App) {
     let open = sqlx::query_as::<_, (i64, i64)>(
         "-- count open alerts
@@ -235,12 +263,25 @@ async fn set_alert_gauges(app: &App) {
     gauge!("dispatchq_alerts_given_up").set(as_gauge(open.map(|(_, given_up)| given_up.cast_unsigned())));
 }
 
+/// Dispatchers are reached by their own channels; the route is for installations without them.
+async fn set_route_gauges(app: &App) {
+    let dispatchers = with_timeout(users::dispatcher_channels(&app.db)).await;
+    for (route, channels) in app.config.alert_routes() {
+        let is_log = match &dispatchers {
+            None if route == "dispatchers" => None,
+            Some(own) if route == "dispatchers" && !own.is_empty() => Some(app.config.ends_in_log(own)),
+            _ => Some(app.config.ends_in_log(channels)),
+        };
+        gauge!("dispatchq_alert_route_log_only", "alert_route" => route).set(as_gauge(is_log.map(u64::from)));
+    }
+}
+
 async fn history_days(app: &App) {
     let days = with_timeout(history_days::count_ahead(&app.db)).await;
     gauge!("dispatchq_history_days_ahead").set(as_gauge(days));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge needs no more than 52 bits")]
-fn as_gauge(value: Option<u64>) -> f64 {
+pub(super) fn as_gauge(value: Option<u64>) -> f64 {
     value.map_or(f64::NAN, |value| value as f64)
 }

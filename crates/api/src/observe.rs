@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::client::ClientAddress;
+use super::{
+    client::ClientAddress,
+    ignored_fields::{self, IGNORED_FIELDS, IgnoredFields},
+};
 use axum::{
     extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode},
@@ -30,6 +33,10 @@ pub(super) struct LoggedRefusal {
     pub(super) code: &'static str,
     pub(super) reason: String,
 }
+
+/// When the head of a request had been read.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadRead(pub Instant);
 
 /// What the middleware needs. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +74,7 @@ pub(super) async fn observe_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let begun = Instant::now();
+    let begun = request.extensions().get::<HeadRead>().map_or_else(Instant::now, |head| head.0);
     let id = request_id(request.headers());
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>() {
         let address = ClientAddress::of_peer(peer.ip(), request.headers(), &observer.proxies);
@@ -76,6 +83,8 @@ pub(super) async fn observe_request(
     let address = ClientAddress::of_request(&request).0;
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let ignored = IgnoredFields::default();
+    request.extensions_mut().insert(ignored.clone());
     let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default());
     let mut answer = next.run(request).instrument(span.clone()).await;
 
@@ -87,11 +96,26 @@ pub(super) async fn observe_request(
         && let Some(LoggedRefusal { code, reason }) = answer.extensions_mut().remove()
         && let Some(more) = observer.sample_refusal(code)
     {
-        let _in_request = span.entered();
+        let _in_request = span.enter();
         tracing::warn!(
             code, reason, %address, method, route, more_since_last = more,
             "A caller was refused; of each code one is shown every 10 s."
         );
+    }
+    if let Some(names) = ignored.names() {
+        if let Some(more) = observer.sample_refusal("IGNORED_FIELDS") {
+            let _in_request = span.enter();
+            tracing::info!(
+                fields = names,
+                method,
+                route,
+                more_since_last = more,
+                "A request brought fields that are not read; one is shown every 10 s."
+            );
+        }
+        if let Some(value) = ignored_fields::header_value(&names) {
+            answer.headers_mut().insert(IGNORED_FIELDS, value);
+        }
     }
     answer.headers_mut().insert(REQUEST_ID, id);
     answer

@@ -19,20 +19,26 @@ use utoipa::{
     },
 };
 
+use super::webhooks;
+
 pub(crate) use self::{
-    error_answers::{AreaErrors, CallErrors, ProbeErrors, error_code_schema},
+    error_answers::{AreaErrors, CallErrors, PageErrors, ProbeErrors, error_code_schema, statuses_of},
     example::{
-        example_alert, example_area, example_area_limits, example_collection, example_flag, example_order,
-        example_place, example_status,
+        example_alert, example_area, example_area_limits, example_area_report, example_collection, example_flag,
+        example_order, example_place, example_status, example_step,
     },
 };
 
 /// What is served where, as OpenAPI 3.1.
 pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
-    let mut document = super::sheddable_routes().merge(super::steady_routes()).into_openapi();
+    let mut document =
+        super::sheddable_routes().merge(super::steady_routes()).merge(super::probe_routes()).into_openapi();
+    let webhooks = webhooks::describe_webhooks(&mut document);
     DocumentFinish.modify(&mut document);
+    let mut document = json!(document);
+    document["webhooks"] = webhooks;
     // Schemas and paths are texts, numbers, lists and maps by name.
-    document.to_pretty_json().expect("a document of plain values is JSON") + "\n"
+    serde_json::to_string_pretty(&document).expect("a document of plain values is JSON") + "\n"
 });
 
 /// What the document says of the API as a whole.
@@ -40,11 +46,13 @@ pub static OPENAPI: LazyLock<String> = LazyLock::new(|| {
 #[openapi(
     info(
         title = "dispatchq",
-        description = "Order dispatch that survives its own crashes. Errors are {error_code, message}; a refusal for want of \
-                       room has the fields of the requirement beside them. Service types are those of the shipped \
+        description = "Order dispatch that survives its own crashes. Errors are application/problem+json (RFC 9457) with \
+                       {error_code, message} beside; GET /errors/{code} says what a code means. A refusal for want of room has \
+                       the fields of the requirement beside them. Service types are those of the shipped \
                        configuration; yours may have others. Every answer has an X-Request-Id: the one of the request if it \
                        brought one (1 to 64 letters, digits, '-', '_', '.' or ':'), or a new one; log lines about the request \
-                       show it. `x-roles` names the roles whose keys may call an operation."
+                       show it. `x-roles` names the roles whose keys may call an operation. Fields that an operation \
+                       does not know are not read, but where it says otherwise; X-Ignored-Fields of the answer names them."
     ),
     servers((url = "/")),
     security(("key" = []))

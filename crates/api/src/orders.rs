@@ -1,16 +1,19 @@
-//! What producers and drivers do with orders.
+//! What producers, drivers and staff do with orders.
 
+mod by_hand;
 mod driver_steps;
+mod list;
 mod payments;
 
 use axum::{
     Json,
-    extract::{Query, State, rejection::QueryRejection},
-    http::{HeaderMap, StatusCode},
+    extract::{FromRef, FromRequestParts, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
 };
 use dispatch::{
     accounts::api_keys::AccountRole,
+    admission::answer::{AdmissionAnswer, ReplyLanguage},
     app::App,
     orders::{
         Decision, Order, OrderRefusal, Snapshot, actions,
@@ -22,11 +25,14 @@ use dispatch::{
     plain_text,
 };
 use jobs::OrderId;
+use model::texts::LanguageTag;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(super) use self::list::parse_place;
+use self::list::{OrderPage, OrderQuery};
 use super::{
     auth::{ApiCaller, DRIVERS},
     body::{OrderPath, RawBody},
@@ -37,8 +43,11 @@ use super::{
 };
 
 /// Who may look at any order.
-const READERS: [AccountRole; 4] =
-    [AccountRole::Producer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+const READERS: [AccountRole; 5] =
+    [AccountRole::Producer, AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+/// The same without producers.
+pub(super) const STAFF: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
 
 /// Who creates orders, and says what became of the money.
 const PRODUCERS: [AccountRole; 1] = [AccountRole::Producer];
@@ -57,6 +66,12 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(driver_steps::pick_up))
         .routes(routes!(driver_steps::complete_order))
         .routes(routes!(driver_steps::driver_cancel))
+        .routes(routes!(by_hand::assign_order))
+        .routes(routes!(by_hand::release_order))
+        .routes(routes!(by_hand::redispatch_order))
+        .routes(routes!(by_hand::hold_order))
+        .routes(routes!(by_hand::resume_order))
+        .routes(routes!(by_hand::explain_order))
 }
 
 /// Creates an order.
@@ -64,7 +79,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     request_body(content = NewOrder,
         example = json!({ "order_id": "ORD-1", "service_type": "RIDE", "payment_status": "PAID", "amount_minor": 150_000,
                           "pickup": { "latitude": -6.2088, "longitude": 106.8456 }, "currency": "IDR",
-                          "customer_id": "CUS-1" })),
+                          "customer_id": "CUS-1", "language": "id" })),
     responses(
         (status = 201, description = "done", body = OrderView,
          headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
@@ -73,13 +88,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     ))]
 async fn create_order(
     State(app): State<App>,
-    caller: ApiCaller,
+    OrderingCaller(caller): OrderingCaller,
     headers: HeaderMap,
     RawBody { bytes, value: new }: RawBody<NewOrder>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&PRODUCERS)?;
     let key = idempotency::idempotency_key(&headers)?;
-    let language = dispatcher::accepted_language(&headers);
+    // A refusal is for the customer, too.
+    let asked = new.language.as_ref().and_then(LanguageTag::known_language);
+    let language = asked.unwrap_or_else(|| dispatcher::accepted_language(&headers, ReplyLanguage::default()));
     let work = async |work: WorkContext| {
         let id = new.order_id.clone().unwrap_or_else(|| NewOrder::id_of(work.id));
         let snapshot = match create::create_order(&app, id, &new, &caller.actor()).await {
@@ -96,36 +113,66 @@ async fn create_order(
         };
         Ok((StatusCode::CREATED, order_json(&snapshot)))
     };
-    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create", &bytes], work).await
+    let created =
+        idempotency::run_once_with_others(&app.idempotency, &caller, key.as_deref(), &[b"create", &bytes], work).await;
+    // Not before: what became of the work is unknown, and its key must stay claimed.
+    created.map_err(|error| service_unavailable(error, language))
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-struct JobIdQuery {
-    /// the partner's job id
-    #[param(pattern = "^[ -~]{1,128}$", example = "JOB-1")]
-    job_id: String,
+/// Who creates an order. That this cannot be found out is answered as the requirement on server busy has it.
+struct OrderingCaller(ApiCaller);
+
+impl<S> FromRequestParts<S> for OrderingCaller
+where
+    App: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let language = dispatcher::accepted_language(&parts.headers, ReplyLanguage::default());
+        let caller = ApiCaller::from_request_parts(parts, state).await;
+        caller.map(Self).map_err(|error| service_unavailable(error, language))
+    }
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-struct FoundOrders {
-    orders: Vec<OrderView>,
+/// DISPATCHER_SERVICE_UNAVAILABLE in the place of an error of Postgres. Source: the requirement on server busy, appendix B.
+fn service_unavailable(error: ApiError, language: ReplyLanguage) -> ApiError {
+    if !error.is_unavailable() {
+        return error;
+    }
+    tracing::error!(
+        error = error.log_reason(),
+        "An order could not be created: Postgres does not answer as it should."
+    );
+    ApiError::NoRoom(Box::new(AdmissionAnswer::Unavailable), language)
 }
 
-/// Finds the orders with this partner's job id.
+/// Finds the orders with a partner's job id; for staff also those that fit a filter, or bear any id.
 ///
-/// The newest comes first; usually there is one.
-#[utoipa::path(get, path = "/", tag = "orders", params(JobIdQuery), extensions(("x-roles" = json!(READERS))),
-    responses((status = 200, description = "done", body = FoundOrders, example = json!({ "orders": [example_order()] })),
-              CallErrors))]
+/// The newest comes first. Of closed orders those are looked at that bear the id that was asked for, or were created in the
+/// time that was named; by the status alone, those of the last 24 hours. `closed` and `note` say which.
+#[utoipa::path(get, path = "/", tag = "orders", params(OrderQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = OrderPage,
+         example = json!({ "orders": [example_order()], "next_cursor": null, "closed": "none", "created_from": null,
+                           "created_to": null, "note": "open orders alone" })),
+        CallErrors,
+    ))]
 async fn find_order(
     State(app): State<App>,
     caller: ApiCaller,
-    lookup: Result<Query<JobIdQuery>, QueryRejection>,
-) -> Result<Json<FoundOrders>, ApiError> {
+    lookup: Result<Query<OrderQuery>, QueryRejection>,
+) -> Result<Json<OrderPage>, ApiError> {
     caller.require_role(&READERS)?;
-    let Query(JobIdQuery { job_id }) =
-        lookup.map_err(|_| ApiError::Invalid("say which: /api/v1/orders?job_id=...".to_owned()))?;
+    let app = caller.reading(app);
+    let Query(mut wanted) = lookup?;
+    let Some(job_id) = wanted.job_id.take() else {
+        if caller.0.role == AccountRole::Producer {
+            return Err(ApiError::invalid_parameter("job_id", "say which: /api/v1/orders?job_id=..."));
+        }
+        return Ok(Json(list::list_orders(&app, wanted).await?));
+    };
     let mut found = Vec::new();
     for id in query::with_job_id(&app.db, &job_id).await? {
         let snapshot = load_order(&app, &id).await?;
@@ -133,7 +180,7 @@ async fn find_order(
             found.push(OrderView::from(&snapshot));
         }
     }
-    Ok(Json(FoundOrders { orders: found }))
+    Ok(Json(OrderPage::complete(found)))
 }
 
 /// Returns an order.
@@ -147,6 +194,7 @@ async fn get_order(
     caller: ApiCaller,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderView>, ApiError> {
+    let app = caller.reading(app);
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
     Ok(Json(OrderView::from(&snapshot)))
@@ -176,6 +224,7 @@ async fn get_timeline(
     caller: ApiCaller,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderTimeline>, ApiError> {
+    let app = caller.reading(app);
     let snapshot = load_order(&app, &id).await?;
     may_read(&app, &caller, &snapshot.order)?;
     let mut events = query::load_timeline(&app.db, &snapshot.order.id).await?;
@@ -186,7 +235,6 @@ async fn get_timeline(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 struct CancelRequest {
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     reason: Option<String>,
@@ -269,9 +317,17 @@ fn may_read(app: &App, caller: &ApiCaller, order: &Order) -> Result<(), ApiError
 /// Free text as people write it, on one line and bounded.
 pub(super) fn bounded_text(name: &str, value: Option<String>) -> Result<Option<String>, ApiError> {
     if let Some(problem) = value.as_deref().and_then(|text| plain_text::find_problem(text, 500)) {
-        return Err(ApiError::Invalid(format!("{name} {problem}")));
+        return Err(ApiError::invalid_member(name, format!("{name} {problem}")));
     }
     Ok(value)
+}
+
+/// The reason that a change of staff must have.
+pub(super) fn given_reason(reason: String) -> Result<String, ApiError> {
+    match bounded_text("reason", Some(reason))? {
+        Some(reason) if !reason.trim().is_empty() => Ok(reason),
+        _ => Err(ApiError::Invalid("reason must say why".to_owned())),
+    }
 }
 
 fn order_json(snapshot: &Snapshot) -> Value {

@@ -6,7 +6,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{self, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -39,6 +39,7 @@ use tower_service::Service;
 use super::{
     connections::{AtWork, ClientConnection, ConnectionLimits, OpenConnections},
     finish::{self, DEADLINE, RunningRequests},
+    observe::HeadRead,
     write_deadline::WriteDeadline,
 };
 use dispatch::{app::App, config::HttpConfig};
@@ -55,20 +56,28 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Files and connections of this process besides those of clients: to Postgres, to Redis, to partners.
 const OTHER_FILES: usize = 256;
 
-/// Serves the API until `stop`; then drivers who wait for an offer are answered, so that none of them holds up the end.
-pub async fn serve_api(listener: TcpListener, app: App, stop: CancellationToken) -> anyhow::Result<()> {
+/// Serves the API, with pages beside it, until `stop`; then requests that wait for an offer or a step are answered, so that none of them holds up the end.
+pub async fn serve_api(
+    listener: TcpListener,
+    app: App,
+    pages: Router<App>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     let closing = {
-        let (offers, stop) = (app.offers.clone(), stop.clone());
+        let (offers, feed, stop) = (app.offers.clone(), app.feed.clone(), stop.clone());
         async move {
             stop.cancelled().await;
             offers.close();
+            feed.close();
         }
     };
     tokio::spawn(closing);
     tokio::spawn(app.rules.clone().keep_fresh(app.db.clone(), app.config.clone(), app.loops.clone(), stop.clone()));
+    // On connections apart: however many requests wait for Postgres, known keys stay known.
+    tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
     tokio::spawn(app.loops.clone().watch_loops(stop.clone()));
     let config = app.config.http.clone();
-    serve_router(listener, super::api_router(app), config, stop).await
+    serve_router(listener, super::router_with_pages(app, pages), config, stop).await
 }
 
 /// Serves until `stop`, then lets running requests finish. By hyper itself: `axum::serve` waits for ever for the head of a
@@ -173,6 +182,7 @@ async fn answer_request(
 ) -> Result<Response, Infallible> {
     let at_work = connection.begin_request();
     request.extensions_mut().insert(ConnectInfo(peer));
+    request.extensions_mut().insert(HeadRead(Instant::now()));
     let answer = router.call(request).await?;
     Ok(answer.map(|body| Body::new(TrackedBody { body, _at_work: at_work })))
 }
@@ -205,8 +215,6 @@ impl HttpBody for TrackedBody {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Instant};
-
     use axum::routing::{get, post};
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},

@@ -20,6 +20,7 @@ use dispatch::{
     orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update},
 };
 use jobs::OrderId;
+use model::texts::TextKey;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -87,7 +88,7 @@ async fn find_call<'a>(
     let voice =
         voice.ok_or_else(|| ApiError::BadSignature("no voice channel of this name in config.toml".to_owned()))?;
     let Query(MessageQuery { message }) =
-        about.map_err(|_| ApiError::Invalid("message must be a message's id".to_owned()))?;
+        about.map_err(|_| ApiError::invalid_parameter("message", "message must be a message's id"))?;
     let fields = parse_form(bytes)?;
     let signature = headers.get("x-twilio-signature").and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !voice.verifies_signature(event, message, &fields, signature) {
@@ -167,11 +168,11 @@ async fn answer_call(
 ) -> Result<Response, ApiError> {
     let called = find_call(&app, CallEvent::Answer, &channel, about, &headers, &bytes).await?;
     let said = match (&called.offer, called.form_field("Digits")) {
-        (None, _) => "This call is about no offer.",
+        (None, _) => TextKey::VoiceNoOffer,
         (Some(call), "1") => {
             let by = Actor::for_driver(&call.driver);
             match accept::accept_offer(&app, &call.order, &call.driver, call.offer, &by).await {
-                Ok(_) => "The job is yours.",
+                Ok(_) => TextKey::VoiceAccepted,
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
             }
@@ -180,22 +181,21 @@ async fn answer_call(
             let by_phone = Some("by phone".to_owned());
             let decide = |s: &Snapshot| actions::decline_offer(s, &call.driver, call.offer, by_phone.clone());
             match update::update_for_offer(&app, &call.order, call.offer, decide).await {
-                Ok(_) => "You have declined.",
+                Ok(_) => TextKey::VoiceDeclined,
                 Err(ChangeError::Refused(refusal)) => refusal_text(&refusal),
                 Err(error) => return Err(error.into()),
             }
         }
-        _ => "That is neither 1 nor 2. Good bye.",
+        _ => TextKey::VoiceWrongKey,
     };
     Ok(([(CONTENT_TYPE, "text/xml")], called.voice.reply_document(said)).into_response())
 }
 
-fn refusal_text(refusal: &OrderRefusal) -> &'static str {
+fn refusal_text(refusal: &OrderRefusal) -> TextKey {
     match refusal {
-        OrderRefusal::AlreadyAssigned => "Another driver was quicker.",
-        OrderRefusal::ReservationInProgress => "Another driver is just taking this job.",
-        OrderRefusal::OfferExpired => "This offer has expired.",
-        OrderRefusal::DriverBusy => "You have another job.",
-        _ => "This offer is no longer open.",
+        OrderRefusal::AlreadyAssigned | OrderRefusal::ReservationInProgress => TextKey::TripTaken,
+        OrderRefusal::OfferExpired => TextKey::VoiceOfferExpired,
+        OrderRefusal::DriverBusy => TextKey::VoiceDriverBusy,
+        _ => TextKey::VoiceOfferClosed,
     }
 }

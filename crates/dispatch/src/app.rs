@@ -1,25 +1,42 @@
 //! What every command, handler and request works with.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use model::{chance::Rng, clock::Clock, order::Order, policy::DispatchPolicy};
 use redis::{Cmd, FromRedisValue};
-use workers::Store;
+use workers::{Store, StoreError};
 
 use crate::{
     accounts::{key_use::KeyUse, known_keys::KnownKeys},
-    areas::{rules::RulesHandle, standings::StandingsCache},
+    areas::{rules::RulesHandle, standings::StandingsCache, tally::AdmissionTally},
+    binding_store::{BindingStore, mirror::BindingMirror},
     channels::{self, MessageChannels},
     config::Config,
     db::{self, Pool, readiness::PostgresReadiness},
     error::{DuringContext, ServiceError},
+    gate_views::GateViews,
+    idempotency_rows::IdempotencyStore,
     loops::LoopRegistry,
+    notifications::deliveries::DeliveryStore,
     offers::board::OfferBoard,
+    order_feed::FeedBoard,
+    order_store::OrderStore,
+    otp_seal::OtpSealer,
     partner_client::PartnerRegistry,
+    payment_client::PaymentService,
+    provider_client::ProviderRegistry,
     request_limits::RequestLimits,
     system::{SystemClock, SystemRng},
     unsent_timers::UnsentTimers,
 };
+
+/// What is being done when Redis cannot be used at the start.
+const STARTING: &str = "Redis is needed for the timers of orders";
+/// A Redis that hangs delays the start of `serve` by so long.
+const REDIS_START_WAIT: Duration = Duration::from_secs(10);
 
 /// See [`App::patience`].
 const HINT_TIMEOUT: Duration = Duration::from_millis(50);
@@ -30,19 +47,33 @@ pub struct App {
     pub db: Pool,
     /// See [`db::upkeep_pool`].
     pub upkeep: Pool,
+    /// See [`db::read_only_pool`].
+    pub read_only: Pool,
     pub readiness: PostgresReadiness,
     pub loops: LoopRegistry,
     pub store: Store,
     pub config: Arc<Config>,
     pub channels: MessageChannels,
     pub partners: PartnerRegistry,
+    /// Who pays back; `None`: people do.
+    pub payments: Option<PaymentService>,
+    pub providers: ProviderRegistry,
+    pub otps: Arc<OtpSealer>,
+    pub bindings: BindingStore,
+    pub orders: OrderStore,
+    pub idempotency: IdempotencyStore,
+    pub deliveries: DeliveryStore,
+    pub binding_mirror: BindingMirror,
     pub offers: OfferBoard,
+    pub feed: FeedBoard,
     pub rules: RulesHandle,
     pub standings: StandingsCache,
+    pub tally: AdmissionTally,
     pub keys: KnownKeys,
     pub key_use: KeyUse,
     pub limits: RequestLimits,
     pub unsent: UnsentTimers,
+    pub gate_views: GateViews,
     /// This machine's clock. Deadlines go by Postgres' clock.
     pub clock: Arc<dyn Clock>,
     /// What pauses draw their jitter from.
@@ -54,10 +85,34 @@ pub struct App {
 impl App {
     /// Connects to both servers and refuses a database whose schema this binary does not know.
     pub async fn connect(config: Config) -> Result<Self, ServiceError> {
+        let app = Self::connect_postgres(config).await?;
+        app.store.ping().await.during(|| STARTING.to_owned())?;
+        Ok(app)
+    }
+
+    /// As [`connect`](Self::connect), but Redis may be away; it is used once it answers. One that refuses the login is an error:
+    /// the setting is wrong, most likely. One that is slow has some seconds to say so.
+    pub async fn connect_without_redis(config: Config) -> Result<Self, ServiceError> {
+        let app = Self::connect_postgres(config).await?;
+        let start = Instant::now();
+        let error = loop {
+            match app.store.ping().await {
+                Ok(_) => return Ok(app),
+                Err(StoreError::Slow { .. }) if start.elapsed() < REDIS_START_WAIT => {}
+                Err(error) => break error,
+            }
+        };
+        if !error.is_transient() || matches!(error, StoreError::Login { .. }) {
+            return Err(ServiceError::from(error).during(STARTING.to_owned()));
+        }
+        tracing::warn!(%error, "Redis does not answer. Orders are taken without it, and their timers follow.");
+        Ok(app)
+    }
+
+    async fn connect_postgres(config: Config) -> Result<Self, ServiceError> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
         let store = Store::with_config(config.redis.to_store_config()?)?;
-        store.ping().await.during(|| "Redis is needed for the timers of orders".to_owned())?;
         let app = Self::new(config, db, store)?;
         app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
         Ok(app)
@@ -69,6 +124,11 @@ impl App {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err(format!("Redis took longer than {:?}", self.patience)),
         }
+    }
+
+    /// Returns whether one more request had better be refused: others wait too long for Postgres.
+    pub fn is_overloaded(&self) -> bool {
+        self.db.is_overloaded() || self.orders.is_overloaded()
     }
 
     /// The durations and choices of an order: its area's, its service type's, the installation's.
@@ -84,31 +144,60 @@ impl App {
         }
     }
 
-    pub fn new(config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
+    pub fn new(mut config: Config, db: Pool, store: Store) -> Result<Self, ServiceError> {
+        config.notifications.subscriptions = config.step_subscriptions();
         let channels = channels::build_channels(&config)?;
         let partners = PartnerRegistry::new(&config.partners)?;
+        let payments = PaymentService::from_config(&config.payments)?;
+        let providers = ProviderRegistry::new(&config.providers)?;
+        let otps = Arc::new(OtpSealer::new(&config.bindings)?);
+        let bindings = BindingStore::new(&db, &config.notifications);
+        let orders = OrderStore::new(&db);
+        let idempotency = IdempotencyStore::new(&db);
+        let deliveries = DeliveryStore::new(&db);
+        let binding_mirror = BindingMirror::new(&store);
         let upkeep = db::upkeep_pool(&db);
+        let read_only = db::read_only_pool(&db);
         let limits = RequestLimits::new(&config.http);
         Ok(Self {
             db,
             readiness: PostgresReadiness::new(upkeep.clone()),
             upkeep,
+            read_only,
             loops: LoopRegistry::default(),
             store,
             config: Arc::new(config),
             channels,
             partners,
+            payments,
+            providers,
+            otps,
+            bindings,
+            orders,
+            idempotency,
+            deliveries,
+            binding_mirror,
             offers: OfferBoard::default(),
+            feed: FeedBoard::default(),
             rules: RulesHandle::default(),
             standings: StandingsCache::default(),
+            tally: AdmissionTally::default(),
             keys: KnownKeys::default(),
             key_use: KeyUse::default(),
             limits,
             unsent: UnsentTimers::default(),
+            gate_views: GateViews::default(),
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             patience: HINT_TIMEOUT,
         })
+    }
+
+    /// The same application on connections that take no writes. Bindings that are looked up by id share the statement of all
+    /// who look one up, on the usual connections.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self { db: self.read_only.clone(), ..self }
     }
 
     /// Takes the time from this clock.

@@ -1,23 +1,29 @@
 //! Postgres: connections with bounds, and the schema.
 //!
 //! * [`failure`]: what an error of Postgres says about the statement that met it.
+//! * `halving`: many changes in one statement, each told its own fate.
 //! * [`pool`], [`connection`]: connections on which every statement is answered in time, or given up.
-//! * [`refusals`]: connections that take no writes are replaced.
+//! * [`session`]: sessions of one's own, or shared through a pooler. [`refusals`]: connections that take no writes are replaced.
 //! * [`readiness`]: whether Postgres takes writes, and the gate that stays closed while it does not.
 //! * [`lock`]: one replica at a time. `outcome`: what becomes of a job whose statement failed.
 //! * [`history_days`]: the partitions of the history, a day each.
 
 mod connection;
 mod failure;
+mod halving;
 mod outcome;
 mod pool;
 mod refusals;
+mod session;
 
 pub mod history_days;
 pub mod lock;
 pub mod readiness;
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use sqlx::{
@@ -26,9 +32,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+pub(crate) use self::pool::LONG_WAIT;
 pub use self::{
     connection::{Connection, Transaction},
-    failure::{DatabaseFailure, classify_error, is_transient},
+    failure::{DatabaseFailure, classify_error, copy_error, is_transient},
+    halving::write_or_halve,
     outcome::{database_failed, database_pause},
     pool::Pool,
 };
@@ -46,8 +54,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_UNASKED: Duration = Duration::from_millis(50);
 /// Taking a connection that does not answer this is as bad as having none; another is made in the time that is left.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question.
+/// See [`upkeep_pool`]: the locks of the reconciler and of the mirror, and the gate's question; in `serve`, whether keys changed.
 pub const UPKEEP_CONNECTIONS: u32 = 3;
+/// See [`read_only_pool`]. They are made when a viewer asks.
+const READ_ONLY_CONNECTIONS: u32 = 3;
 
 /// The time all deadlines are compared with.
 pub async fn database_now(db: impl PgExecutor<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
@@ -78,7 +88,7 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         .parse()
         .during(|| format!("database.url is not a Postgres URL: {}", without_password(&config.url)))?;
     let statement_ms = config.statement_timeout.as_millis().to_string();
-    let options = options.application_name("dispatchq").options([
+    let settings = [
         ("statement_timeout", statement_ms.as_str()),
         ("lock_timeout", "5000"),
         // Between two statements of a transaction we wait for nothing else. A process that stands still there, or whose
@@ -86,6 +96,15 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         ("idle_in_transaction_session_timeout", "5000"),
         // Our statements are short: compiling one costs more than it ever saves.
         ("jit", "off"),
+    ];
+    let options = options.application_name("dispatchq");
+    let pool = pool_options(config.max_connections);
+    if config.pooler {
+        // It knows none of our options, and refuses those it does not know.
+        let connections = pool.connect_lazy_with(options.extra_float_digits(None));
+        return Ok(Pool::new(connections, config.statement_timeout).behind_pooler(&settings));
+    }
+    let options = options.options(settings).options([
         // What a process that vanished without a word held, locks included, is free within half a minute. sqlx has no such
         // settings for our end: see `pool`.
         ("tcp_keepalives_idle", "10"),
@@ -93,13 +112,18 @@ fn lazy_pool(config: &DatabaseConfig) -> Result<Pool, ServiceError> {
         ("tcp_keepalives_count", "3"),
         ("tcp_user_timeout", "25000"),
     ]);
-    Ok(Pool::new(pool_options(config.max_connections).connect_lazy_with(options), config.statement_timeout))
+    Ok(Pool::new(pool.connect_lazy_with(options), config.statement_timeout))
 }
 
 /// Returns a few connections apart from those of requests and jobs: for locks that are held while work is done on other
 /// connections, and for asking whether Postgres takes writes. However busy a process is, these are free.
 pub fn upkeep_pool(db: &Pool) -> Pool {
     db.sibling_pool(pool_options(UPKEEP_CONNECTIONS))
+}
+
+/// Returns a few connections on which every transaction is READ ONLY: for callers who only read, whatever a handler does.
+pub fn read_only_pool(db: &Pool) -> Pool {
+    db.read_only_pool(pool_options(READ_ONLY_CONNECTIONS))
 }
 
 fn pool_options(max_connections: u32) -> PgPoolOptions {
@@ -141,6 +165,15 @@ pub async fn read_schema_state(db: &Pool) -> Result<SchemaState, sqlx::Error> {
     }
     let missing = known.iter().filter(|v| !applied.contains(v)).count();
     Ok(if missing == 0 { SchemaState::Current } else { SchemaState::Behind(missing) })
+}
+
+/// Differs from that of a build with other migrations.
+pub fn schema_fingerprint() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for migration in MIGRATOR.iter() {
+        (migration.version, &migration.checksum).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// Refuses a schema this binary does not know: it would read and write nonsense.

@@ -4,26 +4,30 @@
 //!
 //! From the leaves up; a room knows only those above it in this list.
 //!
-//! * [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
-//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`]: see orders.
+//! * [`batch`]: work that is done together. [`crash`]: where tests have a process die. [`loops`]: background loops whose turns all end, and a watchdog over them.
+//!   [`outbound`]: HTTP requests of ours. [`redis_keys`]: every Redis key beside the engine's. [`unsent_timers`], [`gate_views`]: see orders.
 //!   [`system`]: this machine's clock and generator.
 //! * [`error`]: why a service could not do its work. [`config`]: the settings and their rules. [`telemetry`]: logs and metrics. [`request_limits`]: how often keys and addresses may ask.
-//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up.
+//! * [`db`]: Postgres. [`dead_letter_rows`]: the table of jobs that were given up. [`idempotency_rows`]: keys of requests.
 //! * [`accounts`]: API keys and users. [`areas`]: where areas are, and how many orders may wait in each. [`offers`]: what
-//!   drivers are being asked.
+//!   drivers are being asked. [`order_feed`]: the steps of orders, as producers read them.
 //! * [`channels`]: how one message travels: log, webhook, Slack, e-mail, ticket, call.
-//! * [`partner_client`]: how partners are called.
+//! * [`partner_client`]: how partners are called. [`payment_client`]: how the payment service is. [`otp_seal`]: OTPs while they wait. [`provider_client`]: how providers
+//!   are called. [`binding_store`], [`order_store`]: bindings and orders as rows, many in one statement.
+//! * [`notifications`]: outbox, alerts.
 //! * [`app`]: what every command, handler and request works with.
-//! * [`admission`]: whether an area takes one more order. [`notifications`]: outbox, alerts.
+//! * [`admission`]: whether an area takes one more order.
 //! * [`orders`]: rows, states, timers, and the one way they change; who takes an order when many press accept.
+//! * [`bindings`]: accounts at providers, on which one transaction follows the other.
 //! * [`fleet`]: drivers of one's own: where they are, candidates, lifetime. [`partner`]: orders served by a partner.
 //! * [`settings`]: loads the configuration, and checks what must be built to be checked.
 //! * [`compensation`]: what it means for the money that the system ended an order.
 //! * [`reports`]: counts for people. [`explain`]: why an order is as it is, and what to do. [`privacy`]: erasing what is known
 //!   about a person. [`metrics_list`]: every metric in words.
 //! * [`dead_letters`]: jobs that were given up: their copy in Postgres, and requeueing them.
+//! * [`plans`]: mass actions, stored with their exact ids before they are done.
 //! * [`recovery`]: the reconciler, which puts back what Redis lost. [`audit`]: the invariants, checked on the audit views.
-//! * [`periodic`]: schedules, cleanup, statistics. [`operator`]: what operators may do with single jobs.
+//! * [`periodic`]: schedules, cleanup, statistics. [`operator`]: what staff do with single jobs and orders.
 //! * [`handlers`]: what performs each job. [`worker`]: the worker process.
 //!
 //! docs/ARCHITECTURE.md walks one order through these files.
@@ -36,6 +40,9 @@ pub mod admission;
 pub mod app;
 pub mod areas;
 pub mod audit;
+pub mod batch;
+pub mod binding_store;
+pub mod bindings;
 pub mod channels;
 pub mod compensation;
 pub mod config;
@@ -46,18 +53,26 @@ pub mod dead_letters;
 pub mod error;
 pub mod explain;
 pub mod fleet;
+pub mod gate_views;
 pub mod handlers;
+pub mod idempotency_rows;
 pub mod loops;
 pub mod metrics_list;
 pub mod notifications;
 pub mod offers;
 pub mod operator;
+pub mod order_feed;
+pub mod order_store;
 pub mod orders;
+pub mod otp_seal;
 pub mod outbound;
 pub mod partner;
 pub mod partner_client;
+pub mod payment_client;
 pub mod periodic;
+pub mod plans;
 pub mod privacy;
+pub mod provider_client;
 pub mod recovery;
 pub mod redis_keys;
 pub mod reports;

@@ -3,12 +3,13 @@
 //!
 //! Names of the requirement documents are kept to the letter.
 
-use metrics::{counter, describe_counter, describe_gauge, describe_histogram};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, histogram};
 use model::{
+    binding::StopReason,
     ids::{PartnerName, ServiceType},
-    messages::routes::LOG,
+    messages::{MessageKind, routes::LOG},
     order::OrderStatus,
-    partner::answer::CallError,
+    partner::{answer::CallError, choice::ChoiceReason},
 };
 
 use crate::{config::Config, partner_client::client::PartnerCall};
@@ -17,24 +18,38 @@ type Words = &'static [(&'static str, &'static str)];
 
 const COUNTERS: Words = &[
     ("dispatcher_attempt_total", "Attempts that ended: assigned, or timeout for whatever ended without a driver"),
-    ("dispatcher_cancel_total", "Orders cancelled, by reason"),
-    ("dispatcher_threshold_reached_total", "Requests for a place that met a full area, refused or not"),
+    ("dispatcher_cancel_total", "Orders cancelled, by reason; server_busy: checks and creations that were refused"),
+    ("dispatcher_threshold_reached_total", "Checks and creations that met a full area, refused or not"),
     ("dispatcher_retry_count_total", "Attempts begun after the first of their order"),
-    ("dispatchq_bypasses_total", "Orders taken past the threshold, by loyalty"),
+    ("dispatchq_binding_calls_total", "Calls of providers by server, what they were to do, and the answer in one word"),
+    ("dispatchq_binding_stops_total", "Bindings that stopped, by reason"),
+    (
+        "dispatchq_binding_transactions_total",
+        "Transactions that ended or became UNRESOLVED, by server and reason; other: a word of the provider's own",
+    ),
+    ("dispatchq_bypasses_total", "Checks and creations past the threshold, by loyalty"),
     ("dispatchq_dead_letters_restored_total", "Dead letters put back into Redis from Postgres"),
     ("dispatchq_http_requests_total", "Requests to the API by route and status of the answer"),
+    (
+        "dispatchq_job_id_questions_baseline_total",
+        "Questions for job ids that came, had partners been asked every 2 s from the booking on",
+    ),
+    ("dispatchq_job_id_questions_total", "Questions for job ids that came, by whatever way they came"),
     ("dispatchq_jobs_total", "Runs of jobs by outcome; lost: dead because its workers died of it"),
+    ("dispatchq_manual_interventions_total", "Alerts that ask a person to act, by what they are about"),
     ("dispatchq_messages_parked_total", "Messages put off because their channel had no place for them"),
     ("dispatchq_order_updates_total", "Updates of orders' rows: written, or conflict, when another change was quicker"),
     ("dispatchq_partner_calls_total", "Calls to a partner by what became of them"),
+    ("dispatchq_partner_choices_total", "Attempts begun at a partner, by why it was chosen"),
     ("dispatchq_reconciler_repairs_total", "Timers the reconciler put back or moved"),
     ("dispatchq_redis_epoch_changes_total", "Times all timers were compared because Redis was lost or restarted"),
+    ("dispatchq_refusals_total", "Checks and creations that were refused, by cause"),
     (
         "dispatchq_reservations_total",
-        "Drivers at the gate of an order: won, own (again), lost, unknown (Redis did not answer)",
+        "Drivers at the gate of an order: won, own (again), lost, late (it was taken), unknown (Redis did not answer)",
     ),
     ("dispatchq_settles_refused_total", "Results of jobs that came after their lease was lost, and changed nothing"),
-    ("dispatchq_shadow_rejects_total", "Orders that would have been refused but for shadow mode, by loyalty"),
+    ("dispatchq_shadow_rejects_total", "Checks and creations that only shadow mode let in, by loyalty"),
     (
         "dispatchq_status_updates_total",
         "Final statuses of orders the system ended: written, refused by the database, or it was away",
@@ -55,20 +70,56 @@ const COUNTERS: Words = &[
 const GAUGES: Words = &[
     ("dispatcher_threshold_utilization_ratio", "Waiting orders by threshold, of the area's fullest service type"),
     ("dispatcher_waiting_orders_total", "Orders that look for a driver in an area"),
+    ("dispatchq_alert_route_log_only", "1 while alerts of this route end in the log, so that they reach no person"),
     ("dispatchq_alerts_given_up", "Open alerts that are not told again because the job that would do it is dead"),
     ("dispatchq_alerts_open", "Alerts that wait to be acknowledged"),
     ("dispatchq_areas_unreadable", "Areas left out because their geometry cannot be read"),
+    ("dispatchq_bindings", "Bindings by state"),
+    ("dispatchq_bindings_longest_wait_seconds", "How long the binding that waits longest for a call has waited"),
+    (
+        "dispatchq_bindings_most_overdue_seconds",
+        "How late the binding is whose next step is most overdue, but for servers that are left alone; 0 when none is",
+    ),
+    (
+        "dispatchq_bindings_otp_oldest_seconds",
+        "How long the binding that waits longest for an OTP has waited; 0 when none does",
+    ),
+    ("dispatchq_bindings_parked", "Bindings that wait for a call because all that may be open are"),
+    ("dispatchq_bindings_waiting_otp", "Bindings that wait for a person to hand an OTP in"),
+    ("dispatchq_degraded", "1 while this process takes requests without Redis, 0 when not; workers show none"),
     ("dispatchq_dependency_up", "1 when this process reaches the server and Postgres takes writes, 0 when not"),
     ("dispatchq_due_next_minute", "Jobs that fall due within the next 60 s"),
+    (
+        "dispatchq_feed_held_seconds",
+        "Age of the oldest step that /api/v1/events holds back, for an older transaction is open",
+    ),
     ("dispatchq_history_days_ahead", "Days of the history that are ready after today; without one no order can change"),
     ("dispatchq_job_id_retrievals_active", "Orders whose job id is being asked for"),
     ("dispatchq_loop_idle_seconds", "Time since a background loop of this process last got on; above 60 it is stuck"),
     ("dispatchq_manual_refund_oldest_seconds", "Age of the oldest refund that is due and not begun"),
     ("dispatchq_manual_refund_queue", "Orders whose refund is due and not begun"),
     ("dispatchq_orders_held", "Orders held for review"),
+    ("dispatchq_orders_open", "Orders that have not ended, by status"),
     ("dispatchq_orders_retrying", "Orders that look for a driver after their first attempt found none"),
     ("dispatchq_outbox_oldest_seconds", "Age of the oldest undelivered message"),
     ("dispatchq_partner_breaker_open", "1 while calls are held back: breaker open, or half open and trying"),
+    ("dispatchq_provider_calls_limit", "Calls of providers that may be open, of all servers together"),
+    ("dispatchq_provider_calls_open", "Calls of providers that are open, or given away and about to begin"),
+    (
+        "dispatchq_provider_server_breaker_open",
+        "1 while a provider's server is left alone after failures, or because it asked for that",
+    ),
+    ("dispatchq_provider_server_calls_limit", "Calls that may be open at a provider's server"),
+    ("dispatchq_provider_server_calls_open", "Calls that are open at a provider's server, or about to begin"),
+    (
+        "dispatchq_provider_server_longest_wait_seconds",
+        "How long the first binding in the line of a provider's server has waited",
+    ),
+    ("dispatchq_provider_server_parked", "Bindings in the line of a provider's server"),
+    (
+        "dispatchq_provider_server_paused",
+        "1 while a provider's server is not called: disabled, or left alone after failures",
+    ),
     ("dispatchq_queue_dead", "Dead jobs not yet decided on"),
     ("dispatchq_queue_depth", "Jobs that wait, due now or later"),
     ("dispatchq_queue_due", "Jobs that are due and wait for a worker"),
@@ -76,6 +127,7 @@ const GAUGES: Words = &[
     ("dispatchq_queue_oldest_due_seconds", "How long the job that is due longest has waited; 0 when none is due"),
     ("dispatchq_queue_suspects", "Jobs that lost two deliveries, waiting to run with nothing beside them"),
     ("dispatchq_redis_clock_ahead_seconds", "Clock of Redis minus clock of Postgres; below 0: Redis is behind"),
+    ("dispatchq_transactions_unresolved", "Transactions that took too long; their providers are asked on"),
     ("dispatchq_waiting_drift", "Places of orders that the latest comparison of Redis with Postgres mended"),
     ("dispatchq_workers", "Worker processes that gave a sign of life within 10 s"),
 ];
@@ -83,6 +135,13 @@ const GAUGES: Words = &[
 const HISTOGRAMS: Words = &[
     ("dispatcher_attempt_duration_seconds", "From an attempt's offer or booking to its end, however it ended"),
     ("dispatcher_order_lifetime_seconds", "From an order's creation to the end of a search for a driver"),
+    ("dispatchq_alert_response_seconds", "From an alert to its acknowledgement, by a person or by what settled it"),
+    ("dispatchq_attempts_per_order", "Attempts of an order until its search for a driver ended, however it ended"),
+    ("dispatchq_binding_call_seconds", "How long calls of providers take, by what they are to do"),
+    (
+        "dispatchq_binding_lateness_seconds",
+        "Start of a binding's step minus the time in its row; waiting for a call not included",
+    ),
     (
         "dispatchq_http_request_duration_seconds",
         "From a request's head to its answer, by route; waiting for offers included",
@@ -95,6 +154,18 @@ const HISTOGRAMS: Words = &[
     ),
     ("job_id_retrieval_attempts", "Questions until the partner named the job id; its _sum over _count is the average"),
     ("job_id_retrieval_duration_seconds", "From booking to job id"),
+];
+
+/// What alerts are about.
+const ALERTS: [MessageKind; 8] = [
+    MessageKind::DispatchFailed,
+    MessageKind::ManualRefundRequired,
+    MessageKind::UnexpectedState,
+    MessageKind::TimerDead,
+    MessageKind::StaleTrip,
+    MessageKind::PartnerRefusesKey,
+    MessageKind::FailedToGetOrder,
+    MessageKind::StatusUpdateFailed,
 ];
 
 /// Describes all metrics, and lets those that rules divide by or watch for an increase begin at 0: the first failure must
@@ -110,6 +181,13 @@ pub fn register_metrics(config: &Config) {
         describe_histogram!(name, words);
     }
     register_unlabelled();
+    for reason in StopReason::ALL {
+        register_counter(counter!("dispatchq_binding_stops_total", "reason" => reason.as_str()));
+    }
+    for alert in ALERTS {
+        register_counter(counter!("dispatchq_manual_interventions_total", "alert" => alert.as_str()));
+        register_histogram(histogram!("dispatchq_alert_response_seconds", "alert" => alert.as_str()));
+    }
     for status in OrderStatus::ALL {
         register_counter(counter!("order_status_count", "status" => status.as_str()));
     }
@@ -119,11 +197,15 @@ pub fn register_metrics(config: &Config) {
     for result in ["written", "conflict"] {
         register_counter(counter!("dispatchq_order_updates_total", "result" => result));
     }
-    for result in ["won", "own", "lost", "unknown"] {
+    for result in ["won", "own", "lost", "late", "unknown"] {
         register_counter(counter!("dispatchq_reservations_total", "result" => result));
     }
     for channel in config.channels.keys().map(String::as_str).chain([LOG]) {
         register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel.to_owned()));
+    }
+    for producer in config.producers.keys() {
+        let channel = Config::producer_channel(producer);
+        register_counter(counter!("dispatchq_messages_parked_total", "channel" => channel));
     }
     config.service_types.keys().for_each(register_service_type);
     config.partners.keys().for_each(register_partner);
@@ -132,6 +214,8 @@ pub fn register_metrics(config: &Config) {
 fn register_unlabelled() {
     for name in [
         "dispatchq_dead_letters_restored_total",
+        "dispatchq_job_id_questions_baseline_total",
+        "dispatchq_job_id_questions_total",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
         "job_id_retrieval_attempts_total",
@@ -143,6 +227,9 @@ fn register_unlabelled() {
         "job_id_via_proactive_total",
     ] {
         register_counter(counter!(name));
+    }
+    for name in ["job_id_retrieval_attempts", "job_id_retrieval_duration_seconds"] {
+        register_histogram(histogram!(name));
     }
 }
 
@@ -169,8 +256,15 @@ fn register_partner(partner: &PartnerName) {
             register_counter(counter!("dispatchq_partner_calls_total", &labels));
         }
     }
+    for reason in ChoiceReason::ALL {
+        let labels = [("partner", partner.to_string()), ("reason", reason.as_str().to_owned())];
+        register_counter(counter!("dispatchq_partner_choices_total", &labels));
+    }
 }
 
 fn register_counter(counter: metrics::Counter) {
     counter.increment(0);
 }
+
+/// Its buckets are shown empty from then on.
+fn register_histogram(_: metrics::Histogram) {}

@@ -1,6 +1,16 @@
 //! HTTP requests that leave this process.
 
-use std::time::Duration;
+use std::{
+    error::Error,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use reqwest::{
+    ClientBuilder,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
 
 /// Chooses the TLS of this process: ring. Choosing twice is fine.
 pub fn install_tls() {
@@ -23,11 +33,76 @@ pub fn describe_error(error: &reqwest::Error) -> String {
 
 /// A client that gives up, and follows no redirect: addresses are configured, not found.
 pub fn build_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    client_builder(timeout).build()
+}
+
+/// As [`build_client`], of a client that connects to public addresses only, whatever a name resolves to. It uses no proxy, which
+/// would resolve names itself. An address in place of a name is not looked up: check it with [`is_public`].
+pub fn build_public_client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    client_builder(timeout).no_proxy().dns_resolver(PublicResolver).build()
+}
+
+fn client_builder(timeout: Duration) -> ClientBuilder {
     install_tls();
     reqwest::Client::builder()
         .timeout(timeout)
         .connect_timeout(timeout.min(Duration::from_secs(3)))
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("dispatchq/", env!("CARGO_PKG_VERSION")))
-        .build()
+}
+
+/// Resolves names as the machine does, and keeps the public addresses.
+struct PublicResolver;
+
+impl Resolve for PublicResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(resolve_public(name))
+    }
+}
+
+async fn resolve_public(name: Name) -> Result<Addrs, Box<dyn Error + Send + Sync>> {
+    let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+    let public: Vec<SocketAddr> = found.filter(|address| is_public(address.ip())).collect();
+    if public.is_empty() {
+        return Err(io::Error::other("the name leads to private addresses only").into());
+    }
+    Ok(Box::new(public.into_iter()))
+}
+
+/// Returns whether an address belongs to the public Internet. Those of private networks, of this machine, of links and of
+/// examples do not, in whatever form IPv6 wraps them.
+pub fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    // 0/8; 100.64/10 of carriers; 192.0.0/24; 198.18/15 of benchmarks; 240/4.
+    let is_reserved = a == 0
+        || (a == 100 && (64..128).contains(&b))
+        || (a, b, c) == (192, 0, 0)
+        || (a == 198 && (b == 18 || b == 19))
+        || a >= 240;
+    !(is_reserved
+        || address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation())
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // NAT64: the last 32 bits are an IPv4 address.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+            is_public_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        // Of what is assigned, 2000::/3, neither examples nor tunnels that wrap IPv4.
+        [first @ 0x2000..=0x3fff, second, ..] => !matches!((first, second), (0x2001, 0 | 0xdb8) | (0x2002 | 0x3fff, _)),
+        _ => false,
+    }
 }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::{
     app::App,
     fleet::driver_index::{self, DriverPlace},
+    order_feed,
 };
 
 /// Whose data is erased.
@@ -221,6 +222,20 @@ async fn erase_driver(app: &App, driver: &DriverId, pseudonym: &str) -> Result<i
     .bind(driver)
     .bind(pseudonym)
     .fetch_one(&mut *tx)
+    .await?;
+    order_feed::erase_driver(&mut *tx, driver, pseudonym).await?;
+    sqlx::query(
+        "-- erase driver among actions of staff
+         UPDATE staff_actions
+         SET subject = CASE WHEN subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
+                            THEN left(subject, length(subject) - length($1::text)) || $2::text ELSE subject END,
+             reason = NULL
+         WHERE subject = $1::text OR right(subject, length($1::text) + 1) = ' ' || $1::text
+            OR strpos(reason, $1::text) > 0",
+    )
+    .bind(driver)
+    .bind(pseudonym)
+    .execute(&mut *tx)
     .await?;
     tx.commit().await?;
     if let Some(place) = place {

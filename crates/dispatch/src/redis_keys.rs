@@ -3,29 +3,55 @@
 //! What lies here is a hint: Postgres knows all of it, or can do without. Names that the requirements fix are kept to the
 //! letter, for other programs read them; all others begin with `dispatchq:`.
 
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 use model::ids::{AreaId, ServiceType};
 use uuid::Uuid;
 
 /// Finds every set of [`waiting_orders`].
 pub const WAITING_SETS: &str = "waiting:order:*";
 
+/// The area and the service type of a key of [`waiting_orders`].
+pub fn parts_of_waiting_set(key: &str) -> Option<(AreaId, ServiceType)> {
+    let (area, service_type) = key.strip_prefix(WAITING_SETS.trim_end_matches('*'))?.rsplit_once(':')?;
+    Some((area.into(), service_type.into()))
+}
+
 /// string: the sets of [`waiting_orders`] are complete. No expiry: only a flush removes it, and then Postgres counts.
 pub const WAITING_COMPLETE: &str = "dispatchq:waiting:complete";
 
-/// hash, `{area}:{service type}:{what}` -> how often, since the last snapshot. Renamed to [`WAITING_COUNTS_TAKEN`] once a
-/// minute.
-pub const WAITING_COUNTS: &str = "dispatchq:waiting:counts";
-
-/// hash, as [`WAITING_COUNTS`]: counts that a snapshot is about to keep. Removed when it has.
-pub const WAITING_COUNTS_TAKEN: &str = "dispatchq:waiting:counts:taken";
+/// string, ms: since when Postgres takes no writes, as the first worker that noticed saw it. Removed when it does again; expires after
+/// a day.
+pub const OUTAGE_SINCE: &str = "dispatchq:outage:since";
 
 /// string: the indexes of [`driver_places`] are believed. Expires 120 s after they were built.
 pub const DRIVERS_TRUSTED: &str = "dispatchq:drivers";
 
+/// stream of `binding_id`, `command`, `reason`, `actor`, `at`: what was asked of bindings, the latest 10,000. The name is the
+/// requirement's.
+pub const BINDING_COMMANDS: &str = "wrk:cmd";
+
+/// The copies of a binding, whose names are the requirement's. No expiry but the lock's; removed with the binding.
+/// hash `wrk:state:{id}` (`state`, `reason`, `updated_at` in ms, `version`), hash `wrk:cfg:{id}` (its settings), string
+/// `wrk:lock:{id}` (`owner fence` while a call is open, ends with it), hash `wrk:hb:{id}` (`at` in ms, `owner`, `cycle`,
+/// `phase`).
+pub fn binding_copies(id: &BindingId) -> [String; 4] {
+    [format!("wrk:state:{id}"), format!("wrk:cfg:{id}"), format!("wrk:lock:{id}"), format!("wrk:hb:{id}")]
+}
+
+/// string `claimed` or `told`: support is being told of this outage over this channel, or was. Expires after 60 s, or a day.
+pub fn outage_told(since_ms: u64, channel: &str) -> String {
+    format!("dispatchq:outage:told:{since_ms}:{channel}")
+}
+
 /// string, driver: who is taking this order right now. Expires after 10 s. The name is the requirement's.
 pub fn trip_lock(order: &OrderId) -> String {
     format!("trip_lock:{order}")
+}
+
+/// hash, offer -> driver, and `taken` -> the offer by which the order was taken: an order that several drivers are asked for.
+/// Expires with the offers.
+pub fn offered_drivers(order: &OrderId) -> String {
+    format!("dispatchq:offered:{order}")
 }
 
 /// zset, order -> end of its lifetime in ms: who waits in this area. No expiry: an order leaves when it is found a driver,

@@ -5,7 +5,10 @@ use std::path::Path;
 use crate::{
     channels,
     config::{Config, ConfigError},
+    otp_seal::OtpSealer,
     partner_client::PartnerRegistry,
+    payment_client::PaymentService,
+    provider_client::ProviderRegistry,
 };
 
 /// Loads the configuration, and builds its channels and partners once: what cannot be built must not wait for the first
@@ -20,8 +23,14 @@ pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
 
 fn check_services(config: &Config) -> Result<(), ConfigError> {
     let partners = PartnerRegistry::new(&config.partners).map(drop);
+    let payments = PaymentService::from_config(&config.payments).map(drop);
     let channels = channels::build_channels(config).map(drop);
-    let problems = [partners, channels].into_iter().filter_map(Result::err).flat_map(ConfigError::into_problems);
+    let providers = ProviderRegistry::new(&config.providers).map(drop);
+    let otp_keys = OtpSealer::new(&config.bindings).map(drop);
+    let problems = [partners, payments, channels, providers, otp_keys]
+        .into_iter()
+        .filter_map(Result::err)
+        .flat_map(ConfigError::into_problems);
     ConfigError::refuse_problems(problems.collect())
 }
 
@@ -132,6 +141,10 @@ mod tests {
             (
                 "type = \"email\"\nhost = \"h\"\nfrom = \"a@b.c\"\nto = [\"a@b.c\"]\ntls = \"none\"\nusername = \"u\"\npassword = \"p\"",
                 "starttls",
+            ),
+            (
+                "type = \"voice\"\naccount = \"AC1\"\ntoken = \"0123456789abcdef0123456789abcdef\"\nfrom = \"+15550100000\"\ncallback_url = \"https://h\"\nlanguage = \"fr-FR\"",
+                "no sentences in language 'fr-FR'; those are id, en, vi",
             ),
         ] {
             let error = of(text);

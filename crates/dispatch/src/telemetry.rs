@@ -20,6 +20,12 @@ const ORDER_BUCKETS: [f64; 12] = [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 90.0, 120.0, 
 /// Questions until the partner named the job id; about 34 at worst.
 const POLL_BUCKETS: [f64; 8] = [1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 40.0];
 
+/// Attempts of an order until its search for a driver ends; about 15 in half an hour.
+const ATTEMPT_BUCKETS: [f64; 10] = [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0];
+
+/// Seconds from an alert to its acknowledgement: a minute to a week, with the day that support has.
+const RESPONSE_BUCKETS: [f64; 9] = [60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0, 604_800.0];
+
 /// Writes logs to stderr, so that stdout belongs to what a command prints. `RUST_LOG` wins over the configuration.
 pub fn init_logs(config: &LogConfig) -> Result<(), ServiceError> {
     let filter = match std::env::var("RUST_LOG") {
@@ -50,6 +56,8 @@ pub fn init_metrics() -> Result<PrometheusHandle, BuildError> {
         .set_buckets_for_metric(Matcher::Prefix("dispatcher_".to_owned()), &ORDER_BUCKETS)?
         .set_buckets_for_metric(Matcher::Full("job_id_retrieval_duration_seconds".to_owned()), &ORDER_BUCKETS)?
         .set_buckets_for_metric(Matcher::Full("job_id_retrieval_attempts".to_owned()), &POLL_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full("dispatchq_attempts_per_order".to_owned()), &ATTEMPT_BUCKETS)?
+        .set_buckets_for_metric(Matcher::Full("dispatchq_alert_response_seconds".to_owned()), &RESPONSE_BUCKETS)?
         .set_buckets(&LATENESS_BUCKETS)?
         .install_recorder()?;
     // Without upkeep a process that is never scraped would keep every sample of its histograms.

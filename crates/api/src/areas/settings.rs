@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::State,
+    extract::{Query, State, rejection::QueryRejection},
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
@@ -16,18 +16,18 @@ use dispatch::{
         limits::{self, LimitsChange, LimitsRow},
         overrides,
     },
-    ids::AreaId,
+    ids::{AreaId, ServiceType},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{
-    ToSchema,
+    IntoParams, ToSchema,
     openapi::{Array, ArrayBuilder, ObjectBuilder, Type},
 };
 
 use super::{
     super::{
         auth::ApiCaller,
-        body::{AreaPath, JsonBody},
+        body::{AreaPath, JsonBody, PatchBody},
         error::ApiError,
         openapi::{AreaErrors, example_area_limits, example_flag},
         orders::bounded_text,
@@ -40,7 +40,7 @@ const DECIDERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Dispatch
 
 /// Sets how many orders may wait in an area, and how long.
 ///
-/// What the body leaves out stays as it is.
+/// What the body leaves out stays as it is; what is null follows the installation again.
 #[utoipa::path(put, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
     params(AreaPath,
            ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
@@ -58,14 +58,55 @@ pub(super) async fn set_threshold(
     caller: ApiCaller,
     AreaPath(area): AreaPath,
     headers: HeaderMap,
-    JsonBody(change): JsonBody<LimitsChange>,
+    PatchBody { value: mut change, nulls }: PatchBody<LimitsChange>,
 ) -> Result<Response, ApiError> {
     caller.require_role(&WRITERS)?;
+    change.inherit = nulls.iter().filter_map(|name| name.parse().ok()).collect();
     if !app.config.knows_service_type(&change.service_type) {
-        return Err(ApiError::Invalid(format!("unknown service_type '{}'", change.service_type)));
+        return Err(ApiError::invalid_member(
+            "service_type",
+            format!("unknown service_type '{}'", change.service_type),
+        ));
     }
     let reason = bounded_text("reason", change.reason.clone())?;
     let author = ChangeAuthor { actor: &caller.actor(), reason: reason.as_deref() };
+    let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
+    Ok((etag_header(row.version), Json(row)).into_response())
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LimitsQuery {
+    #[param(value_type = String, example = "RIDE")]
+    service_type: ServiceType,
+}
+
+/// Takes back all that was set for a service type in an area: it follows the installation again.
+#[utoipa::path(delete, path = "/areas/{area_id}/threshold", tag = "areas", extensions(("x-roles" = json!(WRITERS))),
+    params(AreaPath, LimitsQuery,
+           ("If-Match" = Option<String>, Header, pattern = "^\"[0-9]{1,18}\"$",
+            description = "the version that was read, as its ETag says")),
+    responses(
+        (status = 200, description = "done", body = LimitsRow,
+         headers(("ETag" = String, description = "the version of the limits")),
+         example = json!(example_area_limits())),
+        AreaErrors,
+    ))]
+pub(super) async fn reset_threshold(
+    State(app): State<App>,
+    caller: ApiCaller,
+    AreaPath(area): AreaPath,
+    which: Result<Query<LimitsQuery>, QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let Query(LimitsQuery { service_type }) = which?;
+    if !app.config.knows_service_type(&service_type) {
+        return Err(ApiError::Invalid(format!("unknown service_type '{service_type}'")));
+    }
+    let author = ChangeAuthor { actor: &caller.actor(), reason: None };
+    let change = LimitsChange::inherit_all(service_type);
     let row = limits::set_limits(&app.db, &area, &change, expected_version(&headers)?, author).await?;
     Ok((etag_header(row.version), Json(row)).into_response())
 }
@@ -79,7 +120,6 @@ pub(super) enum OverrideMode {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct OverrideRequest {
     status: OverrideMode,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
@@ -120,7 +160,7 @@ pub(super) async fn set_override(
 ) -> Result<Response, ApiError> {
     caller.require_role(&DECIDERS)?;
     if request.expires_at.is_some_and(|end| end <= app.rules.database_now()) {
-        return Err(ApiError::Invalid("expires_at has passed".to_owned()));
+        return Err(ApiError::invalid_member("expires_at", "expires_at has passed"));
     }
     let reason = bounded_text("reason", request.reason)?;
     let forced = match request.status {
@@ -145,6 +185,7 @@ pub(super) async fn set_override(
     ))]
 pub(super) async fn show_flag(State(app): State<App>, caller: ApiCaller) -> Result<Response, ApiError> {
     caller.require_role(&READERS)?;
+    let app = caller.reading(app);
     let flag = flag::load_flag(&app.db).await?;
     Ok((etag_header(flag.version), Json(flag)).into_response())
 }
@@ -165,7 +206,7 @@ pub(super) struct FlagRequest {
     #[serde(default = "default_percentage")]
     #[schema(minimum = 0, maximum = 100, default = default_percentage)]
     percentage: i32,
-    /// No request is refused; those that would have been are counted.
+    /// No threshold refuses a request; those that it would have refused are logged and kept.
     #[serde(default)]
     shadow_mode: bool,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]

@@ -11,20 +11,38 @@ use utoipa::{
     },
 };
 
-use super::super::error::ErrorReply;
+use super::text_header;
+use crate::error::{ErrorReply, FieldProblem, MEDIA_TYPE};
 
 /// A status, what it means, and the codes that come with it.
 type ErrorMeaning = (StatusCode, &'static str, &'static [&'static str]);
 
 /// A test holds it to what errors answer.
 const MEANINGS: [ErrorMeaning; 15] = [
-    (StatusCode::BAD_REQUEST, "cannot be read", &["MALFORMED", AREA_NOT_FOUND]),
+    (StatusCode::BAD_REQUEST, "cannot be read", &["MALFORMED", AREA_NOT_FOUND, "SERVER_NOT_FOUND"]),
     (StatusCode::UNAUTHORIZED, "no key, or an unknown one", &["UNAUTHENTICATED", "BAD_SIGNATURE"]),
-    (StatusCode::FORBIDDEN, "this key may not do it", &["FORBIDDEN", "NOT_YOUR_ORDER"]),
+    (StatusCode::FORBIDDEN, "this key may not do it", &["FORBIDDEN", "NOT_YOUR_ORDER", "NOT_YOUR_ALERT"]),
     (
         StatusCode::NOT_FOUND,
         "there is no such thing for you",
-        &["NOT_FOUND", "ORDER_NOT_FOUND", "OFFER_NOT_FOUND", "DRIVER_NOT_FOUND", "ALERT_NOT_FOUND", "AREA_NOT_FOUND"],
+        &[
+            "NOT_FOUND",
+            "ORDER_NOT_FOUND",
+            "OFFER_NOT_FOUND",
+            "DRIVER_NOT_FOUND",
+            "ALERT_NOT_FOUND",
+            "AREA_NOT_FOUND",
+            "BINDING_NOT_FOUND",
+            "TRANSACTION_NOT_FOUND",
+            "SERVER_NOT_FOUND",
+            "PLAN_NOT_FOUND",
+            "ERROR_CODE_NOT_FOUND",
+            "QUEUE_NOT_FOUND",
+            "JOB_NOT_FOUND",
+            "MESSAGE_NOT_FOUND",
+            "KEY_NOT_FOUND",
+            "USER_NOT_FOUND",
+        ],
     ),
     (StatusCode::METHOD_NOT_ALLOWED, "method not allowed", &["METHOD_NOT_ALLOWED"]),
     (StatusCode::REQUEST_TIMEOUT, "the body did not arrive within 30 s; nothing was done", &["TOO_SLOW"]),
@@ -43,9 +61,30 @@ const MEANINGS: [ErrorMeaning; 15] = [
             "SERVED_BY_PARTNER",
             "NOTHING_PAID",
             "IDEMPOTENCY_KEY_IN_USE",
+            "BINDING_EXISTS",
+            "BINDING_STOPPING",
+            "BINDING_PAUSED",
+            "BINDING_NOT_RUNNING",
+            "BINDING_NOT_AT_REST",
+            "BINDING_UNRESOLVED",
+            "OTP_STORED",
+            "OTP_NOT_WANTED",
+            "SERVER_EXISTS",
+            "SERVER_DISABLED",
+            "PLAN_RUNNING",
+            "PLAN_ENDED",
+            "NOT_DEAD",
+            "STAYS_DEAD",
+            "MESSAGE_NOT_DEAD",
+            "KEY_EXISTS",
+            "DRIVER_EXISTS",
         ],
     ),
-    (StatusCode::GONE, "it is over", &["OFFER_EXPIRED", "OFFER_DECLINED", "OFFER_GONE"]),
+    (
+        StatusCode::GONE,
+        "it is over",
+        &["OFFER_EXPIRED", "OFFER_DECLINED", "OFFER_GONE", "BINDING_DELETED", "OTP_OVER", "PLAN_EXPIRED"],
+    ),
     (StatusCode::PRECONDITION_FAILED, "it has another version by now", &["VERSION_CHANGED"]),
     (StatusCode::PAYLOAD_TOO_LARGE, "larger than 64 KiB, or than 16 MiB where areas are imported", &["TOO_LARGE"]),
     (StatusCode::UNSUPPORTED_MEDIA_TYPE, "no JSON", &["NOT_JSON"]),
@@ -63,7 +102,7 @@ const MEANINGS: [ErrorMeaning; 15] = [
     (
         StatusCode::SERVICE_UNAVAILABLE,
         "try again later",
-        &["UNAVAILABLE", "BUSY", THRESHOLD_REACHED, AREA_DISABLED, SERVICE_UNAVAILABLE],
+        &["UNAVAILABLE", "NOT_READY", "BUSY", THRESHOLD_REACHED, AREA_DISABLED, SERVICE_UNAVAILABLE],
     ),
 ];
 
@@ -90,15 +129,30 @@ pub(crate) struct ProbeErrors;
 
 impl IntoResponses for ProbeErrors {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let possible = [
-            StatusCode::METHOD_NOT_ALLOWED,
-            StatusCode::REQUEST_TIMEOUT,
-            StatusCode::UNPROCESSABLE_ENTITY,
-            StatusCode::INTERNAL_SERVER_ERROR,
-            StatusCode::SERVICE_UNAVAILABLE,
-        ];
-        refer_to(|status| possible.contains(&status))
+        refer_to(|status| OF_PROBES.contains(&status))
     }
+}
+
+/// As [`ProbeErrors`], of what may be about something that is not there.
+pub(crate) struct PageErrors;
+
+impl IntoResponses for PageErrors {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        refer_to(|status| status == StatusCode::NOT_FOUND || OF_PROBES.contains(&status))
+    }
+}
+
+const OF_PROBES: [StatusCode; 5] = [
+    StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::UNPROCESSABLE_ENTITY,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
+/// The statuses that come with a code.
+pub(crate) fn statuses_of(code: &str) -> impl Iterator<Item = StatusCode> {
+    MEANINGS.iter().filter(move |(_, _, codes)| codes.contains(&code)).map(|(status, ..)| *status)
 }
 
 fn refer_to(is_possible: impl Fn(StatusCode) -> bool) -> BTreeMap<String, RefOr<Response>> {
@@ -106,24 +160,34 @@ fn refer_to(is_possible: impl Fn(StatusCode) -> bool) -> BTreeMap<String, RefOr<
     possible.map(|(status, ..)| (status.as_str().to_owned(), Ref::from_response_name(status.as_str()).into())).collect()
 }
 
-/// The codes of all errors.
+/// The codes of all errors, each once: generators of clients refuse a word that is there twice.
 pub(crate) fn error_code_schema() -> Object {
-    let codes = MEANINGS.iter().flat_map(|(_, _, codes)| *codes);
+    let mut codes: Vec<&'static str> = Vec::new();
+    for code in MEANINGS.iter().flat_map(|(_, _, codes)| codes.iter().copied()) {
+        if !codes.contains(&code) {
+            codes.push(code);
+        }
+    }
     ObjectBuilder::new()
         .schema_type(Type::String)
         .description(Some("The stable word that programs match on."))
-        .enum_values(Some(codes.copied()))
+        .enum_values(Some(codes))
         .build()
 }
 
 /// Describes each error once; operations refer to it.
 pub(super) fn add_error_answers(components: &mut Components) {
     components.schemas.insert(ErrorReply::name().into_owned(), ErrorReply::schema());
+    components.schemas.insert(FieldProblem::name().into_owned(), FieldProblem::schema());
     for (status, meaning, codes) in MEANINGS {
         let body = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorReply::name())));
         let mut answer = ResponseBuilder::new()
             .description(format!("{meaning} ({})", codes.join(", ")))
-            .content("application/json", body.build());
+            .content(MEDIA_TYPE, body.build());
+        if status == StatusCode::UNAUTHORIZED {
+            answer =
+                answer.header("WWW-Authenticate", text_header("what is asked for: Bearer, or Signature of callbacks"));
+        }
         if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) {
             let secs = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
             let wait = HeaderBuilder::new().schema(secs).description(Some("seconds to wait")).build();
@@ -143,11 +207,17 @@ mod tests {
             answer::{AdmissionAnswer, AreaDetails, ReplyLanguage},
             decide::AdmissionRefusal,
         },
+        dead_letters::requeue_policy::RequeueRefusal,
+        error::ServiceError,
         orders::{OrderRefusal, OrderStatus},
+    };
+    use model::{
+        binding::{BindingConflict, BindingPhase, BindingState, InvalidBindingConfig},
+        plan::PlanConflict,
     };
 
     use super::*;
-    use crate::error::ApiError;
+    use crate::error::{ApiError, StaffError};
 
     /// The refusal after this one, so that the compiler asks for each that is new.
     fn next_refusal(refusal: &OrderRefusal) -> Option<OrderRefusal> {
@@ -177,6 +247,55 @@ mod tests {
         })
     }
 
+    /// As [`next_refusal`], of bindings.
+    fn next_conflict(conflict: &BindingConflict) -> Option<BindingConflict> {
+        let (state, phase) = (BindingState::Running, BindingPhase::Idle);
+        let out_of_bounds =
+            InvalidBindingConfig::OutOfBounds { field: "max_failures", value: 0, least: 1, most: 10_000 };
+        Some(match conflict {
+            BindingConflict::Deleted => BindingConflict::Stopping,
+            BindingConflict::Stopping => BindingConflict::Paused,
+            BindingConflict::Paused => BindingConflict::NotRunning,
+            BindingConflict::NotRunning => BindingConflict::NotAtRest { state, phase },
+            BindingConflict::NotAtRest { .. } => BindingConflict::Unresolved(1),
+            BindingConflict::Unresolved(_) => BindingConflict::BadConfig(out_of_bounds),
+            BindingConflict::BadConfig(_) => BindingConflict::ForeignTransaction("B.1".parse().ok()?),
+            BindingConflict::ForeignTransaction(_) => BindingConflict::OtpStored,
+            BindingConflict::OtpStored => BindingConflict::OtpNotWanted(phase),
+            BindingConflict::OtpNotWanted(_) => BindingConflict::OtpOver,
+            BindingConflict::OtpOver => return None,
+        })
+    }
+
+    /// As [`next_refusal`], of plans.
+    fn next_plan_conflict(conflict: &PlanConflict) -> Option<PlanConflict> {
+        let anna = || "operator:anna".to_owned();
+        Some(match conflict {
+            PlanConflict::Running { .. } => PlanConflict::Done { run_by: anna() },
+            PlanConflict::Done { .. } => PlanConflict::Cancelled { cancelled_by: anna() },
+            PlanConflict::Cancelled { .. } => PlanConflict::Expired,
+            PlanConflict::Expired => return None,
+        })
+    }
+
+    /// As [`next_refusal`], of what staff ask for.
+    fn next_staff_error(error: &StaffError) -> Option<StaffError> {
+        Some(match error {
+            StaffError::NotYourAlert => StaffError::NoSuchQueue("mail-queue".to_owned()),
+            StaffError::NoSuchQueue(_) => StaffError::NoSuchJob,
+            StaffError::NoSuchJob => StaffError::NotDead,
+            StaffError::NotDead => StaffError::StaysDead(RequeueRefusal::NoMessage),
+            StaffError::StaysDead(_) => StaffError::NoSuchMessage,
+            StaffError::NoSuchMessage => StaffError::MessageNotDead,
+            StaffError::MessageNotDead => StaffError::NoSuchKey,
+            StaffError::NoSuchKey => StaffError::KeyExists,
+            StaffError::KeyExists => StaffError::NoSuchUser,
+            StaffError::NoSuchUser => StaffError::DriverExists("DRV-1".into()),
+            StaffError::DriverExists(_) => StaffError::Service(ServiceError::Incomplete("away".to_owned())),
+            StaffError::Service(_) => return None,
+        })
+    }
+
     /// As [`next_refusal`], of all errors.
     fn next_error(error: &ApiError) -> Option<ApiError> {
         let text = || "text".to_owned();
@@ -187,11 +306,32 @@ mod tests {
             ApiError::NoSuchOrder => ApiError::NoSuchAlert,
             ApiError::NoSuchAlert => ApiError::NoSuchDriver,
             ApiError::NoSuchDriver => ApiError::NoSuchArea,
-            ApiError::NoSuchArea => ApiError::Changed(text()),
+            ApiError::NoSuchArea => ApiError::NoSuchBinding,
+            ApiError::NoSuchBinding => ApiError::NoSuchTransaction,
+            ApiError::NoSuchTransaction => ApiError::NoSuchServer,
+            ApiError::NoSuchServer => ApiError::NoSuchPlan,
+            ApiError::NoSuchPlan => ApiError::NoSuchErrorCode,
+            ApiError::NoSuchErrorCode => ApiError::UnknownServer(text()),
+            ApiError::UnknownServer(_) => ApiError::BindingExists(text()),
+            ApiError::BindingExists(_) => ApiError::ServerExists(text()),
+            ApiError::ServerExists(_) => ApiError::ServerDisabled(text()),
+            ApiError::ServerDisabled(_) => ApiError::BindingRefused(BindingConflict::Deleted),
+            ApiError::BindingRefused(conflict) => {
+                let first = || ApiError::PlanRefused(PlanConflict::Running { run_by: text() });
+                next_conflict(conflict).map_or_else(first, ApiError::BindingRefused)
+            }
+            ApiError::PlanRefused(conflict) => {
+                let first = || ApiError::Staff(StaffError::NotYourAlert);
+                next_plan_conflict(conflict).map_or_else(first, ApiError::PlanRefused)
+            }
+            ApiError::Staff(error) => {
+                next_staff_error(error).map_or_else(|| ApiError::Changed(text()), ApiError::Staff)
+            }
             ApiError::Changed(_) => ApiError::BadSignature(text()),
             ApiError::BadSignature(_) => ApiError::Malformed(text()),
             ApiError::Malformed(_) => ApiError::Invalid(text()),
-            ApiError::Invalid(_) => ApiError::TooLarge(1024),
+            ApiError::Invalid(_) => ApiError::invalid_member("pickup/latitude", "text"),
+            ApiError::InvalidField { .. } => ApiError::TooLarge(1024),
             ApiError::TooLarge(_) => ApiError::NotJson,
             ApiError::NotJson => ApiError::IdempotencyMismatch,
             ApiError::IdempotencyMismatch => ApiError::IdempotencyRunning,
@@ -202,12 +342,14 @@ mod tests {
             ApiError::Panicked => ApiError::NoAnswer,
             ApiError::NoAnswer => ApiError::Overloaded,
             ApiError::Overloaded => ApiError::Database(sqlx::Error::PoolClosed),
-            ApiError::Database(_) => ApiError::NoLookup(LookupError::Overrun),
+            ApiError::Database(_) => ApiError::Batch(sqlx::Error::PoolClosed.into()),
+            ApiError::Batch(_) => ApiError::NoLookup(LookupError::Overrun),
             ApiError::NoLookup(LookupError::Overrun) => ApiError::NoLookup(LookupError::Unanswered("away".into())),
             ApiError::NoLookup(LookupError::Unanswered(_)) => ApiError::TooManyRequests(wait),
             ApiError::TooManyRequests(_) => ApiError::TooManyFailures(wait),
             ApiError::TooManyFailures(_) => ApiError::SentAway,
-            ApiError::SentAway => refused(AdmissionAnswer::NoArea),
+            ApiError::SentAway => ApiError::TripTaken(OrderRefusal::AlreadyAssigned, text()),
+            ApiError::TripTaken(..) => refused(AdmissionAnswer::NoArea),
             ApiError::NoRoom(answer, _) => match **answer {
                 AdmissionAnswer::NoArea => refused(AdmissionAnswer::Unavailable),
                 AdmissionAnswer::Unavailable => refused(busy_area(AdmissionRefusal::Full)),
@@ -251,8 +393,9 @@ mod tests {
         let every = std::iter::successors(Some(ApiError::Unauthenticated("no key")), next_error);
         let mut answered: BTreeSet<_> =
             every.map(|error| (error.status_code().as_u16(), error.error_code().to_owned())).collect();
-        // Of the router itself.
-        answered.extend([(404, "NOT_FOUND".to_owned()), (405, "METHOD_NOT_ALLOWED".to_owned())]);
+        // Of the router itself, and of /readyz.
+        let others = [(404, "NOT_FOUND"), (405, "METHOD_NOT_ALLOWED"), (503, "NOT_READY")];
+        answered.extend(others.map(|(status, code)| (status, code.to_owned())));
         assert_eq!(described, answered);
     }
 }

@@ -1,5 +1,6 @@
 //! Examples that several operations show.
 
+use model::order::OrderStep;
 use serde_json::{Value, json};
 
 /// An order whose driver is being searched.
@@ -10,6 +11,7 @@ pub(crate) fn example_order() -> Value {
         "service_type": "RIDE",
         "area_id": "JKT-PUSAT",
         "customer_id": "CUS-1",
+        "language": "id",
         "payment_status": "PAID",
         "amount_minor": 150_000,
         "currency": "IDR",
@@ -39,6 +41,7 @@ pub(crate) fn example_area_limits() -> Value {
         "bypass_enabled": true,
         "bypass_loyalty_levels": ["VOYAGER", "ELITE"],
         "max_bypass_percentage": 20,
+        "schedule": [{ "days": ["MON", "FRI"], "from": "07:00", "to": "09:30", "max_waiting_orders": 60 }],
         "enabled": true,
         "priority": 0,
         "version": 3,
@@ -86,6 +89,8 @@ pub(crate) fn example_area() -> Value {
         "name": "Jakarta Pusat",
         "priority": 0,
         "geohashes": [],
+        "service_type": ["RIDE", "RENT"],
+        "time_zone": "Asia/Jakarta",
         "has_polygons": true,
         "version": 1,
         "updated_at": "2026-01-09T08:00:00Z",
@@ -114,6 +119,81 @@ pub(crate) fn example_status() -> Value {
         "threshold": 100,
         "utilization": 0.45,
         "mode": "AUTO",
+        "enforcement": "ON",
         "oldest_waiting_since": "2026-01-09T08:00:00Z",
+        "effective": {
+            "max_waiting_orders": 100,
+            "scheduled": false,
+            "dispatch_timeout_sec": 120,
+            "order_lifetime_sec": 1800,
+            "retry_interval_sec": 15,
+            "busy_retry_interval_sec": 60,
+            "cooldown_period_sec": 60,
+            "low_water_percentage": 90,
+            "bypass_enabled": true,
+            "bypass_loyalty_levels": ["ELITE", "VOYAGER"],
+            "max_bypass_percentage": 20,
+            "enabled": true,
+            "priority": 0,
+            "time_zone": "Asia/Jakarta",
+        },
+    })
+}
+
+/// A step of an order, as the stream has it.
+pub(crate) fn example_step(step: OrderStep) -> Value {
+    let (status, previous_status, reason) = match step {
+        OrderStep::Created => ("DISPATCHING", None, "ORDER_CREATED"),
+        OrderStep::Offered => ("DISPATCHING", Some("DISPATCHING"), "ATTEMPT_STARTED"),
+        OrderStep::Assigned => ("DRIVER_ASSIGNED", Some("DISPATCHING"), "OFFER_ACCEPTED"),
+        OrderStep::PickedUp => ("PICKED_UP", Some("DRIVER_ASSIGNED"), "PICKED_UP"),
+        OrderStep::Completed => ("COMPLETED", Some("PICKED_UP"), "COMPLETED"),
+        OrderStep::Cancelled => ("CANCELLED_BY_USER", Some("DISPATCHING"), "CANCELLED_BY_USER"),
+        OrderStep::Held => ("COMPENSATING", Some("COMPENSATING"), "HELD_FOR_REVIEW"),
+        OrderStep::Refunded => ("REFUNDED", Some("REFUND_PENDING"), "REFUNDED"),
+    };
+    let has_driver = matches!(step, OrderStep::Assigned | OrderStep::PickedUp | OrderStep::Completed);
+    json!({
+        "type": step.as_str(),
+        "timestamp": "2026-01-09T08:00:00Z",
+        "version": 1,
+        "data": {
+            "seq": 4711,
+            "order_id": "ORD-1",
+            "status": status,
+            "previous_status": previous_status,
+            "reason": reason,
+            "attempt_no": previous_status.map(|_| 1),
+            "driver_id": has_driver.then_some("DRV-1"),
+        },
+    })
+}
+
+/// The report of an area in a trial: 12 of 410 orders would have been refused, and 180 by a threshold of 60.
+pub(crate) fn example_area_report() -> Value {
+    let hour = |hour: Value| {
+        json!({
+            "hour": hour,
+            "area_id": "JKT-PUSAT",
+            "service_type": "RIDE",
+            "most_waiting": 104,
+            "mean_utilization": 0.71,
+            "rejected": 0,
+            "would_reject": 12,
+            "bypassed": 3,
+            "requests": [
+                { "source": "create", "verdict": "BYPASSED", "cause": "threshold", "requests": 3 },
+                { "source": "create", "verdict": "TAKEN", "cause": "none", "requests": 395 },
+                { "source": "create", "verdict": "WOULD_REFUSE", "cause": "threshold", "requests": 12 },
+            ],
+            "what_if": { "checks": 0, "checks_refused": 0, "creations": 410, "creations_refused": 180 },
+        })
+    };
+    json!({
+        "since": "2026-01-09T08:00:00Z",
+        "until": "2026-01-09T09:00:00Z",
+        "threshold": 60,
+        "hours": [hour(json!("2026-01-09T08:00:00Z"))],
+        "areas": [hour(Value::Null)],
     })
 }

@@ -1,11 +1,16 @@
 //! What drivers do with orders: they answer offers and carry orders out.
 
-use axum::{Json, extract::State, http::StatusCode};
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
 use dispatch::{
     app::App,
     ids::{DriverId, OfferId},
-    orders::{Snapshot, accept, actions, update, view::OrderView},
+    orders::{OrderRefusal, Snapshot, accept, actions, commit::ChangeError, update, view::OrderView},
 };
+use model::texts::TextKey;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -14,6 +19,7 @@ use super::{
     super::{
         auth::{ApiCaller, DRIVERS},
         body::{JsonBody, OrderPath, RawBody},
+        dispatcher::{self, LanguageHeader},
         error::ApiError,
         openapi::{CallErrors, example_order},
     },
@@ -21,7 +27,6 @@ use super::{
 };
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct OfferAnswer {
     #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
     driver_id: DriverId,
@@ -33,18 +38,34 @@ pub(super) struct OfferAnswer {
 }
 
 /// Accepts an offer: the driver takes the order.
-#[utoipa::path(post, path = "/{id}/accept", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+///
+/// A driver who is later than another is told so in the language of Accept-Language, or in that of the installation's drivers.
+#[utoipa::path(post, path = "/{id}/accept", tag = "orders", params(OrderPath, LanguageHeader), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = OfferAnswer, example = json!({ "driver_id": "DRV-1", "offer_id": "019ba1c0-0000-7000-8000-000000000001" })),
     responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn accept_offer(
     State(app): State<App>,
     caller: ApiCaller,
     OrderPath(id): OrderPath,
+    headers: HeaderMap,
     JsonBody(answer): JsonBody<OfferAnswer>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let driver = caller.acting_driver(Some(&answer.driver_id))?;
-    let accepted = accept::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await?;
+    let accepted = accept::accept_offer(&app, &id, &driver, answer.offer_id, &caller.actor()).await;
+    let accepted = accepted.map_err(|error| tell_late_driver(&app, &headers, error))?;
     Ok((StatusCode::OK, Json(order_json(accepted.snapshot()))))
+}
+
+/// Puts it into the driver's words that another driver has the order. The error code stays: the winner may still fail at the row.
+fn tell_late_driver(app: &App, headers: &HeaderMap, error: ChangeError) -> ApiError {
+    match error {
+        ChangeError::Refused(refusal @ (OrderRefusal::AlreadyAssigned | OrderRefusal::ReservationInProgress)) => {
+            let texts = &app.config.texts;
+            let language = dispatcher::accepted_language(headers, texts.driver_language);
+            ApiError::TripTaken(refusal, texts.render(language, TextKey::TripTaken, &[]))
+        }
+        other => other.into(),
+    }
 }
 
 /// Declines an offer.
@@ -66,7 +87,6 @@ pub(super) async fn decline_offer(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct DriverStep {
     /// May be left out by a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
@@ -74,7 +94,7 @@ pub(super) struct DriverStep {
 }
 
 /// Records that the passenger is aboard.
-#[utoipa::path(post, path = "/{id}/pickup", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+#[utoipa::path(post, path = "/{id}/pickup", operation_id = "pick_up_customer", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = Option<DriverStep>, example = json!({ "driver_id": "DRV-1" })),
     responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn pick_up(
@@ -102,7 +122,6 @@ pub(super) async fn complete_order(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct DriverCancel {
     /// May be left out by a driver's own key.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
@@ -114,7 +133,7 @@ pub(super) struct DriverCancel {
 /// Gives the order back before the pickup.
 ///
 /// Another driver is searched.
-#[utoipa::path(post, path = "/{id}/driver-cancel", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
+#[utoipa::path(post, path = "/{id}/driver-cancel", operation_id = "return_order", tag = "orders", params(OrderPath), extensions(("x-roles" = json!(DRIVERS))),
     request_body(content = Option<DriverCancel>, example = json!({ "driver_id": "DRV-1", "reason": "flat tyre" })),
     responses((status = 200, description = "done", body = OrderView, example = json!(example_order())), CallErrors))]
 pub(super) async fn driver_cancel(

@@ -30,7 +30,6 @@ use super::{
 const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct PaymentEventRequest {
     /// The producer's own id of the event: the same again changes nothing.
     #[schema(pattern = "^[ -~]{1,128}$")]
@@ -59,7 +58,7 @@ pub(super) async fn record_payment(
     caller.require_role(&PRODUCERS)?;
     let event_id = &event.event_id;
     if event_id.is_empty() || event_id.len() > 128 || !plain_text::is_plain(event_id) {
-        return Err(ApiError::Invalid("event_id must have 1 to 128 printable characters".to_owned()));
+        return Err(ApiError::invalid_member("event_id", "event_id must have 1 to 128 printable characters"));
     }
     let key = idempotency::idempotency_key(&headers)?;
     let work = async |_| {
@@ -70,7 +69,6 @@ pub(super) async fn record_payment(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RefundStep {
     action: RefundAction,
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]

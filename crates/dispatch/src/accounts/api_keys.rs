@@ -20,6 +20,8 @@ pub enum AccountRole {
     Producer,
     /// Answers offers and carries out orders, for one driver.
     Driver,
+    /// Reads what staff read, and changes nothing.
+    Viewer,
     /// Decides on orders that wait for a person.
     Dispatcher,
     /// Reads everything about orders.
@@ -47,6 +49,7 @@ impl ApiKey {
         let role = match self.role {
             AccountRole::Producer => ActorRole::Producer,
             AccountRole::Driver => ActorRole::Driver,
+            AccountRole::Viewer => ActorRole::Viewer,
             AccountRole::Dispatcher => ActorRole::Dispatcher,
             AccountRole::Support => ActorRole::Support,
             AccountRole::Operator => ActorRole::Operator,
@@ -96,23 +99,25 @@ pub async fn find_key(db: &Pool, key: &str) -> Result<Option<ApiKey>, sqlx::Erro
     .await
 }
 
+/// A key that opens the API, and until when.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct FoundKey {
+    pub sha256: Vec<u8>,
+    #[sqlx(flatten)]
+    pub key: ApiKey,
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
 /// Whose these keys are, by their hashes; those that are unknown, expired or revoked are left out. One statement, however many.
-pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, ApiKey)>, sqlx::Error> {
-    #[derive(sqlx::FromRow)]
-    struct KeyRow {
-        sha256: Vec<u8>,
-        #[sqlx(flatten)]
-        key: ApiKey,
-    }
-    let rows: Vec<KeyRow> = sqlx::query_as(
+pub async fn find_all(db: &Pool, hashes: &[Vec<u8>]) -> Result<Vec<FoundKey>, sqlx::Error> {
+    sqlx::query_as(
         "-- find api keys
-         SELECT sha256, id, name, role, driver_id, created_at, revoked_at FROM valid_api_keys
+         SELECT sha256, id, name, role, driver_id, created_at, revoked_at, expires_at FROM valid_api_keys
          WHERE sha256 = ANY ($1)",
     )
     .bind(hashes)
     .fetch_all(db)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.sha256, row.key)).collect())
+    .await
 }
 
 /// Was there such a key to revoke?

@@ -80,6 +80,18 @@ pub async fn rotate_key(
     expires_in: Option<Duration>,
 ) -> Result<(ApiKey, String), KeyError> {
     let mut tx = db.begin().await?;
+    let made = replace_key(&mut tx, name, overlap, expires_in).await?;
+    tx.commit().await?;
+    Ok(made)
+}
+
+/// As [`rotate_key`], in a transaction.
+pub(super) async fn replace_key(
+    tx: &mut Connection,
+    name: &str,
+    overlap: Duration,
+    expires_in: Option<Duration>,
+) -> Result<(ApiKey, String), KeyError> {
     let old: Option<(AccountRole, Option<DriverId>)> = sqlx::query_as(
         "-- supersede api key
          UPDATE api_keys SET superseded_at = dispatchq_now(),
@@ -92,9 +104,7 @@ pub async fn rotate_key(
     .fetch_optional(&mut *tx)
     .await?;
     let (role, driver_id) = old.ok_or_else(|| KeyError::NoSuchName(name.to_owned()))?;
-    let made = issue_key(&mut tx, &NewKey { name, role, driver_id: driver_id.as_ref(), expires_in }).await?;
-    tx.commit().await?;
-    Ok(made)
+    issue_key(tx, &NewKey { name, role, driver_id: driver_id.as_ref(), expires_in }).await
 }
 
 /// A key as it is listed.
@@ -129,7 +139,12 @@ pub struct KeyFilter {
 }
 
 /// One page of keys behind this one; empty after the last.
-pub async fn list_page(db: &Pool, filter: &KeyFilter, after: Option<Uuid>) -> Result<Vec<ListedKey>, sqlx::Error> {
+pub async fn list_page(
+    db: &Pool,
+    filter: &KeyFilter,
+    after: Option<Uuid>,
+    limit: i64,
+) -> Result<Vec<ListedKey>, sqlx::Error> {
     sqlx::query_as(
         "-- list api keys
          SELECT k.id, k.name, k.role, k.driver_id, k.created_at, k.last_used_at, k.expires_at, k.superseded_at, k.revoked_at,
@@ -147,7 +162,7 @@ pub async fn list_page(db: &Pool, filter: &KeyFilter, after: Option<Uuid>) -> Re
     .bind(filter.all)
     .bind(filter.unused_for.map(|time| time.as_secs_f64()))
     .bind(after)
-    .bind(PAGE)
+    .bind(limit)
     .fetch_all(db)
     .await
 }
@@ -156,7 +171,7 @@ pub async fn list_page(db: &Pool, filter: &KeyFilter, after: Option<Uuid>) -> Re
 pub async fn list_keys(db: &Pool, filter: &KeyFilter) -> Result<Vec<ListedKey>, sqlx::Error> {
     let mut keys = Vec::new();
     loop {
-        let page = list_page(db, filter, keys.last().map(|key: &ListedKey| key.id)).await?;
+        let page = list_page(db, filter, keys.last().map(|key: &ListedKey| key.id), PAGE).await?;
         if page.is_empty() {
             return Ok(keys);
         }

@@ -3,9 +3,13 @@
 //! * [`api_keys`]: keys, their roles, and looking one up. [`key_admin`]: issuing, rotating and revoking them.
 //! * [`known_keys`]: keys that were looked up lately. [`key_use`]: when each was last used.
 //! * [`users`]: the people whom messages reach.
+//! * [`staff_actions`]: the record of what staff did. [`recorded`]: keys and users changed with their record.
 
 pub mod api_keys;
 pub mod key_admin;
 pub mod key_use;
 pub mod known_keys;
+pub mod recorded;
+pub mod sessions;
+pub mod staff_actions;
 pub mod users;

@@ -1,11 +1,16 @@
 //! The company's own people: whom the system tells what.
 
 use chrono::{DateTime, Utc};
-use model::{messages::routes::LOG, plain_text};
+use lettre::Address;
+use model::{ids::is_phone, messages::routes::LOG, plain_text};
 use serde::{Deserialize, Serialize};
+use sqlx::PgExecutor;
 
 use super::api_keys::AccountRole;
-use crate::db::Pool;
+use crate::{
+    config::{ChannelConfig, Config},
+    db::Pool,
+};
 
 /// A user as imported, one JSON object per line, and as listed.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, sqlx::FromRow)]
@@ -17,6 +22,23 @@ pub struct UserAccount {
     /// The configured channel that reaches this person.
     #[serde(default = "default_channel")]
     pub channel: String,
+    /// Where a channel of e-mail reaches this person. `None`: at the channel's own addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    /// E.164, such as +628123456789: where a channel of calls reaches this person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phone: Option<String>,
+}
+
+/// Why a user was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    #[error("no user of this id")]
+    NotFound,
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
 }
 
 fn default_channel() -> String {
@@ -32,34 +54,63 @@ impl UserAccount {
             Some(format!("id '{}' must be 1 to 64 letters, digits, '_' or '-'", self.id))
         } else if let Some(problem) = plain_text::find_problem(&self.name, 200) {
             Some(format!("name {problem}"))
-        } else if matches!(self.role, AccountRole::Producer | AccountRole::Driver) {
+        } else if matches!(self.role, AccountRole::Producer | AccountRole::Driver | AccountRole::Viewer) {
             Some("role must be dispatcher, support, operator or admin".to_owned())
         } else if self.channel != LOG && !channels.contains(&self.channel.as_str()) {
             Some(format!("no channel '{}' is configured; add [channels.{}] to config.toml", self.channel, self.channel))
+        } else if self.email.as_ref().is_some_and(|email| email.len() > 254 || email.parse::<Address>().is_err()) {
+            Some("email must be an address such as anna@example.com".to_owned())
+        } else if self.phone.as_deref().is_some_and(|phone| !is_phone(phone)) {
+            Some("phone must be as in E.164: '+', then 7 to 15 digits".to_owned())
         } else {
             None
         }
     }
 }
 
+/// A call needs a number: without one each alert to this person would be given up.
+pub fn find_missing_phone(user: &UserAccount, config: &Config) -> Option<String> {
+    let is_called = matches!(config.channels.get(&user.channel), Some(ChannelConfig::Voice(_)));
+    (is_called && user.phone.is_none()).then(|| format!("channel '{}' makes calls, and phone is missing", user.channel))
+}
+
+/// Returns the channels that reach dispatchers, each once.
+pub async fn dispatcher_channels(db: &Pool) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- channels of dispatchers
+         SELECT DISTINCT channel FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY channel",
+    )
+    .fetch_all(db)
+    .await
+}
+
 /// Adds users, or brings those that exist up to date. All or none.
 pub async fn import_users(db: &Pool, users: &[UserAccount]) -> Result<u64, sqlx::Error> {
     let mut tx = db.begin().await?;
     for user in users {
-        sqlx::query(
-            "-- import user
-             INSERT INTO users (id, name, role, channel) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, channel = excluded.channel",
-        )
-        .bind(&user.id)
-        .bind(&user.name)
-        .bind(user.role)
-        .bind(&user.channel)
-        .execute(&mut *tx)
-        .await?;
+        save_user(&mut *tx, user).await?;
     }
     tx.commit().await?;
     Ok(users.len() as u64)
+}
+
+/// Adds a user, or brings one that exists up to date.
+pub(super) async fn save_user(db: impl PgExecutor<'_>, user: &UserAccount) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- import user
+         INSERT INTO users (id, name, role, channel, email, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, channel = excluded.channel,
+            email = excluded.email, phone = excluded.phone",
+    )
+    .bind(&user.id)
+    .bind(&user.name)
+    .bind(user.role)
+    .bind(&user.channel)
+    .bind(&user.email)
+    .bind(&user.phone)
+    .execute(db)
+    .await
+    .map(drop)
 }
 
 /// A user as listed.
@@ -76,14 +127,14 @@ pub struct ListedUser {
 pub async fn list_users(db: &Pool) -> Result<Vec<ListedUser>, sqlx::Error> {
     sqlx::query_as(
         "-- list users
-                    SELECT id, name, role, channel, disabled_at FROM users ORDER BY id LIMIT 10000",
+                    SELECT id, name, role, channel, email, phone, disabled_at FROM users ORDER BY id LIMIT 10000",
     )
     .fetch_all(db)
     .await
 }
 
 /// Tells this person nothing more, or takes that back. False: there is no such user.
-pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
+pub async fn set_disabled(db: impl PgExecutor<'_>, id: &str, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set user disabled
          UPDATE users SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END WHERE id = $1",
@@ -96,7 +147,7 @@ pub async fn set_disabled(db: &Pool, id: &str, disabled: bool) -> Result<bool, s
 }
 
 /// Removes a user. False: there is no such user.
-pub async fn remove_user(db: &Pool, id: &str) -> Result<bool, sqlx::Error> {
+pub async fn remove_user(db: impl PgExecutor<'_>, id: &str) -> Result<bool, sqlx::Error> {
     let removed = sqlx::query(
         "-- remove user
          DELETE FROM users WHERE id = $1",

@@ -6,12 +6,18 @@ use model::{
         answer::{AdmissionAnswer, AreaDetails, NearbyArea},
         decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionVerdict, AreaLoad, AreaTerms},
         limits::AreaLimits,
+        verdicts::{AdmissionSource, RefusalCause, RequestVerdict},
     },
     ids::{AreaId, AreaKey, LatLng, ServiceType},
+    order::Order,
+    policy::DispatchPolicy,
 };
 
 use crate::{
-    admission::waiting,
+    admission::{
+        count::{self, AreaCount, PlaceRequest},
+        waiting,
+    },
     app::App,
     areas::{rules::AdmissionRules, standings::AreaStanding},
 };
@@ -20,7 +26,7 @@ use crate::{
 const NEARBY: usize = 3;
 const NEARBY_LOOKED_AT: usize = 8;
 
-/// Whether an order from here would be taken.
+/// Whether an order from here would be taken. The verdict is counted.
 pub async fn preview_admission(
     app: &App,
     pickup: LatLng,
@@ -28,13 +34,26 @@ pub async fn preview_admission(
     asker: AdmissionCaller<'_>,
 ) -> AdmissionAnswer {
     let rules = app.rules.get();
-    let Some(area) = rules.geofence.find_area(pickup).map(|area| area.id.clone()) else {
-        return if rules.refuses_outside(asker) { AdmissionAnswer::NoArea } else { AdmissionAnswer::Anywhere };
+    let request = PlaceRequest { source: AdmissionSource::Check, area: None, service_type, caller: asker, order: None };
+    let Some(area) = rules.find_area(pickup, service_type).map(|area| area.id.clone()) else {
+        if !rules.refuses_outside(asker) {
+            return AdmissionAnswer::Anywhere;
+        }
+        count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Outside), AreaCount::default());
+        return AdmissionAnswer::NoArea;
     };
-    let Some(seen) = read_standing(app, &area, service_type).await else { return AdmissionAnswer::Unavailable };
+    let request = PlaceRequest { area: Some(&area), ..request };
+    let known = read_standing(app, &area, service_type).await;
     let now = app.rules.database_now();
     let (limits, rule) = resolve_rule(&rules, &area, service_type, asker, now);
+    let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold: limits.max_waiting };
+    // What a person decided holds, also while the orders cannot be counted.
+    let Some(seen) = known.or_else(|| matches!(rule.gate, AdmissionGate::Closed(_)).then(AreaStanding::default)) else {
+        count::record_verdict(app, request, RequestVerdict::Refused(RefusalCause::Unavailable), met);
+        return AdmissionAnswer::Unavailable;
+    };
     let verdict = decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now);
+    count::record_verdict(app, request, RequestVerdict::new(verdict, rule.shadow), met);
     let told = describe_area(app, &rules, &area, service_type, asker, &limits, &seen);
     match verdict {
         AdmissionVerdict::Bypassed => AdmissionAnswer::Bypassed(told),
@@ -54,7 +73,7 @@ pub(super) fn resolve_rule(
     asker: AdmissionCaller<'_>,
     now: DateTime<Utc>,
 ) -> (AreaLimits, decide::AdmissionRule) {
-    let limits = rules.limits_for(area, service_type).clone();
+    let limits = rules.limits_at(area, service_type, now);
     let terms = AreaTerms { area, limits: &limits, forced: rules.override_for(area), flag: &rules.flag };
     let rule = decide::rule_for_caller(terms, asker, now);
     (limits, rule)
@@ -120,7 +139,9 @@ pub(super) async fn find_nearby_areas(
     service_type: &ServiceType,
 ) -> Vec<NearbyArea> {
     let mut found = Vec::new();
-    for (area, distance_m) in rules.geofence.nearest_areas(pickup).into_iter().take(NEARBY_LOOKED_AT) {
+    let mut nearest = rules.geofence.nearest_areas(pickup);
+    nearest.retain(|(area, _)| area.serves(service_type));
+    for (area, distance_m) in nearest.into_iter().take(NEARBY_LOOKED_AT) {
         if area.id == *full || found.len() == NEARBY {
             continue;
         }
@@ -144,14 +165,29 @@ pub(super) async fn find_nearby_areas(
     found
 }
 
-/// Is the area full right now? For orders that search on, and may take their time.
-pub async fn is_full(app: &App, area: &AreaId, service_type: &ServiceType) -> bool {
+/// The policy of an order whose search is about to pause: a full area is searched less often.
+pub async fn policy_for_pause(app: &App, order: &Order) -> DispatchPolicy {
+    let policy = app.policy_for_order(order);
+    let Some(area) = &order.area_id else { return policy };
+    if !is_full(app, area, order).await {
+        return policy;
+    }
+    let retry = app.rules.get().limits_for(area, &order.service_type).busy_retry;
+    DispatchPolicy { retry: vec![retry], ..policy }
+}
+
+/// Returns whether the area would refuse another order of this channel and customer right now. For orders that search on, and
+/// may take their time.
+async fn is_full(app: &App, area: &AreaId, order: &Order) -> bool {
     let rules = app.rules.get();
-    let (limits, rule) = resolve_rule(&rules, area, service_type, AdmissionCaller::default(), app.rules.database_now());
+    let caller =
+        AdmissionCaller { channel: order.channel.as_deref(), user: order.customer_id.as_deref(), loyalty: None };
+    let now = app.rules.database_now();
+    let (limits, rule) = resolve_rule(&rules, area, &order.service_type, caller, now);
     let AdmissionGate::Counted { .. } = rule.gate else { return false };
-    match read_standing(app, area, service_type).await {
+    match read_standing(app, area, &order.service_type).await {
         Some(seen) => {
-            decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), app.rules.database_now())
+            decide::decide_admission(rule.gate, &limits, seen.standing_under(&limits), now)
                 == AdmissionVerdict::Refused(AdmissionRefusal::Full)
         }
         None => false,

@@ -9,25 +9,23 @@
 use std::time::Duration;
 
 use jobs::OrderId;
-use metrics::counter;
 use model::{
     admission::{
         answer::{AdmissionAnswer, AreaDetails},
-        decide::{AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule},
-        limits::LoyaltyLevel,
+        decide::{self, AdmissionCaller, AdmissionGate, AdmissionRefusal, AdmissionRule, AdmissionVerdict},
+        verdicts::{AdmissionSource, RefusalCause, RequestVerdict},
     },
     ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
-use redis::cmd;
 
 use crate::{
     admission::{
         check,
+        count::{self, AreaCount, PlaceRequest},
         waiting::{self, PlaceOutcome},
     },
     app::App,
-    areas::{label, standings::AreaStanding},
-    redis_keys,
+    areas::standings::AreaStanding,
 };
 
 /// A place that was taken, or none that was needed.
@@ -39,6 +37,10 @@ pub struct WaitingPlace {
     pub limit: Option<i64>,
     /// Of the area, instead of the service type's.
     pub lifetime: Option<Duration>,
+    /// What the area decided; `None`: no area did.
+    pub verdict: Option<RequestVerdict>,
+    /// What the order met there.
+    pub met: AreaCount,
 }
 
 /// A place in Redis for an order that is not in Postgres yet. Dropping it gives the place back.
@@ -79,72 +81,100 @@ pub struct PlaceSeeker<'a> {
     pub asker: AdmissionCaller<'a>,
 }
 
-/// Takes a place in the order's area, or says why there is none.
+impl<'a> PlaceSeeker<'a> {
+    fn to_request(self, area: Option<&'a AreaId>) -> PlaceRequest<'a> {
+        PlaceRequest {
+            source: AdmissionSource::Create,
+            area,
+            service_type: self.service_type,
+            caller: self.asker,
+            order: Some(self.order),
+        }
+    }
+}
+
+/// Takes a place in the order's area, or says why there is none. A refusal is counted here; a place that was taken is counted by
+/// [`record_taken`], once there is an order in it.
 pub async fn take_place(app: &App, seeker: PlaceSeeker<'_>) -> Result<WaitingPlace, AdmissionAnswer> {
     let rules = app.rules.get();
     // Where it is counts more than what the producer calls it.
-    let located = rules.geofence.find_area(seeker.pickup).map(|area| &area.id);
-    let Some(area) = located.or_else(|| seeker.area.filter(|name| rules.geofence.get(name).is_some())) else {
+    let located = rules.find_area(seeker.pickup, seeker.service_type).map(|area| &area.id);
+    // As the advice says: a name does not move a pickup into an area.
+    if located.is_none() && rules.refuses_outside(seeker.asker) {
+        let outside = RequestVerdict::Refused(RefusalCause::Outside);
+        count::record_verdict(app, seeker.to_request(None), outside, AreaCount::default());
+        return Err(AdmissionAnswer::NoArea);
+    }
+    let known = |name: &AreaId| rules.geofence.get(name).is_some_and(|area| area.serves(seeker.service_type));
+    let Some(area) = located.or_else(|| seeker.area.filter(|name| known(name))) else {
         // Without areas, or while they decide nothing here, an area is a word of the producer's.
-        if rules.refuses_outside(seeker.asker) {
-            return Err(AdmissionAnswer::NoArea);
-        }
-        return Ok(WaitingPlace { area: seeker.area.cloned(), limit: None, lifetime: None });
+        let area = seeker.area.cloned();
+        return Ok(WaitingPlace { area, limit: None, lifetime: None, verdict: None, met: AreaCount::default() });
     };
     let now = app.rules.database_now();
     let (limits, rule) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, now);
     let lifetime = rules.durations_for(area, seeker.service_type).lifetime;
-    let refuse = async |why: AdmissionRefusal, seen: AreaStanding| {
+    let threshold = limits.max_waiting;
+    let refuse = async |why: AdmissionRefusal, known: Option<AreaStanding>| {
+        let verdict = RequestVerdict::Refused(why.into());
+        let met = AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold };
+        count::record_verdict(app, seeker.to_request(Some(area)), verdict, met);
+        let seen = known.unwrap_or_default();
         let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
         let nearby = check::find_nearby_areas(app, &rules, seeker.pickup, area, seeker.service_type).await;
         AdmissionAnswer::Refused(why, AreaDetails { nearby, ..told })
     };
-    if let (AdmissionGate::Closed(why), false) = (rule.gate, rule.shadow) {
-        count_decision(app, area, &seeker, "rejected").await;
-        let seen = check::read_standing(app, area, seeker.service_type).await.unwrap_or_default();
-        return Err(refuse(why, seen).await);
+    if let AdmissionGate::Closed(why) = rule.gate {
+        let known = check::read_standing(app, area, seeker.service_type).await;
+        return Err(refuse(why, known).await);
     }
     let waits = lifetime.unwrap_or_else(|| app.config.policy_for_type(seeker.service_type).lifetime);
     let at = AreaKey::new(area, seeker.service_type);
     let entry = waiting::enter_waiting_set(app, seeker.order, &at, waits, (rule.gate, rule.shadow), &limits).await;
-    let limit = match entry {
-        Some((PlaceOutcome::Full, standing)) if !rule.shadow => {
-            count_decision(app, area, &seeker, "rejected").await;
-            return Err(refuse(AdmissionRefusal::Full, AreaStanding { standing, ..AreaStanding::default() }).await);
-        }
-        Some((PlaceOutcome::Full, _)) => {
-            count_decision(app, area, &seeker, "would_reject").await;
-            None
-        }
-        Some((PlaceOutcome::Taken { bypassed }, _)) => {
-            if bypassed {
-                count_decision(app, area, &seeker, "bypassed").await;
-            }
-            room_for(rule)
+    let (verdict, known) = match entry {
+        Some((outcome, standing)) => {
+            let verdict = match outcome {
+                PlaceOutcome::Full => AdmissionVerdict::Refused(AdmissionRefusal::Full),
+                PlaceOutcome::Taken { bypassed: true } => AdmissionVerdict::Bypassed,
+                PlaceOutcome::Taken { bypassed: false } => AdmissionVerdict::Taken,
+            };
+            (verdict, Some(AreaStanding { standing, ..AreaStanding::default() }))
         }
         // Postgres decides alone; and most of those whom it would refuse need not queue up for that.
         None => {
-            let seen = check::read_standing(app, area, seeker.service_type).await.unwrap_or_default();
-            if room_for(rule).is_some_and(|limit| seen.standing.waiting >= limit) && !rule.shadow {
-                count_decision(app, area, &seeker, "rejected").await;
-                return Err(refuse(AdmissionRefusal::Full, seen).await);
-            }
-            room_for(rule)
+            let known = check::read_standing(app, area, seeker.service_type).await;
+            let standing = known.unwrap_or_default().standing_under(&limits);
+            (decide::decide_admission(rule.gate, &limits, standing, now), known)
         }
     };
-    if rule.shadow && matches!(rule.gate, AdmissionGate::Closed(_)) {
-        count_decision(app, area, &seeker, "would_reject").await;
+    if let (AdmissionVerdict::Refused(why), false) = (verdict, rule.shadow) {
+        return Err(refuse(why, known).await);
     }
-    Ok(WaitingPlace { area: Some(area.clone()), limit: limit.filter(|_| !rule.shadow), lifetime })
+    Ok(WaitingPlace {
+        area: Some(area.clone()),
+        limit: room_for(rule).filter(|_| !rule.shadow),
+        lifetime,
+        verdict: Some(RequestVerdict::new(verdict, rule.shadow)),
+        met: AreaCount { waiting: known.map(|seen| seen.standing.waiting), threshold },
+    })
+}
+
+/// Counts an order that is in its place now.
+pub fn record_taken(app: &App, seeker: PlaceSeeker<'_>, place: &WaitingPlace) {
+    if let Some(verdict) = place.verdict {
+        count::record_verdict(app, seeker.to_request(place.area.as_ref()), verdict, place.met);
+    }
 }
 
 /// Postgres has counted as many as may wait: the place is given back.
 pub async fn refused_by_postgres(app: &App, seeker: PlaceSeeker<'_>, area: &AreaId) -> AdmissionAnswer {
     waiting::remove_order(app, area, seeker.service_type, seeker.order, None).await;
-    count_decision(app, area, &seeker, "rejected").await;
     let rules = app.rules.get();
     let (limits, _) = check::resolve_rule(&rules, area, seeker.service_type, seeker.asker, app.rules.database_now());
     let waiting = waiting::count_waiting(&app.db, area, seeker.service_type).await.unwrap_or(limits.max_waiting);
+    let met = AreaCount { waiting: Some(waiting), threshold: limits.max_waiting };
+    let full = RequestVerdict::Refused(RefusalCause::Threshold);
+    count::record_verdict(app, seeker.to_request(Some(area)), full, met);
     let mut seen = AreaStanding::default();
     seen.standing.waiting = waiting;
     let told = check::describe_area(app, &rules, area, seeker.service_type, seeker.asker, &limits, &seen);
@@ -157,29 +187,4 @@ fn room_for(rule: AdmissionRule) -> Option<i64> {
         AdmissionGate::Counted { threshold, with_bypass } => Some(with_bypass.unwrap_or(threshold)),
         AdmissionGate::Open | AdmissionGate::Closed(_) => None,
     }
-}
-
-/// For metrics, and for the areas' snapshots.
-async fn count_decision(app: &App, area: &AreaId, seeker: &PlaceSeeker<'_>, what: &'static str) {
-    let labels = [("area_id", label::label_of(Some(area))), ("service_type", seeker.service_type.to_string())];
-    counter!("dispatcher_threshold_reached_total", &labels).increment(1);
-    let loyalty = seeker.asker.loyalty.map_or("none", LoyaltyLevel::as_str);
-    let [area_id, service] = labels;
-    match what {
-        "rejected" => {
-            let reason = ("reason", "server_busy".to_owned());
-            counter!("dispatcher_cancel_total", &[area_id, service, reason]).increment(1);
-        }
-        "would_reject" => {
-            let loyalty = ("loyalty", loyalty.to_owned());
-            counter!("dispatchq_shadow_rejects_total", &[area_id, service, loyalty]).increment(1);
-        }
-        _ => {
-            let loyalty = ("loyalty", loyalty.to_owned());
-            counter!("dispatchq_bypasses_total", &[area_id, service, loyalty]).increment(1);
-        }
-    }
-    let mut count = cmd("HINCRBY");
-    count.arg(redis_keys::WAITING_COUNTS).arg(format!("{area}:{}:{what}", seeker.service_type)).arg(1);
-    let _ = app.query_optional::<i64>("count refusal", &count).await;
 }

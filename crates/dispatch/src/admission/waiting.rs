@@ -302,7 +302,7 @@ impl SuspectMembers {
 pub async fn mirror_limits(app: &App) -> Result<(), ServiceError> {
     let rules = app.rules.get();
     for AreaKey { area, service_type } in rules.configured_areas() {
-        let limits = rules.limits_for(area, service_type);
+        let limits = rules.limits_at(area, service_type, app.rules.database_now());
         let lifetime = rules.durations_for(area, service_type).lifetime;
         let lifetime = lifetime.unwrap_or_else(|| app.config.policy_for_type(service_type).lifetime);
         let key = redis_keys::threshold_config(area, service_type);
@@ -320,8 +320,8 @@ pub async fn is_complete(app: &App) -> Result<bool, ServiceError> {
     Ok(app.store.run_command::<i64>("look at sets", cmd("EXISTS").arg(redis_keys::WAITING_COMPLETE)).await? == 1)
 }
 
-/// The sets there are.
-async fn find_sets(app: &App) -> Result<Vec<String>, ServiceError> {
+/// The keys of the sets there are.
+pub(crate) async fn find_sets(app: &App) -> Result<Vec<String>, ServiceError> {
     let mut keys = Vec::new();
     let mut cursor = 0_u64;
     loop {

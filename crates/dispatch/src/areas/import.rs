@@ -1,11 +1,11 @@
-//! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority` and `geohashes` among
-//! its properties. A feature without geometry needs geohashes.
+//! Areas as GeoJSON: a FeatureCollection of polygons, each with `area_id` and perhaps `name`, `priority`, `geohashes`,
+//! `service_type` and `time_zone` among its properties. A feature without geometry needs geohashes.
 
 use std::{collections::HashSet, fmt};
 
 use geo::{Area as _, MultiPolygon, Validation};
 use geojson::{Feature, GeoJson, Geometry, GeometryValue, JsonObject};
-use model::{area::Area, plain_text};
+use model::{admission::schedule::AreaTimeZone, area::Area, ids::ServiceType, plain_text};
 use serde_json::Value;
 
 /// More areas of one file are a mistake.
@@ -15,6 +15,7 @@ const MOST_CORNERS: usize = 10_000;
 const MOST_CORNERS_IN_ALL: usize = 200_000;
 /// Parts and holes of one area.
 const MOST_RINGS: usize = 500;
+const MOST_SERVICE_TYPES: usize = 64;
 
 /// What is wrong with a file of areas, and where in it.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +93,8 @@ fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
         }
     };
     let geohashes = read_geohashes(&properties).map_err(|error| error.at(place()))?;
+    let service_types = read_service_types(&properties).map_err(|error| error.at(place()))?;
+    let time_zone = read_time_zone(&properties).map_err(|error| error.at(place()))?;
     let polygons = feature.geometry.as_ref().map(checked_polygons).transpose().map_err(|error| error.at(place()))?;
     if polygons.is_none() && geohashes.is_empty() {
         refuse!("{}: it has neither a geometry nor geohashes", place());
@@ -106,7 +109,8 @@ fn read_feature(feature: Feature) -> Result<ImportedArea, ImportError> {
     if let Some(problem) = plain_text::find_problem(&name, 200) {
         refuse!("{}: name {problem}", place());
     }
-    Ok(ImportedArea { area: Area { id: id.into(), name, priority, polygons, geohashes }, geometry })
+    let area = Area { id: id.into(), name, priority, polygons, geohashes, service_types, time_zone };
+    Ok(ImportedArea { area, geometry })
 }
 
 fn read_geohashes(properties: &JsonObject) -> Result<Vec<String>, ImportError> {
@@ -123,6 +127,27 @@ fn read_geohashes(properties: &JsonObject) -> Result<Vec<String>, ImportError> {
         geohashes.push(prefix);
     }
     Ok(geohashes)
+}
+
+/// The service types an area is for, under the name of the requirement. None: all.
+fn read_service_types(properties: &JsonObject) -> Result<Vec<ServiceType>, ImportError> {
+    let Some(value) = properties.get("service_type").filter(|v| !v.is_null()) else { return Ok(Vec::new()) };
+    let names: Option<Vec<&str>> = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+    let Some(names) = names else { refuse!("service_type must be a list of texts") };
+    if names.len() > MOST_SERVICE_TYPES {
+        refuse!("service_type names {} service types; {MOST_SERVICE_TYPES} is the most", names.len());
+    }
+    let fits = |name: &&str| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b'!'..=b'~').contains(&b));
+    if let Some(name) = names.iter().find(|name| !fits(name)) {
+        refuse!("service_type '{name}' must be 1 to 64 printable characters");
+    }
+    Ok(names.into_iter().map(ServiceType::from).collect())
+}
+
+fn read_time_zone(properties: &JsonObject) -> Result<Option<AreaTimeZone>, ImportError> {
+    let Some(value) = properties.get("time_zone").filter(|v| !v.is_null()) else { return Ok(None) };
+    let Some(name) = value.as_str() else { refuse!("time_zone must be a text such as Asia/Jakarta") };
+    name.parse::<AreaTimeZone>().map(Some).map_err(|error| ImportError(error.to_string()))
 }
 
 /// Corners of an area, if they are not too many.
@@ -230,6 +255,9 @@ mod tests {
             (vec![feature(json!({ "area_id": "A" }), far)], "no longitude and latitude"),
             (vec![feature(json!({ "area_id": "A", "priority": "high" }), square())], "priority"),
             (vec![feature(json!({ "area_id": "A", "geohashes": ["ail"] }), Value::Null)], "no geohash"),
+            (vec![feature(json!({ "area_id": "A", "service_type": "RIDE" }), square())], "list of texts"),
+            (vec![feature(json!({ "area_id": "A", "service_type": ["a b"] }), square())], "'a b'"),
+            (vec![feature(json!({ "area_id": "A", "time_zone": "Asia/Batavia" }), square())], "no IANA time zone"),
             (
                 vec![feature(json!({ "area_id": "A" }), square()), feature(json!({ "area_id": "A" }), square())],
                 "comes twice",

@@ -4,12 +4,13 @@
 //! * [`table`]: areas, limits, overrides and the flag as rows; who changed what and why.
 //! * [`rules`]: all that is configured, in memory, and kept up to date.
 //! * [`standings`]: what this process saw of each area last.
-//! * [`label`]: areas as labels of metrics.
+//! * [`label`]: areas as labels of metrics. [`tally`]: what became of requests for places, until it is kept.
 
 pub mod import;
 pub mod label;
 pub mod rules;
 pub mod standings;
 pub mod table;
+pub mod tally;
 
 pub use model::area::{Area, Geofence, geofence};

@@ -18,10 +18,11 @@ use model::{
     admission::{
         decide::AdmissionCaller,
         limits::{AdmissionFlag, AreaDurations, AreaLimits, AreaOverride, LimitsTable, LoyaltyLevel},
+        schedule::{AreaTimeZone, LocalSchedule, ScheduledThreshold, ThresholdSchedule},
     },
     area::{Area, Geofence},
     clock::Clock,
-    ids::{AreaId, AreaKey, ServiceType},
+    ids::{AreaId, AreaKey, LatLng, ServiceType},
 };
 use serde_json::Value;
 use sqlx::types::Json;
@@ -48,6 +49,7 @@ pub struct AdmissionRules {
     pub flag: AdmissionFlag,
     overrides: HashMap<AreaId, AreaOverride>,
     limits: LimitsTable,
+    schedules: HashMap<AreaKey, LocalSchedule>,
     defaults: Option<AreaLimits>,
     /// Areas in Postgres that cannot be read, and so are left out.
     pub unreadable: Vec<AreaId>,
@@ -57,7 +59,26 @@ pub struct AdmissionRules {
 }
 
 impl AdmissionRules {
-    /// What holds in this area for this service type.
+    /// The area of a place for a service type.
+    pub fn find_area(&self, place: LatLng, service_type: &ServiceType) -> Option<&Area> {
+        self.geofence.find_area(place, service_type, |area| self.limits_for(area, service_type).priority)
+    }
+
+    /// What holds in this area for this service type at this instant, its schedule included.
+    pub fn limits_at(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> AreaLimits {
+        let mut limits = self.limits_for(area, service_type).clone();
+        if let Some(threshold) = self.scheduled_threshold(area, service_type, now) {
+            limits.max_waiting = threshold;
+        }
+        limits
+    }
+
+    /// How many may wait by the schedule; `None`: it says nothing of this instant, or there is none.
+    pub fn scheduled_threshold(&self, area: &AreaId, service_type: &ServiceType, now: DateTime<Utc>) -> Option<i64> {
+        self.schedules.get(&AreaKey::new(area, service_type))?.threshold_at(now)
+    }
+
+    /// What holds in this area for this service type where its schedule says nothing.
     pub fn limits_for(&self, area: &AreaId, service_type: &ServiceType) -> &AreaLimits {
         static FALLBACK: std::sync::LazyLock<AreaLimits> =
             std::sync::LazyLock::new(|| AdmissionConfig::default().default_limits());
@@ -176,6 +197,8 @@ struct GeofenceRow {
     priority: i32,
     geometry: Option<Json<Value>>,
     geohashes: Vec<String>,
+    service_type: Vec<ServiceType>,
+    time_zone: Option<String>,
 }
 
 /// All of it, as of one moment; areas that have not changed since `known` are not read again.
@@ -197,7 +220,7 @@ async fn load_rules(
     } else {
         let rows = sqlx::query_as(
             "-- areas
-             SELECT id, name, priority, geometry, geohashes FROM areas ORDER BY id",
+             SELECT id, name, priority, geometry, geohashes, service_type, time_zone FROM areas ORDER BY id",
         );
         Some(rows.fetch_all(&mut *tx).await?)
     };
@@ -227,10 +250,12 @@ async fn load_rules(
         None => (known.geofence.clone(), known.unreadable.clone()),
     };
     let defaults = config.default_limits();
+    let schedules = limits.iter().filter_map(|row| read_schedule(row, &geofence, config.time_zone)).collect();
     Ok(AdmissionRules {
         geofence,
         unreadable,
         flag,
+        schedules,
         overrides: overrides.into_iter().map(|o| (o.area_id.clone(), o)).collect(),
         limits: limits.into_iter().map(|row| row.into_table_entry(&defaults)).collect(),
         defaults: Some(defaults),
@@ -261,7 +286,44 @@ fn draw_areas(rows: Vec<GeofenceRow>) -> (Arc<Geofence>, Vec<AreaId>) {
 
 fn read_area(row: GeofenceRow) -> Result<Area, ImportError> {
     let polygons = row.geometry.map(|Json(json)| import::read_stored(json)).transpose()?;
-    Ok(Area { id: row.id, name: row.name, priority: row.priority, polygons, geohashes: row.geohashes })
+    let time_zone = row.time_zone.and_then(|name| match name.parse::<AreaTimeZone>() {
+        Ok(zone) => Some(zone),
+        Err(error) => {
+            tracing::error!(area.id = row.id.as_str(), %error, "An area's time zone is unknown; the installation's holds.");
+            None
+        }
+    });
+    Ok(Area {
+        id: row.id,
+        name: row.name,
+        priority: row.priority,
+        polygons,
+        geohashes: row.geohashes,
+        service_types: row.service_type,
+        time_zone,
+    })
+}
+
+/// The schedule of some limits. One that cannot be read is left out: its area's usual threshold holds.
+fn read_schedule(row: &LimitsRow, geofence: &Geofence, usual_zone: AreaTimeZone) -> Option<(AreaKey, LocalSchedule)> {
+    let stored = row.schedule.clone()?;
+    let entries = serde_json::from_value::<Vec<ScheduledThreshold>>(stored).map_err(|error| error.to_string());
+    let schedule = entries.and_then(|entries| ThresholdSchedule::new(entries).map_err(|error| error.to_string()));
+    match schedule {
+        Ok(schedule) => {
+            let zone = geofence.get(&row.area_id).and_then(|area| area.time_zone).unwrap_or(usual_zone);
+            Some((AreaKey::new(&row.area_id, &row.service_type), LocalSchedule { zone, schedule }))
+        }
+        Err(error) => {
+            tracing::error!(
+                area.id = row.area_id.as_str(),
+                service_type = row.service_type.as_str(),
+                error,
+                "A schedule of thresholds cannot be read and is left out; set it again."
+            );
+            None
+        }
+    }
 }
 
 impl LimitsRow {
@@ -279,6 +341,7 @@ impl LimitsRow {
             bypass_levels: levels.unwrap_or_else(|| defaults.bypass_levels.clone()),
             max_bypass_percentage: self.max_bypass_percentage.map_or(defaults.max_bypass_percentage, i64::from),
             enabled: self.enabled,
+            priority: self.priority,
         };
         let durations = AreaDurations {
             attempt: secs(self.dispatch_timeout_sec),

@@ -10,11 +10,21 @@ use crate::db::Pool;
 pub struct HistoryInvariant {
     pub name: &'static str,
     pub meaning: &'static str,
-    query: &'static str,
+    pub(super) query: &'static str,
 }
 
 /// Violations shown per invariant; a broken rule tends to be broken often.
 const MOST: usize = 100;
+
+impl HistoryInvariant {
+    pub(super) fn name_violations(
+        &self,
+        rows: Vec<(String, String)>,
+    ) -> impl Iterator<Item = InvariantViolation> + use<> {
+        let invariant = self.name;
+        rows.into_iter().take(MOST).map(move |(subject, detail)| InvariantViolation { invariant, subject, detail })
+    }
+}
 
 pub const INVARIANTS: [HistoryInvariant; 16] = [
     HistoryInvariant {
@@ -172,7 +182,7 @@ pub const INVARIANTS: [HistoryInvariant; 16] = [
         meaning: "an alert that was acknowledged escalates and reminds no more",
         query: "SELECT a.order_id, m.kind || ' ' || m.dedupe_key || ' came after alert ' || a.id || ' was acknowledged'
                 FROM outbox m JOIN alerts a ON a.id = (m.payload->>'alert_id')::bigint
-                WHERE m.kind IN ('ESCALATION', 'REMINDER') AND m.created_at > a.acked_at",
+                WHERE m.kind IN ('ESCALATION', 'REMINDER', 'SLA_WARNING') AND m.created_at > a.acked_at",
     },
     HistoryInvariant {
         name: "no_refund_alert_without_payment",
@@ -191,12 +201,7 @@ pub(super) async fn check_invariants(db: &Pool) -> Result<Vec<InvariantViolation
     let mut violations = illegal_transitions(db).await?;
     for invariant in INVARIANTS {
         let rows: Vec<(String, String)> = sqlx::query_as(invariant.query).fetch_all(db).await?;
-        let found = rows.into_iter().take(MOST);
-        violations.extend(found.map(|(subject, detail)| InvariantViolation {
-            invariant: invariant.name,
-            subject,
-            detail,
-        }));
+        violations.extend(invariant.name_violations(rows));
     }
     Ok(violations)
 }

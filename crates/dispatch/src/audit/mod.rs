@@ -1,22 +1,25 @@
 //! The history, checkable by anyone: invariants asked of the audit views, and of Redis where a timer must be.
 //!
-//! * [`invariants`]: the list, each with its question in SQL.
-//! * [`timers`]: no order lacks a timer, no job is dead without a reason.
+//! * [`invariants`]: the list, each with its question in SQL. [`binding_invariants`]: those of bindings.
+//! * [`timers`]: no order and no binding lacks a timer, no job is dead without a reason. `waiting_sets`: who waits in an area waits
+//!   there in Redis, too.
 
+pub mod binding_invariants;
 pub mod invariants;
 pub mod timers;
+mod waiting_sets;
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::{app::App, error::ServiceError};
+use crate::{app::App, bindings::servers, error::ServiceError};
 
 /// Something that must never be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InvariantViolation {
     pub invariant: &'static str,
-    /// The order, or where there is none what stands for it.
+    /// The order or the binding, or where there is none what stands for it.
     pub subject: String,
     pub detail: String,
 }
@@ -29,7 +32,15 @@ impl fmt::Display for InvariantViolation {
 
 /// Asks every invariant. May run on a live system: what is only on its way is looked at twice.
 pub async fn check_history(app: &App) -> Result<Vec<InvariantViolation>, ServiceError> {
+    let limit = servers::total_limit(app).await?;
+    check_history_within(app, limit.max_concurrent_calls).await
+}
+
+/// As [`check_history`], where so many calls of providers may have been open in all.
+pub async fn check_history_within(app: &App, max_calls: u32) -> Result<Vec<InvariantViolation>, ServiceError> {
     let mut violations = invariants::check_invariants(&app.db).await?;
+    violations.extend(binding_invariants::check_binding_invariants(&app.db, max_calls).await?);
     violations.extend(timers::check_timers(app).await?);
+    violations.extend(waiting_sets::check_waiting_sets(app).await?);
     Ok(violations)
 }

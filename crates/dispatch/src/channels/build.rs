@@ -1,37 +1,49 @@
 //! Channels as they are configured, their secrets read.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
+
+use model::{ids::is_phone, texts::TextCatalog};
 
 use super::{
     MessageChannel, MessageChannels,
     email::{EmailChannel, SmtpServer},
+    producer::ProducerChannel,
     slack::SlackChannel,
     ticket::TicketChannel,
-    voice::{VoiceChannel, is_phone},
+    voice::VoiceChannel,
     webhook::WebhookChannel,
 };
-use crate::config::{
-    ChannelConfig, Config, ConfigError,
-    error::ensure_fits,
-    secret::{check_signing_token, parse_web_address, secret, web_address},
+use crate::{
+    config::{
+        ChannelConfig, Config, ConfigError, ProducerConfig,
+        error::ensure_fits,
+        secret::{check_signing_token, parse_web_address, secret, web_address},
+    },
+    outbound,
 };
 
 /// Returns the channels messages travel by, or the problems of all that cannot work.
 pub fn build_channels(config: &Config) -> Result<MessageChannels, ConfigError> {
     let (mut by_name, mut problems) = (BTreeMap::new(), Vec::new());
     for (name, configured) in &config.channels {
-        match build_channel(name, configured) {
+        match build_channel(name, configured, &config.texts) {
             Ok(channel) => drop(by_name.insert(name.clone(), channel)),
             Err(error) => problems.push(error.within(&format!("channels.{name}"))),
         }
     }
+    for (name, configured) in &config.producers {
+        match build_producer_channel(configured) {
+            Ok(channel) => drop(by_name.insert(Config::producer_channel(name), channel)),
+            Err(error) => problems.push(error.within(&format!("producers.{name}"))),
+        }
+    }
     ConfigError::refuse_problems(problems)?;
     let at_once = config.worker.concurrency.get(jobs::queues::NOTIFY).copied().unwrap_or(1);
-    Ok(MessageChannels::new(by_name, at_once, config.notifications.escalate.after)?)
+    Ok(MessageChannels::new(by_name, at_once, config.notifications.clone())?)
 }
 
 /// Returns the channel, its secrets read.
-fn build_channel(name: &str, config: &ChannelConfig) -> Result<MessageChannel, ConfigError> {
+fn build_channel(name: &str, config: &ChannelConfig, texts: &TextCatalog) -> Result<MessageChannel, ConfigError> {
     Ok(match config {
         ChannelConfig::Log {} => MessageChannel::Log,
         ChannelConfig::Webhook(c) => {
@@ -68,7 +80,29 @@ fn build_channel(name: &str, config: &ChannelConfig) -> Result<MessageChannel, C
                 check_signing_token("token_previous", previous)?;
             }
             let voice = VoiceChannel::new(name, &base, &c.account, token, &c.from, callback, &c.language)?;
-            MessageChannel::Voice(voice.with_previous_token(previous))
+            MessageChannel::Voice(voice.with_previous_token(previous).with_texts(texts.clone()))
         }
     })
+}
+
+/// Returns the channel of a producer. Its events are signed, and leave this network encrypted.
+fn build_producer_channel(config: &ProducerConfig) -> Result<MessageChannel, ConfigError> {
+    let url = web_address(&secret!(config, url, url_env, url_file))?;
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<IpAddr>().ok();
+    let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
+    ensure_fits(
+        url.scheme() == "https" || is_local,
+        "url must be https: only a receiver on this machine may have http",
+    )?;
+    let is_public = !is_local && address.is_none_or(outbound::is_public);
+    ensure_fits(
+        config.allow_private || is_public,
+        "url leads to a private address; set allow_private = true if it should",
+    )?;
+    let secret = secret!(config, secret, secret_env, secret_file).read()?;
+    let secret = secret.ok_or_else(|| ConfigError::new("secret is missing: events are signed"))?;
+    let previous = secret!(config, secret_previous, secret_previous_env, secret_previous_file).read()?;
+    let webhook = WebhookChannel::new(url, std::iter::once(secret).chain(previous).collect())?;
+    Ok(MessageChannel::Producer(ProducerChannel::new(webhook, config.allow_private)))
 }

@@ -1,9 +1,10 @@
-//! The text of a message by SMTP. A repeated message has the same Message-ID, by which mail systems drop the second.
+//! The text of a message by SMTP: to the address of the user it is for, or to those of the channel. A repeated message has the
+//! same Message-ID, by which mail systems drop the second.
 
 use std::{fmt, time::Duration};
 
 use lettre::{
-    AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
+    Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
     message::{Mailbox, header::ContentType},
     transport::smtp::{
         authentication::Credentials,
@@ -80,8 +81,10 @@ impl EmailChannel {
             .subject(&text.subject)
             .message_id(Some(format!("<{}@{}>", parcel.id, self.from.email.domain())))
             .header(ContentType::TEXT_PLAIN);
-        for to in &self.to {
-            mail = mail.to(to.clone());
+        match parcel.email.map(str::parse::<Address>).transpose() {
+            Ok(Some(own)) => mail = mail.to(Mailbox::new(None, own)),
+            Ok(None) => mail = self.to.iter().fold(mail, |mail, to| mail.to(to.clone())),
+            Err(error) => return Err(DeliveryError::Refused(format!("the user's e-mail address is none: {error}"))),
         }
         let mail = mail
             .body(text.body.clone())

@@ -1,8 +1,10 @@
-//! How one message travels. It goes to configured addresses only: no URL ever comes from a request or a row.
+//! How one message travels. It goes to configured addresses, and to the phone or e-mail address of the person it is for: no URL
+//! ever comes from a request or a row.
 //!
 //! * [`webhook`]: a POST of the message as JSON, signed as Standard Webhooks if a secret is configured.
+//! * `producer`: an event to a producer that subscribes to it, as a signed webhook.
 //! * [`slack`]: its text to a Slack incoming webhook.
-//! * [`email`]: its text by SMTP.
+//! * [`email`]: its text by SMTP, to its user's own address if there is one.
 //! * [`ticket`]: a POST that opens a ticket.
 //! * [`voice`]: a phone call that asks for a key.
 //! * [`post`]: what those over HTTP have in common: timeouts, and what an answer means.
@@ -13,16 +15,18 @@ mod build;
 pub mod email;
 mod lanes;
 pub mod post;
+mod producer;
 pub mod slack;
 pub mod ticket;
 pub mod voice;
 pub mod webhook;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use jobs::{BindingId, OrderId};
 use metrics::counter;
 use model::messages::{
-    StoredMessage,
+    ChannelRoutes, MessageSubject, StoredMessage,
     routes::LOG,
     text::{self, MessageText},
 };
@@ -31,8 +35,8 @@ use uuid::Uuid;
 use self::lanes::ChannelLanes;
 use crate::outbound;
 
-use self::lanes::LaneOutcome;
 pub use self::{build::build_channels, lanes::LanePlace};
+use self::{lanes::LaneOutcome, producer::ProducerClients};
 
 /// How one channel delivers.
 #[derive(Debug, Clone)]
@@ -41,6 +45,7 @@ pub enum MessageChannel {
     Log,
     /// Any 2xx is delivered.
     Webhook(webhook::WebhookChannel),
+    Producer(producer::ProducerChannel),
     Slack(slack::SlackChannel),
     Email(email::EmailChannel),
     Ticket(ticket::TicketChannel),
@@ -52,10 +57,12 @@ pub enum MessageChannel {
 pub struct OutgoingMessage<'a> {
     /// The same whenever the message is sent again, so that its receiver can drop what it has seen before.
     pub id: Uuid,
-    pub order_id: &'a str,
+    pub subject: &'a MessageSubject,
     pub content: &'a StoredMessage,
-    /// Of the driver it is for.
+    /// Of the driver or user it is for.
     pub phone: Option<&'a str>,
+    /// Of the user it is for.
+    pub email: Option<&'a str>,
 }
 
 /// Why a message did not arrive.
@@ -78,9 +85,12 @@ pub enum DeliveryError {
 #[derive(Clone)]
 pub struct MessageChannels {
     client: reqwest::Client,
+    /// Connects to public addresses only.
+    public_client: reqwest::Client,
     by_name: BTreeMap<String, MessageChannel>,
     lanes: ChannelLanes,
-    sla: Duration,
+    /// What alerts say of their time.
+    routes: Arc<ChannelRoutes>,
 }
 
 impl fmt::Debug for MessageChannels {
@@ -93,14 +103,20 @@ impl MessageChannels {
     /// A receiver slower than this has not received.
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// `at_once`: messages of all channels on their way at the same time. `sla`: what alerts say of their time.
+    /// `at_once`: messages of all channels on their way at the same time. `routes`: what alerts say of their time.
     pub fn new(
         mut by_name: BTreeMap<String, MessageChannel>,
         at_once: usize,
-        sla: Duration,
+        routes: ChannelRoutes,
     ) -> Result<Self, reqwest::Error> {
         by_name.entry(LOG.to_owned()).or_insert(MessageChannel::Log);
-        Ok(Self { client: outbound::build_client(Self::TIMEOUT)?, by_name, lanes: ChannelLanes::new(at_once), sla })
+        Ok(Self {
+            client: outbound::build_client(Self::TIMEOUT)?,
+            public_client: outbound::build_public_client(Self::TIMEOUT)?,
+            by_name,
+            lanes: ChannelLanes::new(at_once),
+            routes: Arc::new(routes),
+        })
     }
 
     /// Gives a message a place on this channel, or tells how long it should wait. A receiver that hangs must not hold all
@@ -138,17 +154,22 @@ impl MessageChannels {
                 tracing::info!(
                     message.uuid = %parcel.id,
                     message.kind = parcel.content.kind,
-                    order.id = parcel.order_id,
+                    order.id = parcel.subject.order_id().map(OrderId::as_str),
+                    binding_id = parcel.subject.binding_id().map(BindingId::as_str),
                     "Message for people."
                 );
                 Ok(())
             }
             MessageChannel::Webhook(webhook) => webhook.deliver(&self.client, parcel).await,
+            MessageChannel::Producer(producer) => {
+                let clients = ProducerClients { any: &self.client, public: &self.public_client };
+                producer.deliver(&clients, parcel).await
+            }
             MessageChannel::Slack(slack) => slack.deliver(&self.client, &self.render_text(parcel)).await,
             MessageChannel::Email(email) => email.deliver(parcel, &self.render_text(parcel)).await,
             MessageChannel::Voice(voice) => voice.deliver(&self.client, parcel).await,
             MessageChannel::Ticket(ticket) => {
-                ticket.deliver(&self.client, parcel, &self.render_text(parcel), self.sla).await
+                ticket.deliver(&self.client, parcel, &self.render_text(parcel), &self.routes).await
             }
         }
     }
@@ -162,7 +183,7 @@ impl MessageChannels {
     }
 
     fn render_text(&self, parcel: &OutgoingMessage<'_>) -> MessageText {
-        text::render_message(parcel.content, self.sla)
+        text::render_message(parcel.content, self.routes.escalate.after)
     }
 }
 

@@ -7,12 +7,13 @@
 //! ```
 //!
 //! `external_id` (also the header `Idempotency-Key`) stays the same when the message is repeated: one ticket each.
-//! `due_at` is the time of the message plus the SLA; `data` is the message as webhooks get it.
+//! `due_at` is the time of the message plus the SLA, by the desk's business hours; `data` is the message as webhooks get it. A
+//! message about a binding has `binding_id` in the place of `order_id`.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
-use chrono::{SecondsFormat, TimeDelta};
-use model::messages::text::MessageText;
+use chrono::SecondsFormat;
+use model::messages::{ChannelRoutes, MessageBody, MessageSubject, text::MessageText};
 use reqwest::Url;
 use serde_json::json;
 
@@ -35,18 +36,22 @@ impl TicketChannel {
         client: &reqwest::Client,
         parcel: &OutgoingMessage<'_>,
         text: &MessageText,
-        sla: Duration,
+        routes: &ChannelRoutes,
     ) -> Result<(), DeliveryError> {
         let id = parcel.id.to_string();
+        let (about, subject_id) = match parcel.subject {
+            MessageSubject::Order(id) => ("order_id", id.as_str()),
+            MessageSubject::Binding(id) => ("binding_id", id.as_str()),
+        };
         let body = json!({
             "external_id": id,
-            "order_id": parcel.order_id,
+            about: subject_id,
             "type": parcel.content.kind,
             "subject": text.subject,
             "description": text.body,
             "priority": "high",
             "team": "supporting_reservation",
-            "due_at": due_at(parcel, sla),
+            "due_at": due_at(parcel, routes),
             "data": parcel.content.payload,
         });
         let mut request = client.post(self.url.clone()).header("idempotency-key", id).json(&body);
@@ -57,8 +62,11 @@ impl TicketChannel {
     }
 }
 
-fn due_at(parcel: &OutgoingMessage<'_>, sla: Duration) -> Option<String> {
-    let due_at = parcel.content.read_body().told_at()?.checked_add_signed(TimeDelta::from_std(sla).ok()?)?;
+fn due_at(parcel: &OutgoingMessage<'_>, routes: &ChannelRoutes) -> Option<String> {
+    let due_at = match parcel.content.read_body() {
+        MessageBody::SlaWarning(warning) => warning.sla_ends_at,
+        body => routes.sla_end(body.told_at()?),
+    };
     Some(due_at.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 

@@ -1,4 +1,4 @@
-//! A phone call, by a REST call as Twilio and those compatible with it take it:
+//! A phone call, in the language of the channel, by a REST call as Twilio and those compatible with it take it:
 //! `POST /2010-04-01/Accounts/{account}/Calls.json` with `To`, `From`, `Twiml`, `StatusCallback`.
 //!
 //! The call says what is offered and asks for a key: 1 accepts, 2 declines. What was pressed, and how the call ended, come
@@ -7,7 +7,10 @@
 use std::fmt;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use model::messages::{MessageBody, MessageKind};
+use model::{
+    messages::{MessageBody, MessageKind},
+    texts::{Language, Placeholder, TextCatalog, TextKey},
+};
 use reqwest::{Url, header::CONTENT_TYPE};
 use ring::hmac;
 use uuid::Uuid;
@@ -31,7 +34,11 @@ pub struct VoiceChannel {
     from: String,
     /// Where the outside reaches our API.
     callback: Url,
+    /// As the provider is told it: it has a voice for each region.
     language: String,
+    /// What the sentences are in.
+    spoken: Language,
+    texts: TextCatalog,
 }
 
 /// What a caller presses, or how a call ended.
@@ -62,6 +69,10 @@ impl VoiceChannel {
     ) -> Result<Self, ConfigError> {
         let fits = !account.is_empty() && account.bytes().all(|b| b.is_ascii_alphanumeric());
         ensure_fits(fits, "account must be the account's id, as in AC0123456789abcdef0123456789abcdef")?;
+        let spoken = Language::from_tag(language).ok_or_else(|| {
+            let known = Language::ALL.map(Language::code).join(", ");
+            ConfigError::new(format!("there are no sentences in language '{language}'; those are {known}, as in id-ID"))
+        })?;
         let calls = base
             .join(&format!("/2010-04-01/Accounts/{account}/Calls.json"))
             .map_err(|error| ConfigError::new(format!("url is not valid: {error}")))?;
@@ -74,6 +85,8 @@ impl VoiceChannel {
             from: from.to_owned(),
             callback,
             language: language.to_owned(),
+            spoken,
+            texts: TextCatalog::default(),
         })
     }
 
@@ -83,6 +96,12 @@ impl VoiceChannel {
         Self { token_previous, ..self }
     }
 
+    /// Speaks in the words of these texts.
+    #[must_use]
+    pub fn with_texts(self, texts: TextCatalog) -> Self {
+        Self { texts, ..self }
+    }
+
     pub(super) async fn deliver(
         &self,
         client: &reqwest::Client,
@@ -90,7 +109,7 @@ impl VoiceChannel {
     ) -> Result<(), DeliveryError> {
         let Some(phone) = parcel.phone else {
             return Err(DeliveryError::Gone(
-                "the driver has no phone; add it with: dispatchq driver import".to_owned(),
+                "the driver has no phone; add it with: dispatchq driver import (of staff: user import)".to_owned(),
             ));
         };
         let status = self.callback_url(CallEvent::Status, parcel.id);
@@ -122,36 +141,50 @@ impl VoiceChannel {
 
     fn call_script(&self, parcel: &OutgoingMessage<'_>) -> String {
         let news = match parcel.content.read_body() {
-            MessageBody::Assigned(body) => format!("A dispatcher has given you a {} job.", body.service_type),
-            MessageBody::Unassigned(body) => format!("Your {} job is no longer yours.", body.service_type),
+            MessageBody::Assigned(body) => self.name_service(TextKey::VoiceAssigned, &body.service_type),
+            MessageBody::Unassigned(body) => self.name_service(TextKey::VoiceUnassigned, &body.service_type),
             MessageBody::Offer(offer) => {
-                let (service, km) = (offer.service_type, offer.distance_m / 1000.0);
-                return self.offer_script(parcel, &format!("New {service} job, {km:.1} kilometres from you."));
+                let km = self.spoken.format_km(offer.distance_m);
+                let values = [(Placeholder::ServiceType, &*offer.service_type), (Placeholder::DistanceKm, km.as_str())];
+                return self.offer_script(parcel, &self.texts.render(self.spoken, TextKey::VoiceOffer, &values));
             }
+            MessageBody::DispatchFailed(alert) => self.name_order(alert.order_id.as_str()),
+            MessageBody::Reminder(alert) => self.name_order(alert.order_id.as_str()),
             // An offer of another version can still be answered.
             MessageBody::Unknown(content) if content.known_kind() == Some(MessageKind::Offer) => {
-                return self.offer_script(parcel, "New job.");
+                return self.offer_script(parcel, &self.sentence(TextKey::VoiceOfferPlain));
             }
-            MessageBody::Unknown(content) => match content.known_kind() {
-                Some(MessageKind::Assigned) => "A dispatcher has given you a job.".to_owned(),
-                Some(MessageKind::Unassigned) => "Your job is no longer yours.".to_owned(),
-                _ => "There is news about your job.".to_owned(),
-            },
-            _ => "There is news about your job.".to_owned(),
+            MessageBody::Unknown(content) => self.sentence(match content.known_kind() {
+                Some(MessageKind::Assigned) => TextKey::VoiceAssignedPlain,
+                Some(MessageKind::Unassigned) => TextKey::VoiceUnassignedPlain,
+                _ => TextKey::VoiceNews,
+            }),
+            _ => self.sentence(TextKey::VoiceNews),
         };
         format!("<Response>{}</Response>", self.say_element(&news))
     }
 
     /// Says what is offered, and asks for a key.
-    fn offer_script(&self, parcel: &OutgoingMessage<'_>, offered: &str) -> String {
-        let said = |text: &str| self.say_element(text);
-        let offer = format!("{offered} Press 1 to take it, 2 to decline.");
+    fn offer_script(&self, parcel: &OutgoingMessage<'_>, offer: &str) -> String {
         let action = escape_xml(self.callback_url(CallEvent::Answer, parcel.id).as_str());
         format!(
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"{action}\" method=\"POST\">{}</Gather>{}</Response>",
-            said(&offer),
-            said("No key was pressed. Good bye.")
+            self.say_element(offer),
+            self.say_element(&self.sentence(TextKey::VoiceNoKey))
         )
+    }
+
+    /// A sentence without placeholders.
+    fn sentence(&self, key: TextKey) -> String {
+        self.texts.render(self.spoken, key, &[])
+    }
+
+    fn name_service(&self, key: TextKey, service_type: &str) -> String {
+        self.texts.render(self.spoken, key, &[(Placeholder::ServiceType, service_type)])
+    }
+
+    fn name_order(&self, order: &str) -> String {
+        self.texts.render(self.spoken, TextKey::VoiceDispatcherNeeded, &[(Placeholder::OrderId, order)])
     }
 
     /// One spoken sentence.
@@ -160,8 +193,9 @@ impl VoiceChannel {
     }
 
     /// What is said to a driver who has pressed a key.
-    pub fn reply_document(&self, text: &str) -> String {
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{}</Response>", self.say_element(text))
+    pub fn reply_document(&self, said: TextKey) -> String {
+        let said = self.say_element(&self.sentence(said));
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response>{said}</Response>")
     }
 
     /// Did the provider sign this? HMAC-SHA1 with the account's token over our URL and the sorted fields.
@@ -196,13 +230,6 @@ impl VoiceChannel {
     }
 }
 
-/// A phone number as in E.164.
-pub fn is_phone(text: &str) -> bool {
-    text.strip_prefix('+').is_some_and(|digits| {
-        (7..=15).contains(&digits.len()) && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
-    })
-}
-
 /// `application/x-www-form-urlencoded`.
 fn encode_form(fields: &[(&str, &str)]) -> String {
     let mut url = Url::parse("form:?").expect("a URL");
@@ -223,6 +250,7 @@ impl fmt::Debug for VoiceChannel {
 
 #[cfg(test)]
 mod tests {
+    use model::messages::MessageSubject;
     use serde_json::json;
 
     use super::*;
@@ -240,13 +268,17 @@ mod tests {
         StoredMessage { kind: OFFER.to_owned(), payload }
     }
 
-    fn parcel_of(content: &StoredMessage) -> OutgoingMessage<'_> {
-        OutgoingMessage { id: Uuid::nil(), order_id: "ORD-1", content, phone: None }
+    fn order() -> MessageSubject {
+        MessageSubject::Order("ORD-1".parse().unwrap())
+    }
+
+    fn parcel_of<'a>(subject: &'a MessageSubject, content: &'a StoredMessage) -> OutgoingMessage<'a> {
+        OutgoingMessage { id: Uuid::nil(), subject, content, phone: None, email: None }
     }
 
     #[test]
     fn an_offer_of_another_version_is_said_and_a_key_asked_for() {
-        let script = voice().call_script(&parcel_of(&offer(json!({ "metres": 1234 }))));
+        let script = voice().call_script(&parcel_of(&order(), &offer(json!({ "metres": 1234 }))));
         assert!(script.contains(">New job. Press 1 to take it, 2 to decline.</Say></Gather>"), "{script}");
     }
 
@@ -257,7 +289,7 @@ mod tests {
             "service_type": "TOW&CO", "attempt_no": 1, "distance_m": 1234.0, "expires_at": "2030-01-01T08:00:00Z",
         }));
         assert_eq!(
-            voice().call_script(&parcel_of(&content)),
+            voice().call_script(&parcel_of(&order(), &content)),
             "<Response><Gather numDigits=\"1\" timeout=\"10\" action=\"https://dispatch.example.com/base/api/v1/voice/calls/\
              answer?message=00000000-0000-0000-0000-000000000000\" method=\"POST\"><Say language=\"en-US\">New TOW&amp;CO job, \
              1.2 kilometres from you. Press 1 to take it, 2 to decline.</Say></Gather><Say language=\"en-US\">No key was \

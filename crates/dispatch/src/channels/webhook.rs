@@ -5,7 +5,7 @@ use std::fmt;
 
 use chrono::Utc;
 use reqwest::{Url, header::CONTENT_TYPE};
-use serde_json::json;
+use serde_json::{Value, json};
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP};
 
 use super::{DeliveryError, OutgoingMessage, host_of, post};
@@ -31,8 +31,18 @@ impl WebhookChannel {
         client: &reqwest::Client,
         parcel: &OutgoingMessage<'_>,
     ) -> Result<(), DeliveryError> {
-        let id = parcel.id.to_string();
-        let body = json!({ "id": id, "type": parcel.content.kind, "data": parcel.content.payload }).to_string();
+        let body = json!({ "id": parcel.id.to_string(), "type": parcel.content.kind, "data": parcel.content.payload });
+        self.post_signed(client, parcel, &body).await
+    }
+
+    /// Posts this body in the name of the message.
+    pub(super) async fn post_signed(
+        &self,
+        client: &reqwest::Client,
+        parcel: &OutgoingMessage<'_>,
+        body: &Value,
+    ) -> Result<(), DeliveryError> {
+        let (id, body) = (parcel.id.to_string(), body.to_string());
         // The receiver compares it with its own clock; no deadline of ours hangs on it.
         let timestamp = Utc::now().timestamp();
         let mut request = client

@@ -2,14 +2,15 @@
 //!
 //! It carries its own payload, for the database is what failed. Compensation enqueues it at once when Postgres refuses the
 //! statement, and [`OUTAGE_GRACE`] ahead when Postgres cannot be reached, which mostly passes by itself. When it runs it first
-//! tries what failed: only if that fails still is anybody told. After the delivery the job stays, marked as told, until
+//! tries what failed: only if that fails still is support told. While Postgres takes no writes at all nothing is told of single
+//! orders: [`outage`](crate::compensation::outage) tells of all at once. After the delivery the job stays, marked as told, until
 //! the delivery log has taken it up; from then on the log remembers. So each channel is told once, whatever repeats: at
 //! least once if the process dies between sending and settling, then under the same message id.
 
 use std::time::Duration;
 
 use jobs::{OrderId, SendAlarm, alarm::AlarmContent};
-use model::messages::{self, STATUS_UPDATE_FAILED, StoredMessage};
+use model::messages::{self, MessageSubject, STATUS_UPDATE_FAILED, StoredMessage};
 use uuid::Uuid;
 use workers::{NewJob, Outcome};
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// An outage shorter than this raises no alert.
-const OUTAGE_GRACE: Duration = Duration::from_secs(60);
+pub(super) const OUTAGE_GRACE: Duration = Duration::from_secs(60);
 /// Until the delivery log is tried again.
 const LOG_PAUSE: Duration = Duration::from_secs(60);
 
@@ -55,12 +56,17 @@ pub async fn perform_alarm(app: App, mut job: SendAlarm) -> Outcome {
         // The log remembers what this job forgot when it was last done.
         match compensate::write_compensation(&app, &job.order).await {
             Ok(outcome) => return outcome,
-            Err(error) if db::is_transient(&error) => {}
+            Err(error) if db::is_transient(&error) => {
+                if !app.readiness.is_writable().await {
+                    return Outcome::Snooze { delay: OUTAGE_GRACE };
+                }
+            }
             Err(_) => job.content.told = outbox::was_delivered(&app.db, &job.order, id).await.unwrap_or(false),
         }
     }
     if !job.content.told {
-        let parcel = OutgoingMessage { id, order_id: job.order.as_str(), content: &message, phone: None };
+        let subject = MessageSubject::Order(job.order.clone());
+        let parcel = OutgoingMessage { id, subject: &subject, content: &message, phone: None, email: None };
         let place = match app.channels.enter_lane(&job.channel) {
             Ok(place) => place,
             Err(delay) => return Outcome::Snooze { delay },

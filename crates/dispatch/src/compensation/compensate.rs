@@ -4,7 +4,10 @@
 //! [`alarm`](crate::compensation::alarm).
 
 use jobs::{CompensateOrder, OrderId};
-use model::{decide::timers, messages};
+use model::{
+    decide::timers,
+    messages::{self, FAILED_TO_GET_ORDER},
+};
 use workers::{Job, Outcome};
 
 use super::decide;
@@ -12,7 +15,7 @@ use crate::{
     app::App,
     compensation::alarm,
     db,
-    notifications::outbox,
+    notifications::{alerts, outbox},
     orders::{step, store},
 };
 
@@ -44,6 +47,9 @@ async fn alert_if_missing(app: &App, job: &CompensateOrder) -> Outcome {
         let message = messages::order_missing(&job.order, now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, &job.order, &[message], now).await?;
         tx.commit().await?;
+        if !written.messages.is_empty() {
+            alerts::record_raised(FAILED_TO_GET_ORDER);
+        }
         let timers = timers::message_timers(&job.order, &written.messages, &written.alerts, now);
         Ok(timers.into_iter().map(|t| t.job).collect())
     };

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use garde::Validate;
 use model::{
-    admission::limits::{AreaLimits, LoyaltyLevel},
+    admission::{
+        limits::{AreaLimits, LoyaltyLevel},
+        schedule::AreaTimeZone,
+    },
     bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
 };
@@ -32,6 +35,9 @@ pub struct AdmissionConfig {
     pub bypass_loyalty_levels: Vec<LoyaltyLevel>,
     #[garde(custom(number_within(0.0..=1_000.0)))]
     pub max_bypass_percentage: i64,
+    /// Of areas that name none.
+    #[garde(skip)]
+    pub time_zone: AreaTimeZone,
 }
 
 impl AdmissionConfig {
@@ -45,6 +51,7 @@ impl AdmissionConfig {
             bypass_levels: self.bypass_loyalty_levels.clone(),
             max_bypass_percentage: self.max_bypass_percentage,
             enabled: true,
+            priority: 0,
         }
     }
 }

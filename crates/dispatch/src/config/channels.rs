@@ -4,16 +4,16 @@
 use std::{fmt, path::PathBuf};
 
 use garde::{Path, Report, Validate};
-use model::bounds::number_within;
+use model::{bounds::number_within, messages::routes::LOG};
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConfigError,
+    Config, ConfigError,
     secret::{parse_web_address, secret, web_address},
 };
 
-const HIDDEN: &str = "***";
+pub(super) const HIDDEN: &str = "***";
 
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
@@ -200,13 +200,6 @@ impl ChannelConfig {
 
     /// Without its secrets: of a URL, whose path is often one, only where it leads.
     pub(super) fn redact_secrets(&mut self) {
-        let origin = |url: &mut Option<String>| {
-            if let Some(url) = url {
-                *url = url
-                    .parse::<Url>()
-                    .map_or_else(|_| HIDDEN.to_owned(), |u| format!("{}/{HIDDEN}", u.origin().ascii_serialization()));
-            }
-        };
         let hide = |secret: &mut Option<String>| {
             if let Some(secret) = secret {
                 HIDDEN.clone_into(secret);
@@ -215,14 +208,14 @@ impl ChannelConfig {
         match self {
             Self::Log {} => {}
             Self::Webhook(c) => {
-                origin(&mut c.url);
+                hide_path(&mut c.url);
                 hide(&mut c.secret);
                 hide(&mut c.secret_previous);
             }
-            Self::Slack(c) => origin(&mut c.url),
+            Self::Slack(c) => hide_path(&mut c.url),
             Self::Email(c) => hide(&mut c.password),
             Self::Ticket(c) => {
-                origin(&mut c.url);
+                hide_path(&mut c.url);
                 hide(&mut c.token);
             }
             Self::Voice(c) => {
@@ -233,6 +226,35 @@ impl ChannelConfig {
                 }
             }
         }
+    }
+}
+
+/// Leaves of a URL only where it leads.
+pub(super) fn hide_path(url: &mut Option<String>) {
+    if let Some(url) = url {
+        *url = url
+            .parse::<Url>()
+            .map_or_else(|_| HIDDEN.to_owned(), |u| format!("{}/{HIDDEN}", u.origin().ascii_serialization()));
+    }
+}
+
+impl Config {
+    /// The routes of alerts, each with its channels. An empty one of the last two is that of support.
+    pub fn alert_routes(&self) -> [(&'static str, &[String]); 4] {
+        let routes = &self.notifications;
+        [
+            ("support", routes.support.as_slice()),
+            ("dispatchers", routes.dispatchers.as_slice()),
+            ("escalation", routes.escalation.as_slice()),
+            ("unresolved", routes.unresolved.as_slice()),
+        ]
+    }
+
+    /// Returns whether messages over these channels end in the log, so that they reach no person. No channel at all is none
+    /// that does.
+    pub fn ends_in_log(&self, channels: &[String]) -> bool {
+        let is_log = |name: &String| name == LOG || matches!(self.channels.get(name), Some(ChannelConfig::Log {}));
+        !channels.is_empty() && channels.iter().all(is_log)
     }
 }
 

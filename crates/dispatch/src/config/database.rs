@@ -26,6 +26,8 @@ pub struct DatabaseConfig {
     pub maintenance_url_env: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance_url_file: Option<PathBuf>,
+    /// `url` leads to a pooler that hands out sessions for a transaction each.
+    pub pooler: bool,
     #[garde(custom(number_within(2.0..=10_000.0)))]
     pub max_connections: u32,
     #[serde(with = "duration")]

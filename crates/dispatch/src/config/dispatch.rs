@@ -7,6 +7,8 @@ use model::{
     bounds::{MS, NONE, YEAR, number_within, time_within},
     duration,
     ids::{PartnerName, ServiceType},
+    order::Order,
+    partner::choice::ListedPartner,
     policy::{DispatchPolicy, ExhaustionAction},
     ranking::RankingWeights,
 };
@@ -103,6 +105,10 @@ pub struct DispatchOverrides {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(skip)]
     pub partner: Option<PartnerName>,
+    /// Who finds the driver, where several may: by their shares, or in this order of preference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[garde(dive)]
+    pub partners: Option<Vec<ListedPartner>>,
     /// Channels that reach its drivers, instead of `notifications.driver`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[garde(custom(reach_drivers))]
@@ -117,7 +123,32 @@ fn reach_drivers(channels: &Option<Vec<String>>, (): &()) -> garde::Result {
     }
 }
 
+impl DispatchOverrides {
+    /// Who finds the driver; empty: the own fleet does.
+    fn listed_partners(&self) -> Vec<ListedPartner> {
+        match (&self.partners, &self.partner) {
+            (Some(listed), _) => listed.clone(),
+            (None, Some(partner)) => vec![partner.clone().into()],
+            (None, None) => Vec::new(),
+        }
+    }
+}
+
 impl Config {
+    /// The partner that comes first for this service type; `None`: the own fleet finds the driver.
+    pub fn partner_of(&self, service_type: &ServiceType) -> Option<PartnerName> {
+        let own = self.service_types.get(service_type)?;
+        own.listed_partners().into_iter().next().map(|listed| listed.name)
+    }
+
+    /// The partners that the next attempt of a partner's order may be booked with. An order of a type that names none any
+    /// more stays with its own.
+    pub fn partners_of_order(&self, order: &Order) -> Vec<ListedPartner> {
+        let own = self.service_types.get(&order.service_type);
+        let listed = own.map(DispatchOverrides::listed_partners).unwrap_or_default();
+        if listed.is_empty() { order.partner.clone().map(ListedPartner::from).into_iter().collect() } else { listed }
+    }
+
     /// The durations and choices of a service type. An order of a type no longer configured follows the defaults.
     pub fn policy_for_type(&self, service_type: &ServiceType) -> DispatchPolicy {
         let base = &self.dispatch;

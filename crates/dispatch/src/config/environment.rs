@@ -9,7 +9,10 @@ use super::ConfigError;
 
 pub(super) const PREFIX: &str = "DISPATCHQ_";
 
-const SECTIONS: [&str; 13] = [
+/// Those that commands read by themselves: where the API is, and the key for it.
+const OF_COMMANDS: [&str; 2] = ["DISPATCHQ_API", "DISPATCHQ_KEY_FILE"];
+
+const SECTIONS: [&str; 21] = [
     "REDIS",
     "DATABASE",
     "HTTP",
@@ -20,9 +23,17 @@ const SECTIONS: [&str; 13] = [
     "NOTIFICATIONS",
     "CHANNELS",
     "PARTNERS",
+    "PRODUCERS",
+    "BINDINGS",
+    "PROVIDERS",
+    "PLANS",
     "SCHEDULES",
     "RETENTION",
     "LOG",
+    "CONSOLE",
+    "PAYMENTS",
+    "SCALE",
+    "TEXTS",
 ];
 
 /// Variables that begin with our prefix.
@@ -41,7 +52,7 @@ impl EnvironmentVariables {
             if name[PREFIX.len()..].contains("__") {
                 let value = value.into_string().map_err(|_| ConfigError::NotUtf8 { variable: name.to_owned() })?;
                 environment.settings.insert(name.to_owned(), value);
-            } else {
+            } else if !OF_COMMANDS.contains(&name) {
                 environment.others.push(name.to_owned());
             }
         }

@@ -4,7 +4,9 @@
 //! errors: a misspelt setting must not be a silent default.
 
 mod admission;
+mod bindings;
 mod channels;
+mod console;
 mod database;
 mod dispatch;
 mod environment;
@@ -12,10 +14,14 @@ pub(crate) mod error;
 mod http;
 mod log;
 mod partner;
+mod payments;
+mod plans;
+mod producers;
 mod redact;
 mod redis;
 mod retention;
 mod rules;
+mod scale;
 mod schedule;
 pub(crate) mod secret;
 mod slip;
@@ -32,25 +38,32 @@ use std::{
 
 use garde::Validate;
 use model::{
-    ids::{PartnerName, ServiceType},
-    messages::ChannelRoutes,
+    ids::{PartnerName, ProviderName, ServiceType},
+    messages::{ChannelRoutes, routes::StepSubscription},
+    texts::TextCatalog,
 };
 use serde::{Deserialize, Serialize};
 
 use environment::EnvironmentVariables;
 
 pub use admission::AdmissionConfig;
+pub use bindings::{BindingsConfig, ProviderConfig, ServerBreakerConfig};
 pub use channels::{ChannelConfig, EmailConfig, SlackConfig, TicketConfig, TlsMode, VoiceConfig, WebhookConfig};
+pub use console::ConsoleConfig;
 pub use database::DatabaseConfig;
 pub use dispatch::{DispatchConfig, DispatchOverrides};
 pub use error::ConfigError;
 pub use http::HttpConfig;
 pub use log::{LogConfig, LogFormat};
-pub use model::partner::PollConfig;
+pub use model::partner::{PollConfig, choice::ListedPartner};
 pub use partner::{BreakerConfig, PartnerConfig};
+pub use payments::PaymentsConfig;
+pub use plans::PlansConfig;
+pub use producers::ProducerConfig;
 pub use redact::without_password;
 pub use redis::RedisServerConfig;
 pub use retention::RetentionConfig;
+pub use scale::ScaleConfig;
 pub use schedule::{ScheduleError, ScheduledTask, TaskSchedule};
 pub use worker::WorkerConfig;
 
@@ -67,7 +80,11 @@ pub struct Config {
     #[garde(dive)]
     pub http: HttpConfig,
     #[garde(dive)]
+    pub console: ConsoleConfig,
+    #[garde(dive)]
     pub worker: WorkerConfig,
+    #[garde(dive)]
+    pub scale: ScaleConfig,
     #[garde(dive)]
     pub dispatch: DispatchConfig,
     #[garde(dive)]
@@ -76,12 +93,26 @@ pub struct Config {
     pub admission: AdmissionConfig,
     #[garde(dive)]
     pub notifications: ChannelRoutes,
+    #[garde(dive)]
+    pub texts: TextCatalog,
     #[serde(default)]
     #[garde(dive)]
     pub channels: BTreeMap<String, ChannelConfig>,
     #[serde(default)]
     #[garde(dive)]
     pub partners: BTreeMap<PartnerName, PartnerConfig>,
+    #[serde(default)]
+    #[garde(dive)]
+    pub producers: BTreeMap<String, ProducerConfig>,
+    #[garde(dive)]
+    pub payments: PaymentsConfig,
+    #[garde(dive)]
+    pub bindings: BindingsConfig,
+    #[serde(default)]
+    #[garde(skip)]
+    pub providers: BTreeMap<ProviderName, ProviderConfig>,
+    #[garde(dive)]
+    pub plans: PlansConfig,
     #[garde(skip)]
     pub schedules: BTreeMap<ScheduledTask, TaskSchedule>,
     #[garde(dive)]
@@ -145,6 +176,7 @@ impl Config {
         let own_channels =
             |(name, own): (&ServiceType, &DispatchOverrides)| Some((name.clone(), own.driver_channels.clone()?));
         config.notifications.driver_by_service_type = config.service_types.iter().filter_map(own_channels).collect();
+        config.notifications.texts = config.texts.clone();
         config.check_settings()?;
         Ok(config)
     }
@@ -165,9 +197,18 @@ impl Config {
         self.other_variables.iter().map(String::as_str).filter(|name| environment::looks_like_a_setting(name)).collect()
     }
 
-    /// Who finds the driver for this service type; `None`: the own fleet.
-    pub fn partner_of(&self, service_type: &ServiceType) -> Option<&PartnerName> {
-        self.service_types.get(service_type)?.partner.as_ref()
+    /// What each producer hears of, as routes of messages.
+    pub(crate) fn step_subscriptions(&self) -> BTreeMap<String, StepSubscription> {
+        let subscriptions = self.producers.iter().map(|(name, producer)| {
+            let steps = producer.events.iter().copied().collect();
+            (name.clone(), StepSubscription { channel: Self::producer_channel(name), steps })
+        });
+        subscriptions.collect()
+    }
+
+    /// The channel that reaches a producer. No channel of `[channels]` can have its name.
+    pub(crate) fn producer_channel(name: &str) -> String {
+        format!("producer:{name}")
     }
 
     /// Is this a service type orders may have?

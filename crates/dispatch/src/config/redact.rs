@@ -1,6 +1,6 @@
 //! The configuration and its addresses without secrets.
 
-use super::{ChannelConfig, Config};
+use super::{ChannelConfig, Config, ProducerConfig};
 
 impl Config {
     /// The configuration without its secrets, for people's eyes.
@@ -19,7 +19,19 @@ impl Config {
             }
             partner.url = without_password(&partner.url);
         }
+        if !shown.payments.url.is_empty() {
+            shown.payments.url = without_password(&shown.payments.url);
+        }
+        let payments = &mut shown.payments;
+        let of_payments =
+            [&mut payments.api_key, &mut payments.callback_secret, &mut payments.callback_secret_previous];
+        let otp_keys = [&mut shown.bindings.otp_key, &mut shown.bindings.otp_key_previous];
+        let api_keys = shown.providers.values_mut().map(|provider| &mut provider.api_key);
+        for secret in otp_keys.into_iter().chain(of_payments).chain(api_keys).filter(|secret| !secret.is_empty()) {
+            "***".clone_into(secret);
+        }
         shown.channels.values_mut().for_each(ChannelConfig::redact_secrets);
+        shown.producers.values_mut().for_each(ProducerConfig::redact_secrets);
         shown
     }
 }

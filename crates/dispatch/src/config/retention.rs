@@ -31,6 +31,9 @@ pub struct RetentionConfig {
     #[serde(with = "duration")]
     #[garde(custom(time_within(DAY..=CENTURY)))]
     pub erasures: Duration,
+    #[serde(with = "duration")]
+    #[garde(custom(time_within(DAY..=CENTURY)))]
+    pub transactions: Duration,
 }
 
 impl RetentionConfig {

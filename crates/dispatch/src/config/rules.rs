@@ -4,15 +4,20 @@ use chrono::Utc;
 use garde::{Error, Path, Report, Validate};
 use model::{
     bounds::{SECOND, YEAR, number_within, time_within},
-    ids::{PartnerName, ServiceType},
+    ids::{PartnerName, ProviderName, ServiceType},
     messages::routes::LOG,
+    plain_text,
 };
 
-use super::{Config, ConfigError, TaskSchedule};
+use super::{Config, ConfigError, ListedPartner, TaskSchedule};
+
+/// Bytes of a producer's name.
+const MAX_PRODUCER_NAME: usize = 64;
 
 type CrossRule = fn(&Config, &mut Report);
 
-const CROSS_RULES: [CrossRule; 5] = [check_names, check_service_types, check_queues, check_routes, check_schedules];
+const CROSS_RULES: [CrossRule; 6] =
+    [check_names, check_service_types, check_queues, check_scale, check_routes, check_schedules];
 
 /// What the names of a table may be. They become part of job ids, metrics and Redis keys.
 struct NameRule {
@@ -22,7 +27,7 @@ struct NameRule {
     cure: &'static str,
 }
 
-const NAME_RULES: [NameRule; 3] = [
+const NAME_RULES: [NameRule; 5] = [
     NameRule {
         table: "service_types",
         names: |config| config.service_types.keys().map(ServiceType::as_str).collect(),
@@ -41,13 +46,32 @@ const NAME_RULES: [NameRule; 3] = [
     NameRule {
         table: "partners",
         names: |config| config.partners.keys().map(PartnerName::as_str).collect(),
-        fits: |name| {
-            let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-            (1..=32).contains(&name.len()) && name.bytes().all(is_letter)
-        },
+        fits: is_company_name,
         cure: "names have 1 to 32 small letters, digits or '_'",
     },
+    NameRule {
+        table: "providers",
+        names: |config| config.providers.keys().map(ProviderName::as_str).collect(),
+        fits: is_company_name,
+        cure: "names have 1 to 32 small letters, digits or '_'",
+    },
+    NameRule {
+        table: "producers",
+        names: |config| config.producers.keys().map(String::as_str).collect(),
+        fits: is_key_name,
+        cure: "names are those of API keys: 1 to 64 printable characters",
+    },
 ];
+
+/// As names of keys are: an order belongs to one.
+fn is_key_name(name: &str) -> bool {
+    (1..=MAX_PRODUCER_NAME).contains(&name.len()) && plain_text::is_plain(name)
+}
+
+fn is_company_name(name: &str) -> bool {
+    let is_letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    (1..=32).contains(&name.len()) && name.bytes().all(is_letter)
+}
 
 impl Config {
     /// Refuses settings that break a rule, with all problems at once.
@@ -77,8 +101,31 @@ fn check_service_types(config: &Config, report: &mut Report) {
         if own.retry.as_ref().unwrap_or(&config.dispatch.retry).is_empty() {
             report.append(path.clone(), Error::new("retry needs at least one duration"));
         }
-        if let Some(partner) = own.partner.as_ref().filter(|partner| !config.partners.contains_key(*partner)) {
-            report.append(path, Error::new(format!("no partner '{partner}'; add [partners.{partner}]")));
+        let listed = own.partners.iter().flatten().map(|listed| &listed.name);
+        for partner in own.partner.iter().chain(listed).filter(|partner| !config.partners.contains_key(*partner)) {
+            report.append(path.clone(), Error::new(format!("no partner '{partner}'; add [partners.{partner}]")));
+        }
+        if let Some(listed) = &own.partners {
+            check_listed_partners(own.partner.is_some(), listed, &path.join("partners"), report);
+        }
+    }
+}
+
+fn check_listed_partners(has_partner: bool, listed: &[ListedPartner], path: &Path, report: &mut Report) {
+    let mut refuse = |problem: String| report.append(path.clone(), Error::new(problem));
+    if has_partner {
+        refuse("say partner for one or partners for several, not both".to_owned());
+    }
+    if listed.is_empty() {
+        refuse("is empty: name partners, or leave it out for the own fleet".to_owned());
+    }
+    let shares = listed.iter().filter(|partner| partner.share.is_some()).count();
+    if shares > 0 && shares < listed.len() {
+        refuse("give each a share, or none for an order of preference".to_owned());
+    }
+    for (n, partner) in listed.iter().enumerate() {
+        if listed.iter().take(n).any(|before| before.name == partner.name) {
+            refuse(format!("names '{}' twice", partner.name));
         }
     }
 }
@@ -91,6 +138,12 @@ fn check_queues(config: &Config, report: &mut Report) {
             report.append(path.clone(), Error::new(format!("no queue '{queue}'; queues are {queues}")));
         }
         append_refusal(report, path.join(queue), number_within(1.0..=100_000.0)(places, &()));
+    }
+}
+
+fn check_scale(config: &Config, report: &mut Report) {
+    if config.scale.min > config.scale.max {
+        report.append(Path::new("scale").join("min"), Error::new("is more than scale.max"));
     }
 }
 

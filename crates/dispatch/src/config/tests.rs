@@ -66,6 +66,19 @@ fn nonsense_is_refused_with_its_place() {
 }
 
 #[test]
+fn texts_are_checked_at_the_start() {
+    let own = with_file("[texts.templates.en]\ntrip_taken = \"Too late\"").unwrap();
+    assert_eq!(own.notifications.texts, own.texts, "customers are told by these");
+    let told = error("[texts.templates.vi]\ntrip_taken = \"{driver}\"\nvoice_news = \"\"");
+    assert!(told.contains("texts.templates.vi.trip_taken: no placeholder {driver}; this text has none"), "{told}");
+    assert!(told.contains("texts.templates.vi.voice_news is empty"), "{told}");
+    assert!(error("[texts.templates.vi]\ntrip_takn = \"x\"").contains("trip_takn"));
+    for unknown in ["[texts.templates.fr]\ntrip_taken = \"x\"", "[texts]\ndriver_language = \"fr\""] {
+        assert!(with_file(unknown).is_err(), "there are no texts in French");
+    }
+}
+
+#[test]
 fn a_redis_address_is_checked_without_asking_redis() {
     for good in ["rediss://h:1", "redis+sentinel://u:p@a:1,b:2/main", "rediss+sentinel://a:1,b/main/2?password=x"] {
         with_file(&format!("[redis]\nurl = {good:?}")).unwrap();
@@ -103,6 +116,55 @@ fn the_partner_the_shipped_file_shows_has_the_defaults() {
     let least = "[partners.bbd]\nurl = \"https://dispatch.example.com/api\"";
     let least = with_file(least).unwrap().partners.remove("bbd").unwrap();
     assert_eq!(serde_json::to_value(shown).unwrap(), serde_json::to_value(least).unwrap());
+}
+
+/// The lines of an example in the shipped file, without what makes them comments.
+fn shipped_example(heading: &str) -> String {
+    let example = DEFAULTS.lines().skip_while(|line| line.strip_prefix("# ") != Some(heading));
+    let example = example.take_while(|line| line.starts_with('#')).filter_map(|line| line.strip_prefix("# "));
+    example.map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn business_hours_are_a_calendar_of_a_time_zone_and_what_never_opens_is_refused() {
+    assert_eq!(Config::defaults().notifications.business_hours, None, "round the clock");
+    let shown = shipped_example("[notifications.business_hours]");
+    let hours = with_file(&shown).unwrap().notifications.business_hours.unwrap();
+    assert_eq!((hours.time_zone.name(), hours.weekdays.len(), hours.holidays.len()), ("Asia/Jakarta", 5, 2));
+    for (line, wrong, said) in [
+        ("time_zone = \"Asia/Jakarta\"", "time_zone = \"Jakarta\"", "'Jakarta' is no time zone"),
+        ("weekdays = [\"Mon\", \"Tue\", \"Wed\", \"Thu\", \"Fri\"]", "weekdays = []", "the desk would never open"),
+        ("opens = \"08:00\"", "opens = \"18:00\"", "must be later than opens, 18:00"),
+        ("opens = \"08:00\"", "opens = \"8\"", "'8' is no time of day"),
+        ("closes = \"17:00\"", "closes = \"24:01\"", "'24:01' is no time of day"),
+    ] {
+        let told = error(&shown.replace(line, wrong));
+        assert!(told.contains(said), "{wrong}: {told}");
+    }
+    assert!(error("[notifications]\nsla_warning = \"2years\"").contains("notifications.sla_warning must be"));
+}
+
+#[test]
+fn several_partners_of_a_service_type_have_shares_or_an_order() {
+    let with = |own: &str| {
+        let partner = |name: &str| format!("[partners.{name}]\nurl = \"https://{name}.example.com\"\n");
+        with_file(&format!("{}{}[service_types.TAXI]\n{own}", partner("bbd"), partner("xyz")))
+    };
+    let shared = with("partners = [{ name = \"bbd\", share = 70 }, { name = \"xyz\", share = 30 }]").unwrap();
+    assert_eq!(shared.partner_of(&"TAXI".into()), Some("bbd".into()));
+    with("partners = [{ name = \"bbd\" }, { name = \"xyz\" }]").unwrap();
+    for (own, problem) in [
+        ("partners = []", "service_types.TAXI.partners is empty"),
+        ("partners = [{ name = \"abc\" }]", "service_types.TAXI: no partner 'abc'; add [partners.abc]"),
+        ("partners = [{ name = \"bbd\", share = 0 }]", "share must be 1 to 10000, not 0"),
+        ("partners = [{ name = \"bbd\" }, { name = \"bbd\" }]", "service_types.TAXI.partners: names 'bbd' twice"),
+        ("partners = [{ name = \"bbd\", share = 1 }, { name = \"xyz\" }]", "give each a share, or none"),
+        ("partner = \"bbd\"\npartners = [{ name = \"xyz\" }]", "not both"),
+        ("partners = [{ name = \"bbd\", weight = 1 }]", "weight"),
+    ] {
+        let told = with(own).unwrap_err().to_string();
+        assert!(told.contains(problem), "{own}: {told}");
+    }
 }
 
 #[test]

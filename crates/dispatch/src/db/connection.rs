@@ -19,7 +19,11 @@ use sqlx::{
     postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo},
 };
 
-use super::{failure::is_read_only, refusals::WriteRefusals};
+use super::{
+    failure::is_read_only,
+    refusals::WriteRefusals,
+    session::{SessionMode, UnnamedStatement},
+};
 
 /// A connection handed back must answer within this time, or it is closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,6 +41,7 @@ pub struct Connection {
     /// A statement got no answer: it is closed instead of going back, and asked nothing more.
     is_lost: bool,
     refusals: WriteRefusals,
+    session: SessionMode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +50,20 @@ enum TransactionState {
     Open,
     /// A part of it was given up. Nothing more is done in it, and it does not commit.
     Broken,
-    /// It was dropped before its commit: it is rolled back before the next statement.
+    /// It was dropped before its commit, or is that of a statement that stands alone: it is rolled back before the next statement.
     Abandoned,
 }
 
 impl Connection {
     /// `limit` is for each statement.
-    pub(super) fn new(held: PoolConnection<Postgres>, limit: Duration, refusals: WriteRefusals) -> Self {
+    pub(super) fn new(
+        held: PoolConnection<Postgres>,
+        limit: Duration,
+        refusals: WriteRefusals,
+        session: SessionMode,
+    ) -> Self {
         let transaction = TransactionState::None;
-        Self { held: Some(held), limit, is_unlimited: false, transaction, is_lost: false, refusals }
+        Self { held: Some(held), limit, is_unlimited: false, transaction, is_lost: false, refusals, session }
     }
 
     /// Begins a transaction, or joins the one that this connection is in: that one commits then, or is rolled back, for both.
@@ -74,9 +84,29 @@ impl Connection {
         self.end_abandoned().await?;
         // From here on: a BEGIN whose answer is not waited for is rolled back, too.
         self.transaction = TransactionState::Abandoned;
-        self.execute_in_time("BEGIN").await?;
+        let begin = self.session.begin_statement();
+        self.answer_in_time(|connection| connection.execute(begin)).await?;
         self.transaction = TransactionState::Open;
         Ok(())
+    }
+
+    /// Begins the transaction of a statement that stands alone, where sessions are shared. `false`: it needs none.
+    async fn begin_alone(&mut self) -> Result<bool, Error> {
+        self.end_abandoned().await?;
+        if !self.session.is_shared() || self.transaction != TransactionState::None {
+            return Ok(false);
+        }
+        self.send_begin().await?;
+        // Until it has ended: a statement that is dropped in the middle is rolled back.
+        self.transaction = TransactionState::Abandoned;
+        Ok(true)
+    }
+
+    /// Ends what [`begin_alone`](Self::begin_alone) began, and returns the answer once that is written.
+    async fn end_alone<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        let ended = self.end_transaction(if answer.is_ok() { "COMMIT" } else { "ROLLBACK" }).await;
+        let answer = answer?;
+        ended.map(|()| answer)
     }
 
     async fn end_abandoned(&mut self) -> Result<(), Error> {
@@ -259,7 +289,14 @@ impl<'c> Executor<'c> for &'c mut Connection {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        let collected = self.in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>());
+        let collected = async move {
+            if !self.session.is_shared() {
+                return self.in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
+            }
+            let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
+            let answer = self.answer_in_time(|connection| connection.fetch_many(query).try_collect::<Vec<_>>()).await;
+            if is_alone { self.end_alone(answer).await } else { answer }
+        };
         stream::once(collected).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten().boxed()
     }
 
@@ -268,7 +305,15 @@ impl<'c> Executor<'c> for &'c mut Connection {
         'c: 'e,
         E: 'q + Execute<'q, Postgres>,
     {
-        self.in_time(|connection| connection.fetch_optional(query)).boxed()
+        let asked = async move {
+            if !self.session.is_shared() {
+                return self.in_time(|connection| connection.fetch_optional(query)).await;
+            }
+            let (is_alone, query) = (self.begin_alone().await?, UnnamedStatement(query));
+            let answer = self.answer_in_time(|connection| connection.fetch_optional(query)).await;
+            if is_alone { self.end_alone(answer).await } else { answer }
+        };
+        asked.boxed()
     }
 
     fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, Result<PgStatement, Error>>

@@ -1,6 +1,11 @@
 //! What an error of Postgres says about the statement that met it: one table of SQLSTATEs for the whole program.
 
-use sqlx::postgres::PgDatabaseError;
+use std::{borrow::Cow, error::Error as StdError, fmt, io};
+
+use sqlx::{
+    error::{DatabaseError, ErrorKind},
+    postgres::PgDatabaseError,
+};
 
 /// The kinds of failures that callers tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +23,7 @@ pub enum DatabaseFailure {
 /// Returns what kind of failure an error is.
 pub fn classify_error(error: &sqlx::Error) -> DatabaseFailure {
     match error {
-        sqlx::Error::Database(e) => {
-            let routine = e.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::routine);
-            classify_sqlstate(e.code().as_deref().unwrap_or_default(), routine)
-        }
+        sqlx::Error::Database(e) => classify_sqlstate(e.code().as_deref().unwrap_or_default(), routine_of(&**e)),
         // The connection broke, perhaps after the statement was sent.
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DatabaseFailure::OutcomeUnknown,
         // There was no connection to send it on.
@@ -44,6 +46,95 @@ pub(super) fn is_read_only(error: &sqlx::Error) -> bool {
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code)
         .is_some_and(|code| code == READ_ONLY_SQL_TRANSACTION)
+}
+
+/// Returns the function of the server that raised the error.
+fn routine_of(error: &dyn DatabaseError) -> Option<&str> {
+    match error.try_downcast_ref::<CopiedError>() {
+        Some(copy) => copy.routine.as_deref(),
+        None => error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::routine),
+    }
+}
+
+/// Returns an error that says the same: one statement may fail for many callers.
+pub fn copy_error(error: &sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Database(e) => sqlx::Error::Database(Box::new(CopiedError {
+            message: e.message().to_owned(),
+            code: e.code().map(Cow::into_owned),
+            constraint: e.constraint().map(str::to_owned),
+            table: e.table().map(str::to_owned),
+            routine: routine_of(&**e).map(str::to_owned),
+        })),
+        sqlx::Error::Io(e) => sqlx::Error::Io(io::Error::new(e.kind(), e.to_string())),
+        sqlx::Error::Tls(e) => sqlx::Error::Tls(e.to_string().into()),
+        sqlx::Error::PoolTimedOut => sqlx::Error::PoolTimedOut,
+        sqlx::Error::PoolClosed => sqlx::Error::PoolClosed,
+        sqlx::Error::BeginFailed => sqlx::Error::BeginFailed,
+        sqlx::Error::WorkerCrashed => sqlx::Error::WorkerCrashed,
+        sqlx::Error::RowNotFound => sqlx::Error::RowNotFound,
+        sqlx::Error::Protocol(text) => sqlx::Error::Protocol(text.clone()),
+        // The statement's own fault, as these are.
+        other => sqlx::Error::Encode(other.to_string().into()),
+    }
+}
+
+/// What a server said, for one more caller.
+#[derive(Debug)]
+struct CopiedError {
+    message: String,
+    code: Option<String>,
+    constraint: Option<String>,
+    table: Option<String>,
+    routine: Option<String>,
+}
+
+impl fmt::Display for CopiedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for CopiedError {}
+
+impl DatabaseError for CopiedError {
+    fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn code(&self) -> Option<Cow<'_, str>> {
+        self.code.as_deref().map(Cow::Borrowed)
+    }
+
+    fn as_error(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        self
+    }
+
+    fn as_error_mut(&mut self) -> &mut (dyn StdError + Send + Sync + 'static) {
+        self
+    }
+
+    fn into_error(self: Box<Self>) -> Box<dyn StdError + Send + Sync + 'static> {
+        self
+    }
+
+    fn constraint(&self) -> Option<&str> {
+        self.constraint.as_deref()
+    }
+
+    fn table(&self) -> Option<&str> {
+        self.table.as_deref()
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self.code.as_deref() {
+            Some("23505") => ErrorKind::UniqueViolation,
+            Some("23503") => ErrorKind::ForeignKeyViolation,
+            Some("23502") => ErrorKind::NotNullViolation,
+            Some("23514") => ErrorKind::CheckViolation,
+            _ => ErrorKind::Other,
+        }
+    }
 }
 
 /// Returns what an SQLSTATE means. `routine` is the function of the server that raised it.
@@ -123,6 +214,31 @@ mod tests {
             assert_eq!(classify_sqlstate(code, None), failure, "{code} {what}");
         }
         assert_eq!(classify_sqlstate("0A000", Some("RevalidateCachedQuery")), Transient, "a cached plan");
+    }
+
+    #[test]
+    fn a_copy_says_what_the_error_said() {
+        let error = CopiedError {
+            message: "duplicate key".to_owned(),
+            code: Some("23505".to_owned()),
+            constraint: Some("orders_pkey".to_owned()),
+            table: Some("orders".to_owned()),
+            routine: Some("_bt_check_unique".to_owned()),
+        };
+        let copy = copy_error(&sqlx::Error::Database(Box::new(error)));
+        let said = copy.as_database_error().unwrap();
+        assert_eq!(
+            (said.message(), said.constraint(), said.table()),
+            ("duplicate key", Some("orders_pkey"), Some("orders"))
+        );
+        assert_eq!((classify_error(&copy), said.is_unique_violation()), (Own, true));
+        for error in [
+            sqlx::Error::Io(io::ErrorKind::ConnectionReset.into()),
+            sqlx::Error::PoolTimedOut,
+            sqlx::Error::RowNotFound,
+        ] {
+            assert_eq!(classify_error(&copy_error(&error)), classify_error(&error), "{error}");
+        }
     }
 
     #[test]

@@ -15,12 +15,13 @@ use sqlx::{
 use super::{
     connection::{Connection, Transaction},
     refusals::WriteRefusals,
+    session::SessionMode,
 };
 
 /// What the server needs beyond `statement_timeout` to say that a statement took too long.
 const GRACE: Duration = Duration::from_secs(1);
-/// A request that waits longer for a connection had better been refused.
-const LONG_WAIT: Duration = Duration::from_millis(500);
+/// A request that waits longer for a connection, or for its batch, had better been refused.
+pub(crate) const LONG_WAIT: Duration = Duration::from_millis(500);
 /// Statements that wait, for each connection there may be: a request behind more of them will not have its turn soon.
 const WAITING_PER_CONNECTION: usize = 8;
 
@@ -31,6 +32,7 @@ pub struct Pool {
     statement_timeout: Duration,
     refusals: WriteRefusals,
     waiting: WaitQueue,
+    session: SessionMode,
 }
 
 /// Who waits for a connection, and since when.
@@ -66,20 +68,37 @@ impl Pool {
     /// `statement_timeout` is what the server was told.
     pub fn new(connections: PgPool, statement_timeout: Duration) -> Self {
         let refusals = WriteRefusals::new(connections.options().get_max_connections() as usize);
-        Self { connections, statement_timeout, refusals, waiting: WaitQueue::default() }
+        let (waiting, session) = (WaitQueue::default(), SessionMode::own());
+        Self { connections, statement_timeout, refusals, waiting, session }
+    }
+
+    /// The same connections, through a pooler that hands out sessions for a transaction each, with these settings.
+    #[must_use]
+    pub(super) fn behind_pooler(self, settings: &[(&str, &str)]) -> Self {
+        Self { session: SessionMode::shared(settings), ..self }
     }
 
     /// A pool of its own to the same server.
     pub(super) fn sibling_pool(&self, options: PgPoolOptions) -> Self {
         let connections = options.connect_lazy_with((*self.connections.connect_options()).clone());
-        Self::new(connections, self.statement_timeout)
+        Self { session: self.session.clone(), ..Self::new(connections, self.statement_timeout) }
+    }
+
+    /// A pool of its own to the same server, on which every transaction is READ ONLY.
+    pub(super) fn read_only_pool(&self, options: PgPoolOptions) -> Self {
+        if self.session.is_shared() {
+            return Self { session: self.session.read_only(), ..self.sibling_pool(options) };
+        }
+        let connect = (*self.connections.connect_options()).clone();
+        let connect = connect.options([("default_transaction_read_only", "on")]);
+        Self::new(options.connect_lazy_with(connect), self.statement_timeout)
     }
 
     pub async fn acquire(&self) -> Result<Connection, Error> {
         let waiter = self.waiting.enter();
         let held = self.connections.acquire().await?;
         drop(waiter);
-        Ok(Connection::new(held, self.statement_timeout + GRACE, self.refusals.clone()))
+        Ok(Connection::new(held, self.statement_timeout + GRACE, self.refusals.clone(), self.session.clone()))
     }
 
     pub async fn begin(&self) -> Result<Transaction<'static>, Error> {

@@ -49,8 +49,8 @@ pub enum DecisionOutcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeadJobSubject {
     Timer(OrderId),
+    /// Its row says what the message is about.
     Message {
-        order: OrderId,
         outbox_id: i64,
     },
     Alert {
@@ -67,10 +67,8 @@ pub(crate) fn subject_of(job: &JobId) -> DeadJobSubject {
         return DeadJobSubject::Other;
     }
     if job.kind() == SendNotification::KIND {
-        return SendNotification::decode(job, None).map_or(
-            DeadJobSubject::Other,
-            |SendNotification { order, outbox_id }| DeadJobSubject::Message { order, outbox_id },
-        );
+        return SendNotification::decode(job, None)
+            .map_or(DeadJobSubject::Other, |SendNotification { outbox_id, .. }| DeadJobSubject::Message { outbox_id });
     }
     if job.kind() == EscalateAlert::KIND {
         return EscalateAlert::decode(job, None).map_or(DeadJobSubject::Other, |EscalateAlert { order, alert_id }| {
@@ -105,7 +103,7 @@ pub async fn preview_requeue(app: &App, job: &JobId) -> Result<DecisionOutcome, 
             }
             None => (RequeuePermission::Refused(RequeueRefusal::NoOrder { order }), false),
         },
-        DeadJobSubject::Message { outbox_id, .. } => {
+        DeadJobSubject::Message { outbox_id } => {
             let row = outbox::load_message(&app.db, outbox_id).await?;
             (requeue_policy::check_message(row.as_ref()), row.is_some_and(|row| row.state == OutboxState::Dead))
         }
@@ -131,9 +129,7 @@ pub async fn requeue_job(app: &App, job: &JobId, by: &DecisionAuthor) -> Result<
     let dead = find_dead(app, job).await?;
     match subject_of(job) {
         DeadJobSubject::Timer(order) => requeue_timer(app, &order, job, dead.as_ref(), by).await,
-        DeadJobSubject::Message { order, outbox_id } => {
-            requeue_message(app, &order, outbox_id, job, dead.as_ref(), by).await
-        }
+        DeadJobSubject::Message { outbox_id } => requeue_message(app, outbox_id, job, dead.as_ref(), by).await,
         DeadJobSubject::Alert { order, alert_id } => requeue_alert(app, &order, alert_id, job, dead.as_ref(), by).await,
         DeadJobSubject::Other => {
             let Some(dead) = &dead else { return Ok(DecisionOutcome::NotDead) };
@@ -188,7 +184,6 @@ async fn requeue_timer(
 
 async fn requeue_message(
     app: &App,
-    order: &OrderId,
     outbox_id: i64,
     job: &JobId,
     dead: Option<&DeadEntry>,
@@ -201,10 +196,11 @@ async fn requeue_message(
     if let RequeuePermission::Refused(refused) = requeue_policy::check_message(row.as_ref()) {
         return Ok(DecisionOutcome::Refused(refused));
     }
+    let Some(row) = row else { return Ok(DecisionOutcome::Refused(RequeueRefusal::NoMessage)) };
     outbox::revive_message(&app.db, outbox_id, &by.who).await?;
-    run_again(app, order, job, dead, by).await?;
+    run_again(app, row.subject.order_id(), job, dead, by).await?;
     let now = db::database_now(&app.db).await?;
-    app.store.enqueue(&[timers::message_timer(order, outbox_id, now, now).job]).await?;
+    app.store.enqueue(&[timers::message_timer(row.subject.to_id(), outbox_id, now, now).job]).await?;
     Ok(DecisionOutcome::Done)
 }
 
@@ -224,25 +220,28 @@ async fn requeue_alert(
         return Ok(DecisionOutcome::Refused(refused));
     }
     alerts::resume_alert(&app.db, alert_id).await?;
-    run_again(app, order, job, dead, by).await?;
+    run_again(app, Some(order), job, dead, by).await?;
     app.store.enqueue(&alerts::derived_jobs(&app.db, order).await?).await?;
     Ok(DecisionOutcome::Done)
 }
 
-/// Writes the decision into the order's history, and has the dead job run again.
+/// Writes the decision into the order's history, if it is about one, and has the dead job run again.
 async fn run_again(
     app: &App,
-    order: &OrderId,
+    order: Option<&OrderId>,
     job: &JobId,
     dead: Option<&DeadEntry>,
     by: &DecisionAuthor,
 ) -> Result<(), ServiceError> {
-    let noted =
-        commit::change_order(app, order, |s| requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into());
-    match noted.await {
-        // What is about an order that never was has no history to write into.
-        Ok(_) | Err(ChangeError::NotFound) => {}
-        Err(error) => return Err(error.into()),
+    if let Some(order) = order {
+        let noted = commit::change_order(app, order, |s| {
+            requeue_policy::requeue_change(s, job, &by.who, by.why.as_deref()).into()
+        });
+        match noted.await {
+            // What is about an order that never was has no history to write into.
+            Ok(_) | Err(ChangeError::NotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     if let Some(dead) = dead {
         record_resolution(app, dead, ResolutionKind::Requeued, by).await?;

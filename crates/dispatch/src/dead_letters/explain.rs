@@ -55,9 +55,17 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
     let earlier = deaths.into_iter().filter(|death| death.died_at.timestamp_millis() < died_ms).collect();
     let mut explained =
         ExplainedJob { entry, earlier, tries: Vec::new(), order: None, message: None, can_requeue: true, note: None };
-    if let DeadJobSubject::Timer(order) | DeadJobSubject::Message { order, .. } | DeadJobSubject::Alert { order, .. } =
-        decide::subject_of(job)
-    {
+    let subject = decide::subject_of(job);
+    let message = match subject {
+        DeadJobSubject::Message { outbox_id } => outbox::load_message(&app.db, outbox_id).await?,
+        _ => None,
+    };
+    let order = match subject {
+        DeadJobSubject::Timer(order) | DeadJobSubject::Alert { order, .. } => Some(order),
+        DeadJobSubject::Message { .. } => message.as_ref().and_then(|row| row.subject.order_id().cloned()),
+        DeadJobSubject::Other => None,
+    };
+    if let Some(order) = order {
         let now = db::database_now(&app.db).await?;
         let order_row = store::load_order(&app.db, &order).await?.map(|s| s.order);
         if order_row.as_ref().and_then(Order::dead_timer).as_ref() == Some(job) {
@@ -65,15 +73,14 @@ pub async fn explain_job(app: &App, job: &JobId) -> Result<Option<ExplainedJob>,
         }
         explained.order = Some(order_line(order, order_row, now));
     }
-    if let DeadJobSubject::Message { outbox_id, .. } = decide::subject_of(job) {
-        explained.message = outbox::load_message(&app.db, outbox_id).await?.map(|row| {
-            let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
-            format!(
-                "{} over {}: {} after {} tries, expires at {expires}",
-                row.content.kind, row.channel, row.state, row.attempts
-            )
-        });
-        explained.tries = outbox::list_tries(&app.db, outbox_id).await?;
+    if let Some(row) = message {
+        let about = row.subject.binding_id().map(|id| format!(" of binding {id}")).unwrap_or_default();
+        let expires = row.expires_at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        explained.message = Some(format!(
+            "{}{about} over {}: {} after {} tries, expires at {expires}",
+            row.content.kind, row.channel, row.state, row.attempts
+        ));
+        explained.tries = outbox::list_tries(&app.db, row.id).await?;
     }
     if let DecisionOutcome::Refused(refused) = decide::preview_requeue(app, job).await? {
         explained.can_requeue = false;

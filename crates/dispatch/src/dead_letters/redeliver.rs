@@ -3,7 +3,7 @@
 //! A replay keeps the message's id, its tries and its log: a receiver that got it after all can tell, and so can an auditor.
 
 use chrono::{DateTime, Utc};
-use jobs::{OrderId, SendNotification};
+use jobs::{BindingId, OrderId, SendNotification};
 use serde::Serialize;
 use uuid::Uuid;
 use workers::Job;
@@ -14,14 +14,16 @@ use crate::{
     dead_letters::decide::{self, DecisionAuthor, DecisionOutcome},
     error::ServiceError,
 };
-use model::messages::OutboxState;
+use model::messages::{MessageSubject, OutboxState, SubjectColumns};
 
 /// An outbox row, as people see it.
 #[derive(Debug, Clone, Serialize, sqlx::FromRow)]
 pub struct OutboxMessage {
     pub id: i64,
     pub message_id: Uuid,
-    pub order_id: String,
+    #[sqlx(flatten, try_from = "SubjectColumns")]
+    #[serde(flatten)]
+    pub subject: MessageSubject,
     pub kind: String,
     pub channel: String,
     pub state: OutboxState,
@@ -53,6 +55,7 @@ pub struct OutboxFilter {
     pub channel: Option<String>,
     pub kind: Option<String>,
     pub order: Option<OrderId>,
+    pub binding: Option<BindingId>,
     /// Only those written before this one: the next page.
     pub before: Option<i64>,
     pub limit: u32,
@@ -61,12 +64,13 @@ pub struct OutboxFilter {
 pub async fn list_messages(db: &Pool, filter: &OutboxFilter) -> Result<Vec<OutboxMessage>, sqlx::Error> {
     sqlx::query_as(
         "-- list outbox
-         SELECT id, message_id, order_id, kind, channel, state, attempts, last_error, next_attempt_at, expires_at,
-                created_at, delivered_at
+         SELECT id, message_id, order_id, binding_id, kind, channel, state, attempts, last_error, next_attempt_at,
+                expires_at, created_at, delivered_at
          FROM outbox
          WHERE ($1::bigint[] IS NULL OR id = ANY($1)) AND ($2::text IS NULL OR state = $2)
            AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR kind = $4)
-           AND ($5::text IS NULL OR order_id = $5) AND ($7::bigint IS NULL OR id < $7)
+           AND ($5::text IS NULL OR order_id = $5) AND ($8::text IS NULL OR binding_id = $8)
+           AND ($7::bigint IS NULL OR id < $7)
          ORDER BY id DESC LIMIT $6",
     )
     .bind(&filter.ids)
@@ -76,6 +80,7 @@ pub async fn list_messages(db: &Pool, filter: &OutboxFilter) -> Result<Vec<Outbo
     .bind(filter.order.as_ref().map(OrderId::as_str))
     .bind(i64::from(filter.limit))
     .bind(filter.before)
+    .bind(filter.binding.as_ref().map(BindingId::as_str))
     .fetch_all(db)
     .await
 }
@@ -87,13 +92,14 @@ pub async fn count_messages(db: &Pool, filter: &OutboxFilter) -> Result<i64, sql
          SELECT count(*) FROM outbox
          WHERE ($1::bigint[] IS NULL OR id = ANY($1)) AND ($2::text IS NULL OR state = $2)
            AND ($3::text IS NULL OR channel = $3) AND ($4::text IS NULL OR kind = $4)
-           AND ($5::text IS NULL OR order_id = $5)",
+           AND ($5::text IS NULL OR order_id = $5) AND ($6::text IS NULL OR binding_id = $6)",
     )
     .bind(&filter.ids)
     .bind(filter.state)
     .bind(&filter.channel)
     .bind(&filter.kind)
     .bind(filter.order.as_ref().map(OrderId::as_str))
+    .bind(filter.binding.as_ref().map(BindingId::as_str))
     .fetch_one(db)
     .await
 }
@@ -115,8 +121,7 @@ pub async fn load_delivery_log(db: &Pool, id: i64) -> Result<Vec<DeliveryLogEntr
 
 /// Has a dead message sent again, for as long as a new one would be: gives its dead job another life. False: it is not dead.
 pub async fn replay_message(app: &App, row: &OutboxMessage, by: &DecisionAuthor) -> Result<bool, ServiceError> {
-    let Ok(order) = row.order_id.parse::<OrderId>() else { return Ok(false) };
-    let job = SendNotification { order, outbox_id: row.id };
+    let job = SendNotification { subject: row.subject.to_id(), outbox_id: row.id };
     match decide::requeue_job(app, &job.id(), by).await? {
         DecisionOutcome::Done => Ok(true),
         DecisionOutcome::NotDead => Ok(false),

@@ -1,11 +1,18 @@
 //! What Postgres and Redis say of an order.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
-use model::{decide::timers, view::OrderView};
+use model::{
+    decide::timers,
+    ids::PartnerName,
+    order::{BookingState, Snapshot},
+    view::OrderView,
+};
 use workers::store::{JobDetail, JobState, WorkerEntry};
 
-use super::{JobStanding, LatestRanking, NextJob, OrderExplanation, OrderSurroundings, words};
+use super::{JobStanding, LatestRanking, NextJob, OpenPartner, OrderExplanation, OrderSurroundings, words};
 use crate::{
     app::App,
     error::ServiceError,
@@ -36,14 +43,10 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
     let paused = stats.into_iter().filter(|s| s.paused).map(|s| s.queue).collect();
     let served = |queue: &str| workers.iter().any(|w| w.info.queues.iter().any(|q| q == queue));
     let unserved = queues.into_iter().filter(|queue| !served(queue)).map(str::to_owned).collect();
-    let partner_open = match snapshot.order.partner.as_ref().and_then(|name| app.partners.get(name)) {
-        Some(partner) => {
-            let breaker = partner.breaker_state(&app.store).await?;
-            breaker.is_open().then(|| (breaker.open_for.as_secs().max(1), breaker.why))
-        }
-        None => None,
-    };
-    let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partner_open };
+    let partners: Vec<_> =
+        app.config.partners_of_order(&snapshot.order).into_iter().map(|listed| listed.name).collect();
+    let partners_open = open_partners(app, &snapshot, &partners).await?;
+    let about = OrderSurroundings { snapshot, timeline, next, paused, unserved, partners, partners_open };
     Ok(Some(OrderExplanation {
         order: OrderView::from(&about.snapshot),
         why: words::explain_status(&about),
@@ -53,7 +56,30 @@ pub async fn explain_order(app: &App, id: &OrderId) -> Result<Option<OrderExplan
         ranking,
         bookings: about.snapshot.bookings,
         timeline: about.timeline,
+        now: about.snapshot.now,
     }))
+}
+
+/// Partners that the order's next step needs and that are left alone.
+async fn open_partners(app: &App, s: &Snapshot, listed: &[PartnerName]) -> Result<Vec<OpenPartner>, ServiceError> {
+    if s.order.partner.is_none() {
+        return Ok(Vec::new());
+    }
+    let asked = s.bookings.iter().filter(|b| b.state.is_live() || b.state == BookingState::CancelWanted);
+    let mut names: BTreeSet<&PartnerName> = asked.map(|b| &b.partner).collect();
+    if s.live_booking().is_none() && s.order.status.is_searching() {
+        names.extend(listed);
+    }
+    let mut open = Vec::new();
+    let configured: Vec<_> = names.into_iter().filter_map(|name| app.partners.get(name)).collect();
+    for partner in configured {
+        let breaker = partner.breaker_state(&app.store).await?;
+        if breaker.is_open() {
+            let open_secs = breaker.open_for.as_secs().max(1);
+            open.push(OpenPartner { name: partner.name.clone(), open_secs, why: breaker.why });
+        }
+    }
+    Ok(open)
 }
 
 async fn latest_ranking(app: &App, id: &OrderId) -> Result<Option<LatestRanking>, sqlx::Error> {

@@ -8,6 +8,7 @@ pub mod words;
 
 use chrono::{DateTime, Utc};
 use model::{
+    ids::PartnerName,
     order::{Booking, Offer, Snapshot},
     ranking::DriverRanking,
     view::OrderView,
@@ -31,6 +32,9 @@ pub struct OrderExplanation {
     pub ranking: Option<LatestRanking>,
     pub bookings: Vec<Booking>,
     pub timeline: Vec<TimelineEvent>,
+    /// Postgres' time of this explanation.
+    #[serde(skip)]
+    pub now: DateTime<Utc>,
 }
 
 /// The latest search for a driver.
@@ -95,6 +99,18 @@ pub struct OrderSurroundings {
     pub paused: Vec<String>,
     /// Of the queues in `next`: served by no live worker.
     pub unserved: Vec<String>,
-    /// Why the order's partner is left alone, and for how many seconds more.
-    pub partner_open: Option<(u64, String)>,
+    /// Who may be booked for the next attempt, in the order of the list.
+    pub partners: Vec<PartnerName>,
+    /// Partners of the order that are left alone.
+    pub partners_open: Vec<OpenPartner>,
+}
+
+/// A partner that is left alone.
+#[derive(Debug)]
+pub struct OpenPartner {
+    pub name: PartnerName,
+    /// For so many seconds more.
+    pub open_secs: u64,
+    /// The last failure.
+    pub why: String,
 }

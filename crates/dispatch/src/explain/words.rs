@@ -3,12 +3,16 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use jobs::{
     ApplyCallback, CancelBooking, CompensateOrder, DispatchOrder, EscalateAlert, ExpireAttempt, ExpireOrder,
-    PollPartner, RemindDispatchers, SendNotification,
+    PollPartner, RefundOrder, RemindDispatchers, SendNotification,
 };
-use model::order::{Booking, BookingState, Order, OrderStatus, Snapshot};
+use model::{
+    ids::PartnerName,
+    order::{Booking, BookingState, EventReason, HoldCause, Order, OrderStatus},
+};
 use workers::Job;
 
-use super::{JobStanding, OperatorAdvice, OrderSurroundings};
+use super::{JobStanding, OpenPartner, OperatorAdvice, OrderSurroundings};
+use crate::orders::query::TimelineEvent;
 
 /// What a job of this kind does.
 pub fn describe_job(kind: &str) -> &'static str {
@@ -20,6 +24,7 @@ pub fn describe_job(kind: &str) -> &'static str {
         ExpireOrder::KIND => "ends the order if it has no driver",
         CompensateOrder::KIND => "settles what the end means for the payment",
         CancelBooking::KIND => "cancels a booking at the partner",
+        RefundOrder::KIND => "asks the payment service to pay back",
         SendNotification::KIND => "delivers a message",
         EscalateAlert::KIND => "escalates an alert that was not acknowledged",
         RemindDispatchers::KIND => "reminds the dispatchers",
@@ -60,13 +65,14 @@ pub fn explain_status(about: &OrderSurroundings) -> String {
             ),
             (None, None) => format!("Attempt {} has its answer; the next is about to begin.", o.attempt_no),
         },
-        OrderStatus::PendingJobId => pending_job_id(s),
+        OrderStatus::PendingJobId => pending_job_id(about),
         OrderStatus::Assigned => format!(
-            "{} has it as job {} and looks for a driver until {} (attempt {}).",
+            "{} has it as job {} and looks for a driver until {} (attempt {}).{}",
             o.partner.as_deref().unwrap_or("The partner"),
             o.job_id.as_deref().unwrap_or("?"),
             o.attempt_deadline.map_or_else(|| "?".to_owned(), clock_time),
-            o.attempt_no
+            o.attempt_no,
+            explain_choice(about)
         ),
         OrderStatus::Pending => {
             format!("Automatic dispatch gave up after {}: a dispatcher must act.", count_attempts(o))
@@ -80,15 +86,18 @@ pub fn explain_status(about: &OrderSurroundings) -> String {
     }
 }
 
-fn pending_job_id(s: &Snapshot) -> String {
+fn pending_job_id(about: &OrderSurroundings) -> String {
+    let s = &about.snapshot;
     let o = &s.order;
     let partner = o.partner.as_deref().unwrap_or("the partner");
     let Some(booking) = s.live_booking() else {
+        let listed: Vec<_> = about.partners.iter().map(PartnerName::as_str).collect();
+        let partner = if listed.is_empty() { partner.to_owned() } else { listed.join(" or ") };
         let at =
             o.next_attempt_at.map_or_else(|| "once its job runs".to_owned(), |at| format!("at {}", clock_time(at)));
         return format!("Attempt {} is to be booked at {partner} {at}.", o.attempt_no + 1);
     };
-    match booking.state {
+    let standing = match booking.state {
         BookingState::Intent => format!("Attempt {} is being booked at {partner}.", o.attempt_no),
         BookingState::Unknown => format!(
             "Attempt {} was asked of {partner} {} times and the answer did not come{}: it is asked again under the same key.",
@@ -104,7 +113,16 @@ fn pending_job_id(s: &Snapshot) -> String {
                 None => format!("and after {} times it is not asked for: the callback must bring it", o.poll_no),
             }
         ),
-    }
+    };
+    standing + &explain_choice(about)
+}
+
+/// Why the running attempt is booked with its partner, as a sentence with a space before it; empty where there was no choice.
+fn explain_choice(about: &OrderSurroundings) -> String {
+    let attempt_no = Some(about.snapshot.order.attempt_no);
+    let is_start = |e: &&TimelineEvent| e.attempt_no == attempt_no && e.reason == EventReason::AttemptStarted.as_str();
+    let started = about.timeline.iter().rev().find(is_start);
+    started.and_then(|e| e.detail.as_ref()).map(|choice| format!(" Chosen: {choice}.")).unwrap_or_default()
 }
 
 fn explain_closed(about: &OrderSurroundings) -> String {
@@ -149,13 +167,17 @@ pub fn advise_operator(about: &OrderSurroundings) -> Vec<OperatorAdvice> {
     for queue in &about.unserved {
         say(&format!("no worker serves {queue}"), Some("dispatchq work".to_owned()));
     }
-    if let Some((secs, why)) = &about.partner_open {
-        say(&format!("the partner is left alone for {secs} s more: {why}"), Some("dispatchq partner list".to_owned()));
+    for OpenPartner { name, open_secs, why } in &about.partners_open {
+        let text = format!("partner {name} is left alone for {open_secs} s more: {why}");
+        say(&text, Some("dispatchq partner list".to_owned()));
     }
     let assign = || Some(format!("dispatchq order assign {id} --driver ID"));
     let redispatch = || Some(format!("dispatchq order redispatch {id}"));
     let cancel = || Some(format!("dispatchq order cancel {id}"));
     let ours = o.partner.is_none();
+    if o.hold_cause == Some(HoldCause::ByHand) {
+        say("let it go on", Some(format!("dispatchq order resume {id} --reason TEXT")));
+    }
     match o.status {
         OrderStatus::DriverAssigned if ours => {
             let release = format!("dispatchq order release {id} --reason TEXT");
@@ -212,7 +234,7 @@ mod tests {
     use model::{
         decide::timers,
         messages,
-        order::{PendingAlert, PendingCallback, PendingMessage, order::fixture},
+        order::{PendingAlert, PendingCallback, PendingMessage, Snapshot, order::fixture},
     };
 
     fn about(snapshot: Snapshot) -> OrderSurroundings {
@@ -222,7 +244,8 @@ mod tests {
             next: Vec::new(),
             paused: Vec::new(),
             unserved: Vec::new(),
-            partner_open: None,
+            partners: Vec::new(),
+            partners_open: Vec::new(),
         }
     }
 

@@ -24,7 +24,7 @@ pub(crate) async fn rank_for_order(app: &App, s: &Snapshot) -> Result<(DriverRan
     let policy = app.policy_for_order(&s.order);
     let ranking = rank_drivers(app, s, &policy).await.map_err(|e| db::database_failed(&*app.rng, &e))?;
     if ranking.ranked.is_empty() {
-        return Ok((ranking, policy_for_retry(app, &s.order).await));
+        return Ok((ranking, check::policy_for_pause(app, &s.order).await));
     }
     Ok((ranking, policy))
 }
@@ -136,15 +136,4 @@ async fn find_eligible(
 fn warm_since(s: &Snapshot, policy: &DispatchPolicy) -> Option<DateTime<Utc>> {
     let cool_down = TimeDelta::from_std(policy.cool_down).ok().filter(|c| !c.is_zero())?;
     s.now.checked_sub_signed(cool_down)
-}
-
-/// The policy of an order whose search is about to pause: a full area is searched less often.
-async fn policy_for_retry(app: &App, order: &Order) -> DispatchPolicy {
-    let policy = app.policy_for_order(order);
-    let Some(area) = &order.area_id else { return policy };
-    if !check::is_full(app, area, &order.service_type).await {
-        return policy;
-    }
-    let retry = app.rules.get().limits_for(area, &order.service_type).busy_retry;
-    DispatchPolicy { retry: vec![retry], ..policy }
 }

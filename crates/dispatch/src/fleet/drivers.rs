@@ -1,12 +1,12 @@
 //! Drivers: where they are, what they drive for, and whether they want work.
 
 use chrono::{DateTime, Utc};
-use model::ids::{DriverId, LatLng, ServiceType};
+use model::ids::{DriverId, LatLng, ServiceType, is_phone};
 use serde::{Deserialize, Deserializer, Serialize};
+use sqlx::PgExecutor;
 
 use crate::{
     accounts::key_admin::{self, KeySelection},
-    channels::voice::is_phone,
     db::Pool,
     fleet::driver_index::DriverPlace,
 };
@@ -28,7 +28,7 @@ pub struct NewDriver {
 }
 
 /// Tells null from nothing.
-fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+pub(super) fn present_or_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(value).map(Some)
 }
 
@@ -115,11 +115,13 @@ pub async fn find_driver(db: &Pool, id: &DriverId) -> Result<Option<DriverRecord
     .await
 }
 
-/// Writes down where a driver is. `None`: there is no such driver.
+/// Writes down where a driver is. `None`: there is no such driver. The commit does not wait for the disk: a place that a crash
+/// of Postgres takes along is followed by the next, and no other statement may do so.
 pub async fn move_to(db: &Pool, id: &DriverId, place: LatLng) -> Result<Option<DriverPlace>, sqlx::Error> {
     sqlx::query_as(
         "-- move driver
-         UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now() WHERE id = $1
+         UPDATE drivers SET lat = $2, lng = $3, updated_at = dispatchq_now()
+         WHERE id = $1 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
          RETURNING id, service_types, lat, lng, available",
     )
     .bind(id)
@@ -170,7 +172,7 @@ pub async fn driver_exists(db: &Pool, id: &DriverId) -> Result<bool, sqlx::Error
 }
 
 /// Gives the driver no more work and refuses the driver's keys, or takes both back. False: there is no such driver.
-pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
+pub async fn set_disabled(db: impl PgExecutor<'_>, id: &DriverId, disabled: bool) -> Result<bool, sqlx::Error> {
     let updated = sqlx::query(
         "-- set driver disabled
          UPDATE drivers SET disabled_at = CASE WHEN $2 THEN coalesce(disabled_at, dispatchq_now()) END,

@@ -1,6 +1,7 @@
 //! Fleet dispatch: drivers near the pickup are asked, one after the other or several at once, until one accepts.
 //!
 //! * [`drivers`]: who they are and whether they want work. [`offer_board`]: their apps wait here for offers.
+//! * [`driver_admin`]: drivers added, changed, disabled and listed by staff.
 //! * [`driver_index`]: who is near a place: a GEO index in Redis, and Postgres behind it.
 //! * [`candidates`]: which of them may be asked.
 //! * [`ranking`]: who is asked first, and why. Pure.
@@ -9,6 +10,7 @@
 //! * [`dispatch`], [`timeout`], [`lifetime`], [`trip`]: the four jobs, each a few lines around a decision.
 
 pub mod candidates;
+pub mod driver_admin;
 pub mod driver_index;
 pub mod drivers;
 pub mod lifetime;

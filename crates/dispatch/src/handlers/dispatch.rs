@@ -18,8 +18,8 @@ use crate::{
 pub async fn perform_dispatch(app: App, job: DispatchOrder) -> Outcome {
     let (app, job) = (&app, &job);
     step::run_step(app, &job.order, &job.id(), |s| async move {
-        if let Some(partner) = &s.order.partner {
-            return Step::Finish(book::perform_booking(app, job, &s, partner).await);
+        if s.order.partner.is_some() {
+            return Step::Finish(book::perform_booking(app, job, &s).await);
         }
         match candidates::rank_for_order(app, &s).await {
             Ok((ranked, policy)) => Step::write_change(decide::start_attempt(&s, ranked, &policy), s),

@@ -1,41 +1,32 @@
-//! `notify:{order}:{outbox id}`: delivers one message over one channel.
+//! `notify:{order or binding}:{outbox id}`: delivers one message over one channel.
 //!
 //! The row decides: it holds the tries and when the next is due. A try is claimed in the row before the message is sent, so
 //! that a database which can be read and not written sends nothing, and one that fails afterwards leaves the backoff. At
 //! least once: if the process dies after the receiver answered and before the row says so, the message is sent again, no sooner
-//! than [`CLAIM`] or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
+//! than its claim or its backoff, under the same id. A message whose channel has no place for it is parked: its row says when it
 //! comes back.
 
 use std::time::Duration;
 
 use chrono::{SubsecRound, TimeDelta};
-use jobs::SendNotification;
+use jobs::{BindingId, OrderId, SendNotification};
 use model::{
     decide::{actions, timers},
     messages::DeliveryResult,
 };
-use workers::{Job, Outcome, RetryPolicy};
+use workers::{Job, Outcome};
 
 use crate::{
     app::App,
     channels::{DeliveryError, LanePlace, OutgoingMessage},
     crash, db,
-    notifications::outbox::{self, OutboxRow},
+    notifications::{
+        deliveries::BACKOFF,
+        outbox::{self, OutboxRow},
+    },
     orders::step,
 };
 
-/// 1, 2, 4 ... up to 10 minutes; a message is given up when it expires, not after a number of tries.
-const BACKOFF: RetryPolicy = RetryPolicy {
-    max_tries: u32::MAX,
-    initial: Duration::from_secs(1),
-    multiplier: 2.0,
-    max: Duration::from_secs(600),
-    jitter: 0.3,
-};
-
-/// While a message is on its way its row is not due for at least this time, so that a job rebuilt after a flush does not send it a
-/// second time. Shorter than a lease (8 s): the job of a process that died finds its row due, so its lost deliveries count.
-const CLAIM: Duration = Duration::from_secs(7);
 /// A receiver may ask for a longer pause than ours, but not for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Tries of a message that its receiver refuses (4xx but 408, 410, 425 and 429; 5xx by SMTP): some 15 s, for a receiver that
@@ -50,12 +41,12 @@ pub async fn perform_notify(app: App, job: SendNotification) -> Outcome {
 
 async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::Error> {
     for _ in 0..MAX_LOOKS {
-        let Some(waiting) = outbox::load_waiting(&app.db, job.outbox_id).await? else { return Ok(Outcome::done()) };
+        let Some(waiting) = app.deliveries.load_waiting(job.outbox_id).await? else { return Ok(Outcome::done()) };
         if waiting.now < waiting.next_attempt_at {
             return Ok(Outcome::Snooze { delay: timers::time_until(waiting.next_attempt_at, waiting.now) });
         }
         if waiting.is_worthless {
-            // A driver is not asked by an offer that has lapsed or was taken back meanwhile.
+            // A driver is not asked by an offer that has lapsed or was taken back meanwhile, nor a person for an OTP too late.
             outbox::expire_message(&app.db, job.outbox_id).await?;
             return Ok(Outcome::done());
         }
@@ -66,9 +57,7 @@ async fn try_notify(app: &App, job: &SendNotification) -> Result<Outcome, sqlx::
                 }
             }
             Ok(place) => {
-                if let Some(row) =
-                    outbox::claim_try(&app.db, job.outbox_id, &BACKOFF, CLAIM, app.rng.next_unit()).await?
-                {
+                if let Some(row) = app.deliveries.claim_try(job.outbox_id, app.rng.next_unit()).await? {
                     return deliver_message(app, job, &row, place).await;
                 }
             }
@@ -86,9 +75,10 @@ async fn deliver_message(
 ) -> Result<Outcome, sqlx::Error> {
     let parcel = OutgoingMessage {
         id: row.message_id,
-        order_id: &row.order_id,
+        subject: &row.subject,
         content: &row.content,
         phone: row.phone.as_deref(),
+        email: row.email.as_deref(),
     };
     let delivery = match app.channels.deliver_message(place, &row.channel, &parcel).await {
         Ok(()) => DeliveryResult::Delivered,
@@ -99,16 +89,17 @@ async fn deliver_message(
         // The offer first: a row that is recorded is not looked at again.
         let withdrawn = withdraw_unreachable(app, job, row, error).await?;
         if matches!(withdrawn, Outcome::Done { .. }) {
-            outbox::record_delivery(&app.db, row, &delivery).await?;
+            app.deliveries.record_delivery(row, &delivery).await?;
         }
         return Ok(withdrawn);
     }
-    outbox::record_delivery(&app.db, row, &delivery).await?;
+    app.deliveries.record_delivery(row, &delivery).await?;
     Ok(match delivery {
         DeliveryResult::Delivered | DeliveryResult::Expired(_) | DeliveryResult::Unreachable(_) => Outcome::done(),
         DeliveryResult::Again(at, error) => {
             tracing::warn!(
-                order.id = row.order_id,
+                order.id = row.subject.order_id().map(OrderId::as_str),
+                binding_id = row.subject.binding_id().map(BindingId::as_str),
                 message.id = row.id,
                 channel = row.channel,
                 error,
@@ -129,14 +120,15 @@ async fn withdraw_unreachable(
 ) -> Result<Outcome, sqlx::Error> {
     outbox::mark_unreachable(&app.db, row.id).await?;
     let Some(offer) = outbox::undelivered_offer(&app.db, row.id).await? else { return Ok(Outcome::done()) };
+    let Some(order) = row.subject.order_id() else { return Ok(Outcome::done()) };
     tracing::warn!(
-        order.id = row.order_id,
+        order.id = %order,
         channel = row.channel,
         error,
         "An offer cannot be delivered; it is taken back."
     );
     let why = format!("could not be reached over {}: {error}", row.channel);
-    Ok(step::record_result(app, &job.order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
+    Ok(step::record_result(app, order, &job.id(), |s| actions::withdraw_offer(s, offer, &why)).await)
 }
 
 /// Where a message goes whose claimed try failed.
@@ -162,6 +154,8 @@ fn after_failure(row: &OutboxRow, error: &DeliveryError) -> DeliveryResult {
             next if next < row.expires_at => DeliveryResult::Again(next, error.to_string()),
             _ => DeliveryResult::Expired(error.to_string()),
         }
+    } else if !is_final && next >= row.expires_at && row.is_short_lived() {
+        DeliveryResult::Expired(error.to_string())
     } else if is_final || next >= row.expires_at {
         DeliveryResult::Dead(format!("given up after {tries} tries: {error}"))
     } else {
@@ -175,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::notifications::{OutboxState, StoredMessage, messages};
+    use model::messages::MessageSubject;
 
     /// A message whose try after `tries` others is claimed.
     fn row(kind: &str, tries: u32) -> OutboxRow {
@@ -183,7 +178,7 @@ mod tests {
         OutboxRow {
             id: 1,
             message_id: uuid::Uuid::nil(),
-            order_id: "ORD-1".to_owned(),
+            subject: MessageSubject::Order("ORD-1".parse().unwrap()),
             content: StoredMessage { kind: kind.to_owned(), payload: serde_json::json!({}) },
             channel: "hook".to_owned(),
             state: OutboxState::Pending,
@@ -193,6 +188,7 @@ mod tests {
             expires_at: now + messages::MESSAGE_EXPIRY,
             offer_is_live: None,
             phone: None,
+            email: None,
             now,
         }
     }
@@ -239,5 +235,17 @@ mod tests {
         assert_eq!(after_failure(&offer, &refused), DeliveryResult::Unreachable(refused.to_string()));
         offer.expires_at = offer.now + TimeDelta::seconds(100);
         assert_eq!(after_failure(&offer, &away), DeliveryResult::Expired(away.to_string()));
+    }
+
+    #[test]
+    fn a_request_for_an_otp_expires_with_its_deadline_and_is_dead_only_if_its_receiver_refuses_it() {
+        let away = DeliveryError::Again { error: "the receiver answered 503".to_owned(), pause: None };
+        let mut request = row(messages::OTP_WANTED, 0);
+        request.expires_at = request.now + TimeDelta::seconds(120);
+        assert_eq!(wait(&request, &away), Some(1));
+        request.expires_at = request.now + TimeDelta::seconds(1);
+        assert_eq!(after_failure(&request, &away), DeliveryResult::Expired(away.to_string()));
+        let gone = DeliveryError::Gone("the receiver answered 410".to_owned());
+        assert!(matches!(after_failure(&request, &gone), DeliveryResult::Dead(_)));
     }
 }

@@ -7,9 +7,9 @@ use workers::{Delivery, Job, Outcome, Registry};
 
 use crate::{
     app::App,
-    compensation, crash,
+    bindings, compensation, crash,
     db::{self, readiness},
-    fleet, partner, periodic,
+    fleet, partner, periodic, plans,
 };
 
 /// So long before the engine's own timeout a run is given up here: asking Postgres takes less.
@@ -25,11 +25,16 @@ pub fn build_registry(app: &App) -> Registry {
     let registry = register_handler(registry, app, fleet::trip::perform_trip);
     let registry = register_handler(registry, app, compensation::compensate::perform_compensate);
     let registry = register_handler(registry, app, partner::cancel_booking::perform_cancel_booking);
+    let registry = register_handler(registry, app, compensation::refund::perform_refund);
     let registry = register_handler(registry, app, super::notify::perform_notify);
     let registry = register_handler(registry, app, super::escalate::perform_escalate);
     let registry = register_handler(registry, app, super::escalate::perform_remind);
     let registry = register_handler(registry, app, compensation::alarm::perform_alarm);
-    register_handler(registry, app, periodic::tick::perform_tick)
+    let registry = register_handler(registry, app, periodic::tick::perform_tick);
+    let registry = register_handler(registry, app, plans::run_plan::perform_plan);
+    let registry = register_with_delivery(registry, app, bindings::cycle::perform_cycle);
+    let registry = register_with_delivery(registry, app, bindings::cycle::perform_otp);
+    register_with_delivery(registry, app, bindings::cycle::perform_settle)
 }
 
 fn register_handler<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
@@ -38,11 +43,21 @@ where
     F: Fn(App, J) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Outcome> + Send + 'static,
 {
+    register_with_delivery(registry, app, move |app, job, _| perform(app, job))
+}
+
+/// Registers a handler that looks at its delivery, too: at the slots that come with it.
+fn register_with_delivery<J, F, Fut>(registry: Registry, app: &App, perform: F) -> Registry
+where
+    J: Job,
+    F: Fn(App, J, Delivery) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Outcome> + Send + 'static,
+{
     let app = app.clone();
     registry.register::<J, _, _>(move |job: J, delivery: Delivery| {
         // Every line that is logged meanwhile names the job.
         let span = tracing::error_span!("job", job.id = %delivery.id);
-        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job));
+        let run = run_in_time(app.clone(), J::TIMEOUT.saturating_sub(HEAD_START), perform(app.clone(), job, delivery));
         async {
             let outcome = run.await;
             crash::reach_point(J::KIND, "returns");

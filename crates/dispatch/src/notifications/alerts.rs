@@ -6,13 +6,14 @@
 
 use chrono::{DateTime, Utc};
 use jobs::OrderId;
+use metrics::{counter, histogram};
 use model::{
     actor::Actor,
     decide::{AlertSettlement, timers},
-    messages::{self, ChannelRoutes, RepeatedAlert, StoredMessage},
+    messages::{self, AlertTelling, ChannelRoutes, RepeatedAlert, StoredMessage},
     order::{PendingAlert, PendingMessage},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use workers::NewJob;
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// A row, as people see it.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema, sqlx::FromRow)]
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema, sqlx::FromRow)]
 #[schema(as = Alert)]
 pub struct RaisedAlert {
     pub id: i64,
@@ -49,7 +50,7 @@ pub(super) async fn raise_alert(
     dedupe_key: &str,
     at: DateTime<Utc>,
 ) -> Result<Option<PendingAlert>, sqlx::Error> {
-    let next = routes.repeat_schedule(&message.kind).pause_after(0).map(|pause| at + pause);
+    let next = routes.first_telling(&message.kind, at);
     let id: Option<i64> = sqlx::query_scalar(
         "-- raise alert
          INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
@@ -66,20 +67,30 @@ pub(super) async fn raise_alert(
     Ok(id.zip(next).map(|(id, next_escalation_at)| PendingAlert { id, kind: message.kind.clone(), next_escalation_at }))
 }
 
-/// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids.
+/// Records that an alert was raised, after its transaction.
+pub(crate) fn record_raised(kind: &str) {
+    counter!("dispatchq_manual_interventions_total", "alert" => kind.to_owned()).increment(1);
+}
+
+/// Records how long an alert waited for the person, or the change, that took care of it.
+pub(crate) fn record_response(kind: &str, waited_s: f64) {
+    histogram!("dispatchq_alert_response_seconds", "alert" => kind.to_owned()).record(waited_s.max(0.0));
+}
+
+/// Acknowledges alerts of an order whose matter a change of it settles. Returns their ids, and for how many seconds each waited.
 pub async fn settle_alerts(
     tx: &mut Connection,
     order: &OrderId,
     settlement: &AlertSettlement,
     actor: &Actor,
-) -> Result<Vec<i64>, sqlx::Error> {
+) -> Result<Vec<(i64, f64)>, sqlx::Error> {
     // The time of this statement, not of the decision: it may have escalated in between.
-    sqlx::query_scalar(
+    sqlx::query_as(
         "-- settle alerts
          UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $6,
                 next_escalation_at = NULL
          WHERE order_id = $1 AND kind = $2 AND ($5::text IS NULL OR payload->>'reason' = $5) AND acked_at IS NULL
-         RETURNING id",
+         RETURNING id, extract(epoch FROM acked_at - raised_at)::float8",
     )
     .bind(order.as_str())
     .bind(settlement.kind.as_str())
@@ -110,15 +121,15 @@ pub async fn acknowledge_alerts(
         AlertSelection::One(id) => (Some(*id), None),
         AlertSelection::Order(order) => (None, Some(order.as_str())),
     };
-    sqlx::query_as(
+    let rows: Vec<AcknowledgedAlert> = sqlx::query_as(
         "-- acknowledge alerts
          WITH acked AS (
              UPDATE alerts SET acked_at = dispatchq_now(), acked_by = $3, ack_note = $4, acked_key_id = $5,
                     next_escalation_at = NULL
              WHERE (id = $1 OR order_id = $2) AND acked_at IS NULL RETURNING *)
-         SELECT * FROM acked
+         SELECT *, true AS is_new FROM acked
          UNION ALL
-         SELECT * FROM alerts a WHERE (id = $1 OR order_id = $2) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
+         SELECT *, false FROM alerts a WHERE (id = $1 OR order_id = $2) AND NOT EXISTS (SELECT 1 FROM acked WHERE acked.id = a.id)
          ORDER BY id",
     )
     .bind(id)
@@ -127,7 +138,21 @@ pub async fn acknowledge_alerts(
     .bind(note)
     .bind(actor.key)
     .fetch_all(db)
-    .await
+    .await?;
+    for AcknowledgedAlert { alert, .. } in rows.iter().filter(|row| row.is_new) {
+        let waited = alert.acked_at.unwrap_or(alert.raised_at) - alert.raised_at;
+        record_response(&alert.kind, waited.as_seconds_f64());
+    }
+    Ok(rows.into_iter().map(|row| row.alert).collect())
+}
+
+/// An alert after [`acknowledge_alerts`].
+#[derive(sqlx::FromRow)]
+struct AcknowledgedAlert {
+    #[sqlx(flatten)]
+    alert: RaisedAlert,
+    /// Acknowledged by this call, and not before.
+    is_new: bool,
 }
 
 /// Which alerts to list; newest first.
@@ -158,21 +183,25 @@ pub async fn list_alerts(db: &Pool, filter: &AlertFilter) -> Result<Vec<RaisedAl
     .await
 }
 
-/// Tells again about an alert that is due for it, in one transaction. Does nothing to one that is acknowledged, not due,
-/// or was just told about by another run.
+/// Tells again about an alert that is due for it, or warns that its SLA is about to end, in one transaction. Does nothing to
+/// one that is acknowledged, not due, or was just told about by another run.
 pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let due: Option<(RaisedAlert, DateTime<Utc>)> = lock_due_alert(&mut tx, id).await?;
     let Some((alert, now)) = due else { return Ok(()) };
     let Ok(order) = alert.order_id.parse::<OrderId>() else { return Ok(()) };
-    let number = alert.escalations + 1;
+    let telling = routes.next_telling(&alert.kind, alert.raised_at, alert.escalations, now);
+    let (number, next) = match telling {
+        AlertTelling::Warning { sla_ends_at } => (0, Some(sla_ends_at)),
+        AlertTelling::Again { number, next } => (number, next),
+    };
     sqlx::query(
         "-- count escalation
          UPDATE alerts SET escalations = $2, next_escalation_at = $3 WHERE id = $1",
     )
     .bind(id)
     .bind(number)
-    .bind(routes.repeat_schedule(&alert.kind).pause_after(number).map(|pause| now + pause))
+    .bind(next)
     .execute(&mut *tx)
     .await?;
     let repeated = RepeatedAlert {
@@ -183,10 +212,12 @@ pub(crate) async fn tell_again(db: &Pool, routes: &ChannelRoutes, id: i64) -> Re
         number,
         told: &alert.payload,
     };
-    let message = if messages::is_for_dispatchers(&alert.kind) {
-        messages::dispatcher_reminder(&repeated, now)
-    } else {
-        messages::alert_escalation(&repeated, now)
+    let message = match telling {
+        AlertTelling::Warning { sla_ends_at } => messages::sla_warning(&repeated, sla_ends_at, now),
+        AlertTelling::Again { .. } if messages::is_for_dispatchers(&alert.kind) => {
+            messages::dispatcher_reminder(&repeated, now)
+        }
+        AlertTelling::Again { .. } => messages::alert_escalation(&repeated, now),
     };
     outbox::insert_messages(&mut tx, routes, &order, &[message], now).await?;
     tx.commit().await

@@ -3,10 +3,14 @@
 //! The messages themselves are in [`model::messages`], and what they travel by in [`channels`](crate::channels).
 //!
 //! * [`outbox`]: messages as rows, written in the transaction of the transition that causes them.
+//! * `recipients`: the rows of a message: by its route, or one for each dispatcher.
+//! * [`deliveries`]: tries to deliver them, many in one statement.
 //! * [`alerts`]: the messages that a person acknowledges.
 
 pub mod alerts;
+pub mod deliveries;
 pub mod outbox;
+mod recipients;
 
 pub use model::messages::{
     self, ChannelRoutes, Message, MessageAudience, MessageBody, StoredMessage, money, routes, text,

@@ -7,17 +7,14 @@ use jobs::OrderId;
 use model::{
     actor::Actor,
     ids::{DriverId, OfferId},
-    messages::{
-        self, ChannelRoutes, DeliveryResult, Message, MessageAudience, MessageKind, OutboxState, StoredMessage,
-    },
+    messages::{self, ChannelRoutes, Message, MessageKind, MessageSubject, OutboxState, StoredMessage, SubjectColumns},
     order::{PendingAlert, PendingMessage},
 };
 use uuid::Uuid;
-use workers::{RetryPolicy, retry::add_jitter};
 
 use crate::{
     db::{Connection, Pool},
-    notifications::alerts,
+    notifications::{alerts, recipients::find_recipients},
 };
 
 /// The rows that were new.
@@ -40,15 +37,15 @@ pub async fn insert_messages(
     let (mut kinds, mut channels, mut keys) = (Vec::new(), Vec::new(), Vec::new());
     let (mut payloads, mut expiries) = (Vec::new(), Vec::new());
     for message in messages {
-        let stored = message.to_stored();
+        let stored = message.to_stored_in(&routes.texts);
         if message.is_alert() {
             written.alerts.extend(alerts::raise_alert(tx, routes, order, &stored, &message.dedupe_key, at).await?);
         }
-        for (channel, dedupe_key) in recipients_of(tx, routes, message).await? {
+        for recipient in find_recipients(tx, routes, message, &stored).await? {
             kinds.push(stored.kind.clone());
-            channels.push(channel);
-            keys.push(dedupe_key);
-            payloads.push(stored.payload.clone());
+            channels.push(recipient.channel);
+            keys.push(recipient.dedupe_key);
+            payloads.push(recipient.payload);
             expiries.push(message.expires_at);
         }
     }
@@ -79,30 +76,6 @@ pub async fn insert_messages(
 /// The dedupe key of what is told once of an order.
 const NO_KEY: &str = "";
 
-/// Channel and dedupe key of each row.
-async fn recipients_of(
-    tx: &mut Connection,
-    routes: &ChannelRoutes,
-    message: &Message,
-) -> Result<Vec<(String, String)>, sqlx::Error> {
-    if message.audience == MessageAudience::Dispatchers {
-        let users: Vec<(String, String)> = sqlx::query_as(
-            "-- dispatchers
-             SELECT channel, id FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL ORDER BY id",
-        )
-        .fetch_all(tx)
-        .await?;
-        // Without a person to tell the message goes by the route.
-        if !users.is_empty() {
-            return Ok(users
-                .into_iter()
-                .map(|(channel, id)| (channel, format!("{}:{id}", message.dedupe_key)))
-                .collect());
-        }
-    }
-    Ok(routes.channels_for(&message.audience).iter().map(|c| (c.clone(), message.dedupe_key.clone())).collect())
-}
-
 /// Writes down an alert that was delivered without a row, and raises it.
 pub async fn insert_delivered(
     db: &Pool,
@@ -114,7 +87,7 @@ pub async fn insert_delivered(
 ) -> Result<(), sqlx::Error> {
     let mut tx = db.begin().await?;
     let now = crate::db::database_now(&mut *tx).await?;
-    alerts::raise_alert(&mut tx, routes, order, message, NO_KEY, now).await?;
+    let raised = alerts::raise_alert(&mut tx, routes, order, message, NO_KEY, now).await?;
     sqlx::query(
         "-- insert delivered outbox
          WITH delivered AS (
@@ -132,7 +105,12 @@ pub async fn insert_delivered(
     .bind(now)
     .execute(&mut *tx)
     .await?;
-    tx.commit().await
+    tx.commit().await?;
+    // Each channel comes here; the first raises it.
+    if raised.is_some() {
+        alerts::record_raised(&message.kind);
+    }
+    Ok(())
 }
 
 /// Does the log say that a message under this id was delivered?
@@ -153,7 +131,8 @@ pub struct OutboxRow {
     pub id: i64,
     /// The id its receiver sees.
     pub message_id: Uuid,
-    pub order_id: String,
+    #[sqlx(flatten, try_from = "SubjectColumns")]
+    pub subject: MessageSubject,
     #[sqlx(flatten)]
     pub content: StoredMessage,
     pub channel: String,
@@ -165,8 +144,10 @@ pub struct OutboxRow {
     pub expires_at: DateTime<Utc>,
     /// Of offer messages: does the offer still wait for an answer?
     pub offer_is_live: Option<bool>,
-    /// Of the driver it is for.
+    /// Of the driver or user it is for.
     pub phone: Option<String>,
+    /// Of the user it is for.
+    pub email: Option<String>,
     pub now: DateTime<Utc>,
 }
 
@@ -175,87 +156,27 @@ impl OutboxRow {
     pub fn is_offer(&self) -> bool {
         self.content.known_kind() == Some(MessageKind::Offer)
     }
+
+    /// Returns whether the message is worthless once it has expired.
+    pub fn is_short_lived(&self) -> bool {
+        self.content.known_kind().is_some_and(MessageKind::is_short_lived)
+    }
 }
 
 pub async fn load_message(db: &Pool, id: i64) -> Result<Option<OutboxRow>, sqlx::Error> {
     sqlx::query_as(
         "-- load outbox
-         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from, next_attempt_at,
-                expires_at,
+         SELECT m.id, message_id, order_id, binding_id, kind, m.channel, payload, state, attempts, backoff_from,
+                next_attempt_at, expires_at,
                 CASE WHEN kind = 'OFFER'
                      THEN EXISTS (SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered') END
                      AS offer_is_live,
-                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone,
+                coalesce((SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id'), u.phone) AS phone, u.email,
                 dispatchq_now() AS now
-         FROM outbox m WHERE id = $1",
+         FROM outbox m LEFT JOIN users u ON u.id = m.payload->>'user_id' AND u.disabled_at IS NULL
+         WHERE m.id = $1",
     )
     .bind(id)
-    .fetch_optional(db)
-    .await
-}
-
-/// What the delivery log says of a try until its end is recorded.
-const UNRECORDED: &str = "no answer was recorded";
-
-/// A message whose job has come.
-#[derive(Debug, Clone, sqlx::FromRow)]
-pub struct WaitingMessage {
-    pub channel: String,
-    pub next_attempt_at: DateTime<Utc>,
-    /// An offer that has lapsed or was taken back.
-    pub is_worthless: bool,
-    pub now: DateTime<Utc>,
-}
-
-/// Returns a message that still waits for its delivery.
-pub async fn load_waiting(db: &Pool, id: i64) -> Result<Option<WaitingMessage>, sqlx::Error> {
-    sqlx::query_as(
-        "-- load waiting message
-         SELECT channel, next_attempt_at, dispatchq_now() AS now,
-                kind = 'OFFER' AND (expires_at <= dispatchq_now() OR NOT EXISTS (
-                    SELECT 1 FROM offers f WHERE f.id = m.dedupe_key::uuid AND f.state = 'offered')) AS is_worthless
-         FROM outbox m WHERE id = $1 AND state = 'pending'",
-    )
-    .bind(id)
-    .fetch_optional(db)
-    .await
-}
-
-/// Claims the next try of a due message before anything is sent: counts it, and makes the row due after `claim`, or after its
-/// backoff if that is longer. So a database that cannot be written sends nothing, one that cannot record the end leaves a pause,
-/// and a job that was rebuilt meanwhile does not send beside this one. The row returned has the next try by `backoff` alone.
-/// `None`: another run was quicker. `random` lies in 0..1.
-pub async fn claim_try(
-    db: &Pool,
-    id: i64,
-    backoff: &RetryPolicy,
-    claim: Duration,
-    random: f64,
-) -> Result<Option<OutboxRow>, sqlx::Error> {
-    sqlx::query_as(
-        "-- claim try
-         WITH claimed AS (
-             UPDATE outbox SET attempts = attempts + 1, next_attempt_at = dispatchq_now() + interval '1 second'
-                    * greatest($7, $6 * least($4, $2 * power($3, least(attempts - backoff_from, 30))))
-             WHERE id = $1 AND state = 'pending' AND next_attempt_at <= dispatchq_now()
-             RETURNING *),
-         log AS (
-             INSERT INTO outbox_attempts (outbox_id, attempt_no, at, error)
-             SELECT id, attempts, dispatchq_now(), $5 FROM claimed)
-         SELECT id, message_id, order_id, kind, channel, payload, state, attempts, backoff_from,
-                now + $6 * interval '1 second' * least($4, $2 * power($3, least(attempts - 1 - backoff_from, 30)))
-                    AS next_attempt_at,
-                expires_at, NULL::boolean AS offer_is_live,
-                (SELECT phone FROM drivers d WHERE d.id = m.payload->>'driver_id') AS phone, now
-         FROM claimed m, (SELECT dispatchq_now() AS now) clock",
-    )
-    .bind(id)
-    .bind(backoff.initial.as_secs_f64())
-    .bind(backoff.multiplier)
-    .bind(backoff.max.as_secs_f64())
-    .bind(UNRECORDED)
-    .bind(add_jitter(Duration::from_secs(1), backoff.jitter, random).as_secs_f64())
-    .bind(claim.as_secs_f64())
     .fetch_optional(db)
     .await
 }
@@ -285,34 +206,6 @@ pub async fn expire_message(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Records the end of a claimed try, if no other try was claimed since.
-pub async fn record_delivery(db: &Pool, row: &OutboxRow, delivery: &DeliveryResult) -> Result<(), sqlx::Error> {
-    let (state, next, error) = match delivery {
-        DeliveryResult::Delivered => (OutboxState::Delivered, row.next_attempt_at, None),
-        DeliveryResult::Again(at, error) => (OutboxState::Pending, *at, Some(error)),
-        DeliveryResult::Expired(error) | DeliveryResult::Unreachable(error) => {
-            (OutboxState::Expired, row.next_attempt_at, Some(error))
-        }
-        DeliveryResult::Dead(error) => (OutboxState::Dead, row.next_attempt_at, Some(error)),
-    };
-    sqlx::query(
-        "-- record delivery
-         WITH updated AS (
-             UPDATE outbox SET state = $3, next_attempt_at = $4, last_error = $5,
-                    delivered_at = CASE WHEN $3 = 'delivered' THEN dispatchq_now() END
-             WHERE id = $1 AND attempts = $2 AND state = 'pending' RETURNING id, attempts)
-         UPDATE outbox_attempts a SET error = $5 FROM updated u WHERE a.outbox_id = u.id AND a.attempt_no = u.attempts",
-    )
-    .bind(row.id)
-    .bind(row.attempts)
-    .bind(state)
-    .bind(next)
-    .bind(error)
-    .execute(db)
-    .await?;
-    Ok(())
-}
-
 /// Marks an offer's message whose receiver does not want it. Of two channels that fail at the same moment the later to be
 /// marked finds the other marked, whichever records its end first.
 pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
@@ -327,14 +220,14 @@ pub async fn mark_unreachable(db: &Pool, id: i64) -> Result<(), sqlx::Error> {
 }
 
 /// Has a message that was given up sent after all: at once, and then with the patience it had at first. An offer does not
-/// outlive its offer. The delivery log says who had it done.
+/// outlive its offer, nor a request for an OTP its deadline. The delivery log says who had it done.
 pub async fn revive_message(db: &Pool, id: i64, actor: &Actor) -> Result<(), sqlx::Error> {
     sqlx::query(
         "-- revive message
          WITH revived AS (
              UPDATE outbox SET state = 'pending', backoff_from = attempts, next_attempt_at = dispatchq_now(),
                     unreachable = false,
-                    expires_at = CASE WHEN kind = 'OFFER' THEN expires_at
+                    expires_at = CASE WHEN kind IN ('OFFER', 'OTP_WANTED') THEN expires_at
                                       ELSE greatest(expires_at, dispatchq_now() + $3 * interval '1 second') END
              WHERE id = $1 AND state IN ('dead', 'pending') RETURNING id)
          INSERT INTO outbox_replays (outbox_id, at, actor) SELECT id, dispatchq_now(), $2 FROM revived",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use jobs::OrderId;
-use model::order::OrderStatus;
+use model::{messages::MessageSubject, order::OrderStatus};
 use workers::{
     JobId, StoreError,
     store::{CancelVerdict, JobState, RescheduleVerdict},
@@ -33,10 +33,10 @@ pub enum JobRefusal {
     )]
     OrderAsks { job: JobId, order: OrderId, status: OrderStatus },
     #[error(
-        "{job} delivers a message of {order}: cancelled, it would be put back; it ends with its delivery, or at {at}",
+        "{job} delivers a message of {subject}: cancelled, it would be put back; it ends with its delivery, or at {at}",
         at = clock_time(*.expires_at)
     )]
-    MessageAsks { job: JobId, order: OrderId, expires_at: DateTime<Utc> },
+    MessageAsks { job: JobId, subject: MessageSubject, expires_at: DateTime<Utc> },
     #[error(
         "{job} is the next run of the schedule '{schedule}': cancelled, it would be put back; take the schedule out of \
          [schedules] in config.toml instead"
@@ -109,7 +109,9 @@ pub async fn cancel_job(app: &App, job: &JobId) -> Result<(), OperateError> {
     let id = || job.clone();
     let cancelled = match find_wanted_job(app, job).await?.map(|wanted| wanted.by) {
         Some(JobAsker::Order { id: order, status }) => Err(JobRefusal::OrderAsks { job: id(), order, status }),
-        Some(JobAsker::Message { order, expires_at }) => Err(JobRefusal::MessageAsks { job: id(), order, expires_at }),
+        Some(JobAsker::Message { subject, expires_at }) => {
+            Err(JobRefusal::MessageAsks { job: id(), subject, expires_at })
+        }
         Some(JobAsker::Schedule(schedule)) => Err(JobRefusal::ScheduleAsks { job: id(), schedule }),
         None => match app.store.cancel(job, &jobs::queues::ALL).await? {
             CancelVerdict::Removed => Ok(()),

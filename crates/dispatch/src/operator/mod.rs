@@ -1,7 +1,9 @@
-//! What operators may do with single jobs: the queue would do it; here stand the reasons why not.
+//! What staff do with single jobs and orders. The queue would do anything with a job; here stand the reasons why not.
 //!
 //! * [`wanted`]: which row or schedule asks for a job, and would put it back.
 //! * [`job`]: cancelling and rescheduling.
+//! * [`order`]: what dispatchers decide on an order, each with a reason.
 
 pub mod job;
+pub mod order;
 pub mod wanted;

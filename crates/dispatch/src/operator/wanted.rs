@@ -2,7 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use jobs::{OrderId, PeriodicTick, SendNotification};
-use model::{decide::timers, messages::OutboxState, order::OrderStatus};
+use model::{
+    decide::timers,
+    messages::{MessageSubject, OutboxState},
+    order::OrderStatus,
+};
 use workers::{Job, JobId};
 
 use super::job::OperateError;
@@ -15,9 +19,9 @@ pub enum JobAsker {
         id: OrderId,
         status: OrderStatus,
     },
-    /// A message of this order that is not delivered yet.
+    /// A message about this that is not delivered yet.
     Message {
-        order: OrderId,
+        subject: MessageSubject,
         expires_at: DateTime<Utc>,
     },
     Schedule(&'static str),
@@ -33,12 +37,12 @@ pub struct WantedJob {
 
 /// What asks for this job now. `None`: no row does.
 pub async fn find_wanted_job(app: &App, job: &JobId) -> Result<Option<WantedJob>, OperateError> {
-    if let Ok(SendNotification { order, outbox_id }) = SendNotification::decode(job, None)
+    if let Ok(SendNotification { outbox_id, .. }) = SendNotification::decode(job, None)
         && job.kind() == SendNotification::KIND
     {
         let row = outbox::load_message(&app.db, outbox_id).await?.filter(|row| row.state == OutboxState::Pending);
         return Ok(row.map(|row| WantedJob {
-            by: JobAsker::Message { order, expires_at: row.expires_at },
+            by: JobAsker::Message { subject: row.subject, expires_at: row.expires_at },
             due: row.next_attempt_at,
         }));
     }

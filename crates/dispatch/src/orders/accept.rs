@@ -1,10 +1,12 @@
 //! A driver presses accept.
 //!
-//! 1. Look: is this driver's offer live? If not, the full decision says why, and nothing is written.
-//! 2. Pass the gate, so that of a hundred drivers one goes on and the others hear at once.
+//! 1. Pass the gate, so that of a hundred drivers one goes on and the others hear at once. Redis knows the offers of an order
+//!    that several drivers are asked for, so this comes before any question to Postgres.
+//! 2. Redis does not know the offer: look whether it is live. If not, the full decision says why, and nothing is written; if it
+//!    is, take the lock.
 //! 3. Decide and write, on the condition that nothing has changed. A driver who fails here gives the gate back.
 //!
-//! If the process dies after 2, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
+//! If the process dies before 3, the lock ends by itself; after 3, the order is the driver's, and pressing accept again says
 //! so.
 
 use jobs::OrderId;
@@ -35,11 +37,18 @@ pub async fn accept_offer(
     by: &Actor,
 ) -> Result<ChangeOutcome, ChangeError> {
     let take = || take_order(app, id, driver, offer, by);
-    if !is_live(app, id, driver, offer).await? {
+    let mut entry = accept_gate::present_offer(app, id, driver, offer).await;
+    let is_looked_up = matches!(entry, GateEntry::Unknown | GateEntry::Silent);
+    if is_looked_up && !is_live(app, id, driver, offer).await? {
         return take().await;
     }
-    if accept_gate::enter_gate(app, id, driver).await == GateEntry::Taken {
-        return Err(OrderRefusal::ReservationInProgress.into());
+    if entry == GateEntry::Unknown {
+        entry = accept_gate::enter_gate(app, id, driver).await;
+    }
+    match entry {
+        GateEntry::Held => return Err(OrderRefusal::ReservationInProgress.into()),
+        GateEntry::Taken => return Err(OrderRefusal::AlreadyAssigned.into()),
+        GateEntry::Open | GateEntry::Unknown | GateEntry::Silent => {}
     }
     crash::reach_point("accept", "entered");
     let taken = take().await;
@@ -51,8 +60,10 @@ pub async fn accept_offer(
             let _ = tokio::time::timeout(app.patience, withdrawn).await;
         }
         Err(error) => {
-            accept_gate::leave_gate(app, id, driver).await;
-            if matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
+            accept_gate::leave_gate(app, id, driver, offer).await;
+            // Free a moment ago, so another accept of this driver was quicker. Of an offer that Redis knew, that accept
+            // withdraws it; a driver who was busy before may be free again before the offer lapses.
+            if is_looked_up && matches!(error, ChangeError::Refused(OrderRefusal::DriverBusy)) {
                 withdraw_offer(app, id, offer).await;
             }
         }
@@ -79,7 +90,8 @@ async fn take_order(
     }
 }
 
-/// By indexes alone: a hundred drivers ask it at once. A driver with an active order is not let in, for nothing comes of it.
+/// By indexes alone: without Redis a hundred drivers ask it at once. A driver with an active order is not let in, for nothing
+/// comes of it.
 async fn is_live(app: &App, id: &OrderId, driver: &DriverId, offer: OfferId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "-- offer is live

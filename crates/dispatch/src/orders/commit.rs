@@ -1,17 +1,20 @@
-//! Decides on an order, has the change written, and tells those who go by it: metrics, and who waits in its area.
+//! Decides on an order, has the change written, and tells those who go by it: metrics, who waits in its area, the gate of accept.
+
+use std::sync::Arc;
 
 use jobs::OrderId;
 use model::{
-    decide::{Change, Decision, OrderRefusal, trip},
+    decide::{Change, Decision, OrderRefusal, RefundChange, trip},
     ids::OfferId,
     order::{OrderStatus, Snapshot},
 };
+use uuid::Uuid;
 
 use super::{
-    metrics,
+    accept_gate, metrics, retrieval_log,
     store::{
         load_order_with,
-        write::{ApplyError, write_change},
+        write::{ApplyError, write_change, write_with_others},
     },
 };
 use crate::{
@@ -62,8 +65,7 @@ impl From<ChangeError> for ServiceError {
     }
 }
 
-/// Loads, decides and writes, and again whenever another change was quicker. On one connection: taking one from the pool and
-/// giving it back costs as much as a statement.
+/// Loads, decides and writes, and again whenever another change was quicker.
 pub async fn change_order(
     app: &App,
     id: &OrderId,
@@ -80,25 +82,21 @@ pub async fn change_about(
     offer: Option<OfferId>,
     mut decide: impl FnMut(&Snapshot) -> Decision,
 ) -> Result<ChangeOutcome, ChangeError> {
-    let mut db = app.db.acquire().await?;
     let mut read_again = false;
     for _ in 0..MAX_CONFLICTS {
-        match try_change(app, &mut db, id, offer, &mut decide).await {
+        match try_with_others(app, id, offer, &mut decide).await {
             Ok(Some(changed)) => return Ok(changed),
             Ok(None) => {}
             // The connection was lost, perhaps after the change was committed. The row knows: it is read and decided on once
             // more, on another connection. What was written then is so already.
             Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
                 read_again = true;
-                // Its place in the pool is the one that is needed.
-                drop(db);
-                db = app.db.acquire().await?;
             }
             Err(error) => return Err(error),
         }
     }
     // Many want to change it. A change that lost so often waits for its turn: with the row locked no other is quicker.
-    let mut tx = db.begin().await?;
+    let mut tx = app.db.begin().await?;
     sqlx::query(
         "-- lock order
          SELECT 1 FROM orders WHERE id = $1 FOR UPDATE",
@@ -108,11 +106,11 @@ pub async fn change_about(
     .await?;
     let before = load_order_with(&mut *tx, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
-        Decision::Change(change) => with_trip_deadline(app, &before, *change),
+        Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
         Decision::Unchanged => return Ok(ChangeOutcome::No(Box::new(before))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let written = match write_change(&mut tx, &app.config.notifications, &before, &change).await {
+    let written = match write_change(&mut tx, &app.config.notifications, &before, &change, Uuid::now_v7()).await {
         Ok(after) => tx.commit().await.map(|()| after).map_err(ApplyError::from),
         Err(error) => Err(error),
     };
@@ -125,7 +123,23 @@ pub async fn change_about(
     }
 }
 
-/// Loads, decides and writes once, outside of any transaction. `None`: another change was first.
+/// Loads, decides and writes once, each together with others. `None`: another change was first.
+async fn try_with_others(
+    app: &App,
+    id: &OrderId,
+    offer: Option<OfferId>,
+    decide: &mut impl FnMut(&Snapshot) -> Decision,
+) -> Result<Option<ChangeOutcome>, ChangeError> {
+    let before = app.orders.load_order_with(id, offer).await?.ok_or(ChangeError::NotFound)?;
+    let change = match decide(&before) {
+        Decision::Change(change) => change,
+        Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    outcome_of(commit_change(app, &before, *change).await)
+}
+
+/// Loads, decides and writes once, on `db`, which may be in a transaction. `None`: another change was first.
 pub async fn try_change(
     app: &App,
     db: &mut Connection,
@@ -135,11 +149,17 @@ pub async fn try_change(
 ) -> Result<Option<ChangeOutcome>, ChangeError> {
     let before = load_order_with(&mut *db, id, offer).await?.ok_or(ChangeError::NotFound)?;
     let change = match decide(&before) {
-        Decision::Change(change) => change,
+        Decision::Change(change) => Arc::new(with_settings(app, &before, *change)),
         Decision::Unchanged => return Ok(Some(ChangeOutcome::No(Box::new(before)))),
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    match apply_change_on(app, db, &before, *change).await {
+    let written = write_change(db, &app.config.notifications, &before, &change, Uuid::now_v7()).await;
+    follow_up(app, &before, &change, &written).await;
+    outcome_of(written)
+}
+
+fn outcome_of(written: Result<Snapshot, ApplyError>) -> Result<Option<ChangeOutcome>, ChangeError> {
+    match written {
         Ok(after) => Ok(Some(ChangeOutcome::Yes(Box::new(after)))),
         Err(ApplyError::Conflict) => Ok(None),
         Err(ApplyError::Refused(refusal)) => Err(refusal.into()),
@@ -150,32 +170,60 @@ pub async fn try_change(
 /// Writes a change decided on `before`, or nothing at all. Returns the order as it now is.
 #[tracing::instrument(name = "change", level = "error", skip_all, fields(order.id = %before.order.id))]
 pub async fn apply_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
-    apply_change_on(app, &mut app.db.acquire().await?, before, change).await
+    commit_change(app, before, change).await
 }
 
-/// `db` is outside of any transaction: what is written is committed.
-async fn apply_change_on(
-    app: &App,
-    db: &mut Connection,
-    before: &Snapshot,
-    change: Change,
-) -> Result<Snapshot, ApplyError> {
-    let change = with_trip_deadline(app, before, change);
-    let written = write_change(db, &app.config.notifications, before, &change).await;
+/// Commits a change, with others if it can be.
+async fn commit_change(app: &App, before: &Snapshot, change: Change) -> Result<Snapshot, ApplyError> {
+    let change = Arc::new(with_settings(app, before, change));
+    let write_id = Uuid::now_v7();
+    let written = match write_once(app, before, &change, write_id).await {
+        // The connection was lost, perhaps after the commit. The row knows.
+        Err(ApplyError::Database(error)) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            match app.orders.find_written(&before.order.id, write_id).await {
+                Ok(Some(after)) => Ok(after),
+                Ok(None) | Err(_) => Err(error.into()),
+            }
+        }
+        written => written,
+    };
     follow_up(app, before, &change, &written).await;
     written
 }
 
-/// Gives a change that begins a trip, or a leg of one, the time by which it is stale.
-fn with_trip_deadline(app: &App, before: &Snapshot, mut change: Change) -> Change {
-    if change.order.status.occupies_driver() && change.order.status != before.order.status {
-        change.order.trip_deadline =
-            trip::step_deadline(&app.policy_for_order(&change.order), change.order.status, change.at);
+async fn write_once(
+    app: &App,
+    before: &Snapshot,
+    change: &Arc<Change>,
+    write_id: Uuid,
+) -> Result<Snapshot, ApplyError> {
+    let routes = &app.config.notifications;
+    match write_with_others(&app.orders, routes, before, change, write_id).await {
+        Some(written) => written,
+        None => write_change(&mut app.db.acquire().await?, routes, before, change, write_id).await,
+    }
+}
+
+/// Gives a change what the settings say of it: one that begins a trip, or a leg of one, the time by which it is stale; one that
+/// begins or ends a refund, whether the payment service is asked for it.
+fn with_settings(app: &App, before: &Snapshot, mut change: Change) -> Change {
+    let status = change.order.status;
+    if status == before.order.status {
+        return change;
+    }
+    if status.occupies_driver() {
+        change.order.trip_deadline = trip::step_deadline(&app.policy_for_order(&change.order), status, change.at);
+    }
+    let has_amount = change.order.amount_minor.is_some() && change.order.currency.is_some();
+    match status {
+        OrderStatus::RefundPending if app.payments.is_some() && has_amount => change.refund = Some(RefundChange::Ask),
+        OrderStatus::Refunded => change.refund = Some(RefundChange::Done),
+        _ => {}
     }
     change
 }
 
-/// What others learn of a change, once it is committed or has failed: metrics, and who waits in its area.
+/// What others learn of a change, once it is committed or has failed: metrics, who waits in its area, and the gate of accept.
 async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Result<Snapshot, ApplyError>) {
     if before.order.status == OrderStatus::Compensating && change.order.status.is_closed() {
         metrics::record_status_update(written.as_ref().err());
@@ -184,7 +232,12 @@ async fn follow_up(app: &App, before: &Snapshot, change: &Change, written: &Resu
         Ok(after) => {
             metrics::record_update(true);
             metrics::record_change(before, change);
-            waiting::update_after_change(app, before.order.status.is_searching(), &after.order, after.now).await;
+            retrieval_log::log_final_failure(before, change);
+            let was_searching = before.order.status.is_searching();
+            tokio::join!(
+                waiting::update_after_change(app, was_searching, &after.order, after.now),
+                accept_gate::update_after_change(app, before, change, after),
+            );
         }
         Err(ApplyError::Conflict) => metrics::record_update(false),
         Err(_) => {}

@@ -10,9 +10,12 @@ use model::{
         answer::{AdmissionAnswer, ReplyLanguage},
         decide::AdmissionCaller,
     },
+    field_error::FieldError,
     ids::{AreaId, LatLng, ServiceType},
-    order::{Order, PaymentStatus, Snapshot},
+    messages::{self, NO_ORDER},
+    order::{Order, OrderStep, PaymentStatus, Snapshot},
     plain_text,
+    texts::LanguageTag,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -22,12 +25,14 @@ use crate::{
     app::App,
     crash,
     db::{DatabaseFailure, classify_error},
+    notifications::outbox,
+    order_feed,
+    order_store::create::{self, CreateVerdict, OrderCreation},
     orders::{store, update::enqueue_jobs},
 };
 
 /// A place on earth, as the requirement documents write it.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 #[schema(as = Location)]
 pub struct OrderLocation {
     #[schema(minimum = -90, maximum = 90)]
@@ -44,7 +49,6 @@ impl OrderLocation {
 
 /// What a producer says of a new order.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct NewOrder {
     /// The producer's own id; without it one is made.
     #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
@@ -65,6 +69,10 @@ pub struct NewOrder {
     pub area_id: Option<AreaId>,
     #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub customer_id: Option<String>,
+    /// BCP 47: in which the customer is told what becomes of the order. Without it, and where there are no texts in it: in the
+    /// installation's.
+    #[schema(value_type = Option<String>, max_length = 35, pattern = "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$", example = "id")]
+    pub language: Option<LanguageTag>,
     /// Where the customer orders, such as MYBB or WEB.
     #[schema(min_length = 1, max_length = 64, pattern = "^[ -~]+$")]
     pub channel: Option<String>,
@@ -79,8 +87,8 @@ fn default_payment() -> PaymentStatus {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error("{0}")]
-    Invalid(String),
+    #[error(transparent)]
+    Invalid(#[from] FieldError),
     #[error("an order with the id {0} exists already")]
     Exists(OrderId),
     /// Its area takes no more orders, or there is no area.
@@ -106,32 +114,36 @@ impl NewOrder {
         self.service_type == order.service_type
             && self.pickup.as_lat_lng() == order.pickup()
             && (self.amount_minor, &self.currency) == (order.amount_minor, &order.currency)
-            && self.customer_id == order.customer_id
+            && (&self.customer_id, &self.language) == (&order.customer_id, &order.language)
             // Without one, or with one we know nothing of, the area follows from the pickup.
             && self.area_id.as_ref().is_none_or(|area| order.area_id.as_ref() == Some(area) || order.area_id.is_some())
     }
 
     fn validate_request(&self, app: &App) -> Result<(), CreateError> {
-        let invalid = |text: String| Err(CreateError::Invalid(text));
+        let invalid = |field, text: String| Err(CreateError::Invalid(FieldError::new(field, text)));
+        if self.order_id.as_ref().is_some_and(|id| id.as_str() == NO_ORDER) {
+            return invalid("order_id", format!("order_id {NO_ORDER} is reserved"));
+        }
         if !app.config.knows_service_type(&self.service_type) {
             let known: Vec<_> = app.config.service_types.keys().map(ServiceType::as_str).collect();
-            return invalid(format!(
+            let text = format!(
                 "unknown service_type '{}'; known are {} (config.toml, [service_types])",
                 self.service_type,
                 known.join(", ")
-            ));
+            );
+            return invalid("service_type", text);
         }
         let OrderLocation { latitude, longitude } = self.pickup;
         if !self.pickup.as_lat_lng().is_on_earth() {
-            return invalid(format!("pickup {latitude}, {longitude} is no place on earth"));
+            return invalid("pickup", format!("pickup {latitude}, {longitude} is no place on earth"));
         }
         if let Some(currency) = &self.currency
             && !(currency.len() == 3 && currency.bytes().all(|b| b.is_ascii_uppercase()))
         {
-            return invalid(format!("currency '{currency}' is not an ISO 4217 code such as IDR"));
+            return invalid("currency", format!("currency '{currency}' is not an ISO 4217 code such as IDR"));
         }
         if self.amount_minor.is_some_and(|amount| amount < 0) {
-            return invalid("amount_minor must not be negative".to_owned());
+            return invalid("amount_minor", "amount_minor must not be negative".to_owned());
         }
         for (name, value) in [
             ("area_id", self.area_id.as_deref()),
@@ -140,7 +152,7 @@ impl NewOrder {
             ("loyalty_level", self.loyalty_level.as_deref()),
         ] {
             if value.is_some_and(|v| v.is_empty() || v.len() > 64 || !plain_text::is_plain(v)) {
-                return invalid(format!("{name} must have 1 to 64 printable characters"));
+                return invalid(name, format!("{name} must have 1 to 64 printable characters"));
             }
         }
         Ok(())
@@ -155,6 +167,27 @@ async fn order_exists(app: &App, id: &OrderId) -> Result<bool, sqlx::Error> {
     .bind(id.as_str())
     .fetch_one(&app.db)
     .await
+}
+
+/// Creates the row: with others, or with a message to its producer, if that wants to hear of creations.
+async fn write_creation(app: &App, creation: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
+    let routes = &app.config.notifications;
+    let subscribed = routes.subscription_of(creation.owner.as_deref());
+    let Some((producer, _)) = subscribed.filter(|(_, wanted)| wanted.steps.contains(&OrderStep::Created)) else {
+        return app.orders.create_order(creation).await;
+    };
+    let mut tx = app.db.begin().await?;
+    let verdict = create::create_alone(&mut *tx, &creation).await?;
+    if matches!(verdict, CreateVerdict::Created(_))
+        && let Some(body) = order_feed::load_creation(&mut tx, &creation.id).await?
+    {
+        let (at, message) = (body.timestamp, messages::order_step(producer, body));
+        outbox::insert_messages(&mut tx, routes, &creation.id, &[message], at).await?;
+    }
+    crash::reach_point("create", "commits");
+    tx.commit().await?;
+    crash::reach_point("create", "committed");
+    Ok(verdict)
 }
 
 /// Creates the order under `id` and enqueues its timers.
@@ -180,56 +213,57 @@ pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
     // Given back unless the row is written.
     let held = place.hold_for(app, seeker);
     crash::reach_point("create", "place taken");
-    let mut tx = app.db.begin().await?;
-    if let (Some(area), Some(limit)) = (&place.area, place.limit) {
-        let has_room: bool = sqlx::query_scalar(
-            "-- take place
-             SELECT dispatchq_take_place($1, $2, $3, $4)",
-        )
-        .bind(id.as_str())
-        .bind(area)
-        .bind(&new.service_type)
-        .bind(limit)
-        .fetch_one(&mut *tx)
-        .await?;
-        if !has_room {
-            drop(tx);
+    let creation = OrderCreation {
+        id: id.clone(),
+        write_id: Uuid::now_v7(),
+        service_type: new.service_type.clone(),
+        pickup_lat: new.pickup.latitude,
+        pickup_lng: new.pickup.longitude,
+        payment_status: new.payment_status.as_str().to_owned(),
+        amount_minor: new.amount_minor,
+        currency: new.currency.clone(),
+        max_waiting: place.area.as_ref().and(place.limit),
+        area_id: place.area.clone(),
+        customer_id: new.customer_id.clone(),
+        actor: actor.to_string(),
+        lifetime_ms: place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0),
+        owner: actor.producer_name().map(str::to_owned),
+        key_id: actor.key,
+        language: new.language.as_ref().map(ToString::to_string),
+        channel: new.channel.clone(),
+        loyalty_level: new.loyalty_level.clone(),
+        admission: place.verdict.map(|verdict| verdict.as_str().to_owned()),
+        met_waiting: place.met.waiting,
+        met_threshold: place.met.threshold,
+    };
+    let write_id = creation.write_id;
+    let snapshot = match write_creation(app, creation).await {
+        Ok(CreateVerdict::Created(snapshot)) => {
+            held.keep_place();
+            match snapshot {
+                Some(snapshot) => *snapshot,
+                None => store::load_order(&app.db, &id).await?.ok_or(sqlx::Error::RowNotFound)?,
+            }
+        }
+        Ok(CreateVerdict::Exists) => {
+            held.keep_place();
+            return Err(CreateError::Exists(id));
+        }
+        Ok(CreateVerdict::NoRoom) => {
+            let area = place.area.as_ref().ok_or(sqlx::Error::RowNotFound)?;
             return Err(CreateError::Refused(Box::new(place::refused_by_postgres(app, seeker, area).await)));
         }
-    }
-    let created: bool = sqlx::query_scalar(
-        "-- create order
-         SELECT dispatchq_create_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 * interval '1 millisecond',
-                                       $12, $13)",
-    )
-    .bind(id.as_str())
-    .bind(&new.service_type)
-    .bind(new.pickup.latitude)
-    .bind(new.pickup.longitude)
-    .bind(new.payment_status.as_str())
-    .bind(new.amount_minor)
-    .bind(&new.currency)
-    .bind(&place.area)
-    .bind(&new.customer_id)
-    .bind(actor.to_string())
-    .bind(place.lifetime.map(|lifetime| lifetime.as_secs_f64() * 1000.0))
-    .bind(actor.producer_name())
-    .bind(actor.key)
-    .fetch_one(&mut *tx)
-    .await?;
-    // From here on it is unknown whether the row is there, until it is read.
-    held.keep_place();
-    let committed = tx.commit().await;
-    if !created {
-        return Err(CreateError::Exists(id));
-    }
-    // Where the answer to the COMMIT was lost, the row says whether it was carried out.
-    match committed {
-        Err(error) if classify_error(&error) != DatabaseFailure::OutcomeUnknown => return Err(error.into()),
-        Ok(()) | Err(_) => {}
-    }
-    let written = store::load_order(&app.db, &id).await?;
-    let snapshot = written.ok_or_else(|| committed.err().unwrap_or(sqlx::Error::RowNotFound))?;
+        // Where the answer to the commit was lost, the row says whether it was carried out.
+        Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            held.keep_place();
+            match app.orders.find_written(&id, write_id).await {
+                Ok(Some(snapshot)) => snapshot,
+                Ok(None) | Err(_) => return Err(error.into()),
+            }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    place::record_taken(app, seeker, &place);
     enqueue_jobs(app, &snapshot).await;
     Ok(snapshot)
 }

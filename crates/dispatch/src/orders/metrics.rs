@@ -2,13 +2,17 @@
 //!
 //! A change is counted by the process that committed it, after the commit: one that dies in between counts it not at all.
 
+use chrono::TimeDelta;
 use metrics::{counter, histogram};
 use model::{
     decide::Change,
     order::{EventReason, OrderStatus, Snapshot},
 };
 
-use crate::{areas::label, db, orders::store::write::ApplyError};
+use crate::{areas::label, db, notifications::alerts, orders::store::write::ApplyError};
+
+/// Pause between questions for a job id without callbacks and backoff: the baseline of the calls that are saved.
+const BASELINE_PAUSE_MS: u64 = 2_000;
 
 /// Records a committed change.
 pub(super) fn record_change(before: &Snapshot, change: &Change) {
@@ -16,6 +20,9 @@ pub(super) fn record_change(before: &Snapshot, change: &Change) {
     record_attempts(before, change);
     record_search(before, change);
     record_job_id(before, change);
+    for message in change.messages.iter().filter(|message| message.is_alert()) {
+        alerts::record_raised(message.kind());
+    }
 }
 
 /// Attempted updates of orders' rows, by result.
@@ -91,6 +98,7 @@ fn record_search(before: &Snapshot, change: &Change) {
     };
     let age = as_seconds(change.at - change.order.created_at);
     histogram!("dispatcher_order_lifetime_seconds", &labels_with(change, "result", result)).record(age);
+    histogram!("dispatchq_attempts_per_order", &service_labels(change)).record(f64::from(change.order.attempt_no));
 }
 
 /// The job id's way to us. A retrieval is one booking's asking for it, however often; it begins with the first question.
@@ -111,6 +119,9 @@ fn record_job_id(before: &Snapshot, change: &Change) {
         counter!("job_id_total").increment(1);
         let took = change.at - booking.booked_at.unwrap_or(booking.created_at);
         histogram!("job_id_retrieval_duration_seconds").record(as_seconds(took));
+        let asked = if proactive { change.order.poll_no } else { before.order.poll_no };
+        counter!("dispatchq_job_id_questions_total").increment(u64::from(asked.unsigned_abs()));
+        counter!("dispatchq_job_id_questions_baseline_total").increment(count_baseline(took));
     }
     if callback {
         counter!("job_id_via_callback_total").increment(1);
@@ -120,16 +131,46 @@ fn record_job_id(before: &Snapshot, change: &Change) {
         counter!("job_id_retrieval_success_total").increment(1);
         histogram!("job_id_retrieval_attempts").record(f64::from(change.order.poll_no));
     }
-    // Out of time: the order's, or that of the asking, which may be shorter.
-    let asked_to_the_end =
-        asked_before && before.order.next_poll_at.is_some() && has_reason(change, EventReason::LifetimeTimeout);
-    let out_of_time = asked_to_the_end || has_reason(change, EventReason::PollingEnded);
-    if out_of_time || lost {
+    if let Some(failure) = RetrievalFailure::find(before, change) {
         counter!("job_id_retrieval_failed_total").increment(1);
+        if failure == RetrievalFailure::OutOfTime {
+            counter!("job_id_retrieval_max_retries_exceeded_total").increment(1);
+        }
     }
-    if out_of_time {
-        counter!("job_id_retrieval_max_retries_exceeded_total").increment(1);
+}
+
+/// Why a booking's job id could not be retrieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RetrievalFailure {
+    /// The lifetime of the order is over, or the time for questions, which may be shorter.
+    OutOfTime,
+    /// The partner does not know the booking.
+    BookingNotFound,
+}
+
+impl RetrievalFailure {
+    /// Returns why a retrieval ends with this change, if it ends without a job id.
+    pub(super) fn find(before: &Snapshot, change: &Change) -> Option<Self> {
+        if before.order.status != OrderStatus::PendingJobId {
+            return None;
+        }
+        before.booking_of_attempt(before.order.attempt_no)?;
+        let asked = before.order.poll_no > 0 && before.order.next_poll_at.is_some();
+        if has_reason(change, EventReason::BookingNotFound) {
+            Some(Self::BookingNotFound)
+        } else if has_reason(change, EventReason::PollingEnded)
+            || (asked && has_reason(change, EventReason::LifetimeTimeout))
+        {
+            Some(Self::OutOfTime)
+        } else {
+            None
+        }
     }
+}
+
+/// Returns how many questions a partner would have been asked until then at the pace of the baseline; one at least.
+fn count_baseline(took: TimeDelta) -> u64 {
+    took.num_milliseconds().max(1).unsigned_abs().div_ceil(BASELINE_PAUSE_MS)
 }
 
 fn has_reason(change: &Change, reason: EventReason) -> bool {
@@ -146,6 +187,6 @@ fn labels_with(change: &Change, name: &'static str, value: &str) -> [(&'static s
     [area, service, (name, value.to_owned())]
 }
 
-fn as_seconds(delta: chrono::TimeDelta) -> f64 {
+fn as_seconds(delta: TimeDelta) -> f64 {
     delta.to_std().unwrap_or_default().as_secs_f64()
 }

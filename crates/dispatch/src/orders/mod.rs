@@ -7,8 +7,8 @@
 //! * [`accept`]: one order, one driver, however many press accept; `accept_gate` sends all but one away at once.
 //! * [`step`]: what every timer of an order has in common.
 //! * [`create`]: how an order comes into being.
-//! * [`query`]: reads for people: lists and timelines.
-//! * [`metrics`]: counters of what changes.
+//! * [`query`]: reads for people: lists and timelines. [`search`]: lists for staff, page by page.
+//! * [`metrics`]: counters of what changes. `retrieval_log`: what the log says of a job id that does not come.
 
 pub mod accept;
 pub(crate) mod accept_gate;
@@ -16,6 +16,8 @@ pub mod commit;
 pub mod create;
 pub mod metrics;
 pub mod query;
+pub(crate) mod retrieval_log;
+pub mod search;
 pub mod step;
 pub mod store;
 pub mod unsent;

@@ -35,11 +35,13 @@ pub async fn list_orders(db: &Pool, filter: &OrderFilter) -> Result<Vec<Order>, 
     .await
 }
 
-/// Orders whose running attempt has this partner's job id; the newest first.
+/// Orders of which one attempt, running or former, has this partner's job id; the newest first, at most 10.
 pub async fn with_job_id(db: &Pool, job_id: &str) -> Result<Vec<OrderId>, sqlx::Error> {
     let ids: Vec<String> = sqlx::query_scalar(
         "-- orders with job id
-         SELECT id FROM orders WHERE job_id = $1 ORDER BY created_at DESC LIMIT 10",
+         SELECT id FROM orders
+         WHERE id IN (SELECT id FROM orders WHERE job_id = $1 UNION SELECT order_id FROM bookings WHERE job_id = $1)
+         ORDER BY created_at DESC LIMIT 10",
     )
     .bind(job_id)
     .fetch_all(db)

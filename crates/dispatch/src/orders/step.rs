@@ -22,7 +22,7 @@ use crate::{
     db::database_failed,
     orders::{
         commit::{self, ChangeError},
-        store::{self, write::ApplyError},
+        store::write::ApplyError,
     },
 };
 
@@ -115,7 +115,7 @@ enum DueOrder {
 }
 
 async fn load_if_due(app: &App, order: &OrderId, job: &JobId) -> Result<DueOrder, sqlx::Error> {
-    let Some(s) = store::load_order(&app.db, order).await? else {
+    let Some(s) = app.orders.load_order(order).await? else {
         tracing::warn!(order.id = %order, job.id = %job, "The order of this job does not exist; the job is dropped.");
         return Ok(DueOrder::NotDue(Outcome::done()));
     };

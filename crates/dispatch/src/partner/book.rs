@@ -2,24 +2,29 @@
 //!
 //! The booking is written down before the partner is asked, and asked for under its own key: if the process dies between
 //! request and answer, the repeated job asks under the same key, and the partner answers the same booking. The job stays
-//! derived until the answer is written. While the partner is left alone no attempt begins.
+//! derived until the answer is written. The partner is chosen when the booking is written down, and the booking stays with it.
+//! No attempt begins at a partner that is left alone.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use chrono::TimeDelta;
 use jobs::DispatchOrder;
+use metrics::counter;
 use model::{
     ids::PartnerName,
     order::{Booking, BookingState, Snapshot},
-    partner::answer::CallError,
+    partner::{
+        answer::CallError,
+        choice::{self, ListedPartner, PartnerChoice},
+    },
 };
 use workers::{Job, JobId, Outcome, retry::add_jitter};
 
 use super::{backoff, decide, failure};
 use crate::{
+    admission::check,
     app::App,
     crash, db,
-    orders::{commit, step, store::write::ApplyError},
+    orders::{commit, retrieval_log, step, store::write::ApplyError},
     partner_client::{
         ConfiguredPartner,
         client::PartnerCall,
@@ -30,13 +35,17 @@ use crate::{
 
 /// How often to look whether the booking before is gone.
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
+/// The same, of an order that may go to another partner, once the cancel is late.
+const LATE_CANCEL_PAUSE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot, partner: &PartnerName) -> Outcome {
-    let Some(partner) = app.partners.get(partner) else { return failure::snooze_unconfigured(partner) };
+pub(crate) async fn perform_booking(app: &App, job: &DispatchOrder, s: &Snapshot) -> Outcome {
     let attempt_no = job.attempt.cast_signed();
-    let (s, booking) = match write_intent(app, s, attempt_no, partner).await {
+    let (s, booking) = match write_intent(app, s, attempt_no).await {
         Ok(intent) => intent,
         Err(outcome) => return outcome,
+    };
+    let Some(partner) = app.partners.get(&booking.partner) else {
+        return failure::snooze_unconfigured(&booking.partner);
     };
     ask_and_learn(app, partner, &s, &booking, &job.id()).await
 }
@@ -50,7 +59,7 @@ pub(super) async fn ask_and_learn(
     job: &JobId,
 ) -> Outcome {
     let (order, attempt_no) = (&s.order.id, booking.attempt_no);
-    let policy = app.policy_for_order(&s.order);
+    let policy = check::policy_for_pause(app, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let called = partner
         .call_throttled(&app.store, &*app.rng, PartnerCall::Book, |client| async move {
@@ -60,7 +69,7 @@ pub(super) async fn ask_and_learn(
     match called {
         CallOutcome::RateLimited { retry_in } => Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(booking_id) => {
-            let percent = settings::polling_percent(&app.db, partner).await;
+            let percent = settings::polling_percent(&app.orders, partner).await;
             let poll = backoff::is_polled(order, percent);
             step::record_result(app, order, job, |s| decide::booking_succeeded(s, attempt_no, &booking_id, poll, rules))
                 .await
@@ -74,6 +83,9 @@ pub(super) async fn ask_and_learn(
             .await
         }
         CallOutcome::Failed(error) => {
+            if booking.state.is_unanswered() {
+                retrieval_log::log_retry(s, booking, booking.tries.saturating_add(1), &error.to_string());
+            }
             let pause = failure::retry_pause(app, partner, order, &error, booking.tries + 1).await;
             step::record_result(app, order, job, |s| {
                 decide::booking_unanswered(s, attempt_no, &error.to_string(), pause)
@@ -83,35 +95,64 @@ pub(super) async fn ask_and_learn(
     }
 }
 
-/// The booking before must be gone first, or two drivers may come; but a partner that does not confirm must not keep the
-/// order from being served: it waits as long as a booking may be unknown to the partner, no longer.
-fn awaits_cancel(s: &Snapshot, partner: &ConfiguredPartner) -> bool {
-    let wanted = s.order.next_attempt_at.unwrap_or(s.now);
-    let patience = TimeDelta::from_std(partner.config.poll.not_found_grace).unwrap_or_default();
-    s.now < wanted + patience && s.bookings.iter().any(|b| b.state == BookingState::CancelWanted)
+/// Chooses the partner of the next attempt; `Err` says what becomes of the job while none can be chosen.
+async fn choose_partner(app: &App, s: &Snapshot, listed: &[ListedPartner]) -> Result<PartnerChoice, Outcome> {
+    let mut left_alone = BTreeMap::<PartnerName, Duration>::new();
+    loop {
+        let Some(choice) = choice::choose_partner(listed, s, |name| !left_alone.contains_key(name)) else {
+            let least = left_alone.into_values().min().unwrap_or(CANCEL_PAUSE);
+            return Err(failure::snooze_while_open(app, least));
+        };
+        let Some(partner) = app.partners.get(&choice.partner) else {
+            return Err(failure::snooze_unconfigured(&choice.partner));
+        };
+        let open_for = match listed {
+            [_] => partner.known_open_for(),
+            _ => partner.closed_to_attempts_for(&app.store).await,
+        };
+        if open_for.is_zero() {
+            return Ok(choice);
+        }
+        left_alone.insert(choice.partner, open_for);
+    }
+}
+
+/// Returns how long the job stays away if a booking before is not confirmed as cancelled: it must be gone first, or two
+/// drivers may come.
+fn pause_for_cancel(app: &App, s: &Snapshot, has_choice: bool) -> Option<Outcome> {
+    let unconfirmed = s.bookings.iter().filter(|b| b.state == BookingState::CancelWanted);
+    let partners: Vec<_> = unconfirmed.filter_map(|b| app.partners.get(&b.partner)).collect();
+    // As long as a booking may be unknown to its partner.
+    let patience = partners.iter().map(|partner| partner.config.poll.not_found_grace).max().unwrap_or_default();
+    if !choice::awaits_cancel(s, has_choice, patience) {
+        return None;
+    }
+    let open_for = partners.iter().copied().map(ConfiguredPartner::known_open_for).max().unwrap_or_default();
+    Some(if open_for.is_zero() {
+        let is_late = !choice::awaits_cancel(s, false, patience);
+        let pause = if is_late { LATE_CANCEL_PAUSE } else { CANCEL_PAUSE };
+        Outcome::Snooze { delay: add_jitter(pause, 0.3, app.rng.next_unit()) }
+    } else {
+        failure::snooze_while_open(app, open_for)
+    })
 }
 
 /// The booking of this attempt, written down now if it was not before.
-async fn write_intent(
-    app: &App,
-    s: &Snapshot,
-    attempt_no: i32,
-    partner: &ConfiguredPartner,
-) -> Result<(Snapshot, Booking), Outcome> {
+async fn write_intent(app: &App, s: &Snapshot, attempt_no: i32) -> Result<(Snapshot, Booking), Outcome> {
     if let Some(booking) = s.booking_of_attempt(attempt_no) {
         return Ok((s.clone(), booking.clone()));
     }
-    let open_for = partner.known_open_for();
-    if !open_for.is_zero() {
-        return Err(failure::snooze_while_open(app, open_for));
+    let listed = app.config.partners_of_order(&s.order);
+    if let Some(pause) = pause_for_cancel(app, s, listed.len() > 1) {
+        return Err(pause);
     }
-    if awaits_cancel(s, partner) {
-        return Err(Outcome::Snooze { delay: add_jitter(CANCEL_PAUSE, 0.3, app.rng.next_unit()) });
-    }
+    let choice = choose_partner(app, s, &listed).await?;
     crash::reach_point("intent", "decided");
-    match commit::apply_change(app, s, decide::start_attempt(s, &partner.name)).await {
+    match commit::apply_change(app, s, decide::start_attempt(s, &choice)).await {
         Ok(after) => {
             crash::reach_point("intent", "written");
+            let labels = [("partner", choice.partner.to_string()), ("reason", choice.reason.as_str().to_owned())];
+            counter!("dispatchq_partner_choices_total", &labels).increment(1);
             let booking = after.booking_of_attempt(attempt_no).cloned();
             booking.map(|b| (after, b)).ok_or_else(|| Outcome::Retry("the booking was not written".to_owned()))
         }

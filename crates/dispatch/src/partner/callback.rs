@@ -6,7 +6,8 @@
 use jobs::{ApplyCallback, OrderId};
 use model::{
     decide::{Decision, timers},
-    order::Snapshot,
+    ids::PartnerName,
+    order::{Booking, Snapshot},
 };
 use workers::Outcome;
 
@@ -15,9 +16,13 @@ use super::{
     observation::{CallbackBody, Observation},
 };
 use crate::{
+    admission::check,
     app::App,
     crash, db,
-    orders::commit::{self, ChangeError, ChangeOutcome},
+    orders::{
+        commit::{self, ChangeError, ChangeOutcome},
+        store,
+    },
     partner_client::settings::partner_rules,
 };
 
@@ -27,26 +32,39 @@ pub async fn perform_callback(app: App, job: ApplyCallback) -> Outcome {
 
 /// Acts on the callback as it lies in the inbox, once however often it is called. Answers what becomes of its job.
 pub async fn process_callback(app: &App, order: &OrderId, inbox_id: i64) -> Outcome {
-    let body = match inbox::load_pending(&app.db, inbox_id, order).await {
-        Ok(Some(body)) => body,
+    let (partner, body) = match inbox::load_pending(&app.db, inbox_id, order).await {
+        Ok(Some(pending)) => pending,
         Ok(None) => return Outcome::done(),
         Err(e) => return db::database_failed(&*app.rng, &e),
     };
     match serde_json::from_value(body) {
-        Ok(body) => process_body(app, order, inbox_id, &body).await,
+        Ok(body) => process_body(app, order, inbox_id, &partner, &body).await,
         Err(e) => Outcome::Dead(format!("the callback cannot be read: {e}")),
     }
 }
 
-/// Acts on a callback whose body is known, be it because it has just been stored.
-pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &CallbackBody) -> Outcome {
+/// Acts on a callback of this partner whose body is known, be it because it has just been stored.
+pub async fn process_body(
+    app: &App,
+    order: &OrderId,
+    inbox_id: i64,
+    partner: &PartnerName,
+    body: &CallbackBody,
+) -> Outcome {
     crash::reach_point("callback", "learnt");
+    // How long the search pauses depends on how the order's area stands.
+    let mut for_pause = None;
+    if body.kind.may_pause_search() {
+        match store::load_order(&app.db, order).await {
+            Ok(Some(s)) => for_pause = Some(check::policy_for_pause(app, &s.order).await),
+            Ok(None) => {}
+            Err(e) => return db::database_failed(&*app.rng, &e),
+        }
+    }
     let changed = commit::change_order(app, order, |s| {
-        let Some(partner) = s.order.partner.as_ref().and_then(|name| app.partners.get(name)) else {
-            return Decision::Unchanged;
-        };
-        let Some(attempt_no) = attempt_of(s, body) else { return Decision::Unchanged };
-        let policy = app.policy_for_order(&s.order);
+        let Some(partner) = app.partners.get(partner) else { return Decision::Unchanged };
+        let Some(attempt_no) = attempt_of(s, &partner.name, body) else { return Decision::Unchanged };
+        let policy = for_pause.clone().unwrap_or_else(|| app.policy_for_order(&s.order));
         let observation = Observation::from_callback(attempt_no, body.clone());
         match decide::apply_observation(s, &observation, partner_rules(&policy, partner)) {
             Decision::Change(mut change) => {
@@ -74,11 +92,14 @@ pub async fn process_body(app: &App, order: &OrderId, inbox_id: i64, body: &Call
     }
 }
 
-/// Which attempt the callback is about: by its booking, else by our reference.
-fn attempt_of(s: &Snapshot, body: &CallbackBody) -> Option<i32> {
-    let by_booking = s.bookings.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
+/// Which attempt the callback is about: by its booking, else by our reference. A partner speaks of its own bookings only;
+/// two partners may give the same id.
+fn attempt_of(s: &Snapshot, partner: &PartnerName, body: &CallbackBody) -> Option<i32> {
+    let own: Vec<&Booking> = s.bookings.iter().filter(|b| b.partner == *partner).collect();
+    let by_booking = own.iter().find(|b| b.booking_id.as_ref() == Some(&body.booking_id));
     by_booking.map(|b| b.attempt_no).or_else(|| {
         let reference = body.reference.as_deref()?.parse::<BookingReference>().ok()?;
-        (reference.order == s.order.id).then_some(reference.attempt_no)
+        let is_own = reference.order == s.order.id && own.iter().any(|b| b.attempt_no == reference.attempt_no);
+        is_own.then_some(reference.attempt_no)
     })
 }

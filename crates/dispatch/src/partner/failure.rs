@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use jobs::OrderId;
-use model::{decide::timers, ids::PartnerName, messages, partner::answer::CallError};
+use model::{
+    decide::timers,
+    ids::PartnerName,
+    messages::{self, PARTNER_REFUSES_KEY},
+    partner::answer::CallError,
+};
 use workers::Outcome;
 
 use super::backoff;
 use crate::{
     app::App,
     db,
-    notifications::outbox,
+    notifications::{alerts, outbox},
     partner_client::{ConfiguredPartner, settings},
 };
 
@@ -63,6 +68,7 @@ async fn alert_once_an_hour(
         let message = messages::partner_refuses_key(&partner.name, order, &error.to_string(), now);
         let written = outbox::insert_messages(&mut tx, &app.config.notifications, order, &[message], now).await?;
         tx.commit().await?;
+        alerts::record_raised(PARTNER_REFUSES_KEY);
         let timers = timers::message_timers(order, &written.messages, &written.alerts, now);
         let jobs: Vec<_> = timers.into_iter().map(|t| t.job).collect();
         if let Err(error) = app.store.enqueue(&jobs).await {

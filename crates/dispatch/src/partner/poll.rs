@@ -7,15 +7,22 @@ use chrono::TimeDelta;
 use jobs::PollPartner;
 use model::{
     decide::Decision,
-    order::{Booking, Snapshot},
+    order::{Booking, OrderStatus, Snapshot},
     partner::answer::CallError,
 };
 use workers::{Job, Outcome, retry::add_jitter};
 
-use super::{backoff, decide, failure, observation::Observation};
+use super::{
+    backoff, decide, failure,
+    observation::{BookingPhase, Observation},
+};
 use crate::{
+    admission::check,
     app::App,
-    orders::step::{self, Step},
+    orders::{
+        retrieval_log,
+        step::{self, Step},
+    },
     partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
@@ -29,10 +36,11 @@ pub async fn perform_poll(app: App, job: PollPartner) -> Outcome {
 }
 
 async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
-    let name = s.order.partner.clone().unwrap_or_default();
-    let Some(partner) = app.partners.get(&name) else { return failure::snooze_unconfigured(&name) };
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Outcome::Dead("the order asks for polls and has no booking to ask for".to_owned());
+    };
+    let Some(partner) = app.partners.get(&booking.partner) else {
+        return failure::snooze_unconfigured(&booking.partner);
     };
     let called = partner
         .call_throttled(&app.store, &*app.rng, PartnerCall::JobStatus, |client| async move {
@@ -41,13 +49,17 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
         .await;
     let polls = job.number.cast_signed();
     let attempt_no = booking.attempt_no;
-    let policy = app.policy_for_order(&s.order);
+    let policy = check::policy_for_pause(app, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let pause = next_pause(s, polls, rules, app.rng.next_unit());
+    let is_awaited = s.order.status == OrderStatus::PendingJobId;
     let error = match called {
         CallOutcome::RateLimited { retry_in } => return Outcome::Snooze { delay: retry_in },
         CallOutcome::Answered(status) => {
             let observation = Observation::from_answer(attempt_no, status);
+            if is_awaited && observation.job_id.is_none() && observation.phase == BookingPhase::Searching {
+                retrieval_log::log_retry(s, booking, polls, "the job id is not assigned yet");
+            }
             return step::record_result(app, &job.order, &job.id(), |s| {
                 decide::poll_answered(s, &observation, polls, pause, rules)
             })
@@ -65,7 +77,11 @@ async fn ask_partner(app: &App, job: &PollPartner, s: &Snapshot) -> Outcome {
         })
         .await;
     }
-    tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
+    if is_awaited {
+        retrieval_log::log_retry(s, booking, polls, &error.to_string());
+    } else {
+        tracing::debug!(order.id = %job.order, poll = polls, %error, "A poll failed.");
+    }
     let pause = pause.max(failure::retry_pause(app, partner, &job.order, &error, 1).await);
     step::record_result(app, &job.order, &job.id(), |s| decide::poll_without_news(s, attempt_no, polls, pause, rules))
         .await

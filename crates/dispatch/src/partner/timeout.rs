@@ -1,8 +1,8 @@
 //! `timeout:{order}:{n}` of a partner's order: the attempt's time is over.
 //!
 //! The callback about a driver may be lost like any other, and an order must not go to two drivers: before the booking is
-//! given up the partner is asked once more. While it cannot be asked, nothing is given up; there is no other partner to book
-//! with anyway, and the lifetime bounds the wait.
+//! given up its partner is asked once more. While it cannot be asked, nothing is given up, be there another partner or not:
+//! the lifetime bounds the wait.
 
 use jobs::ExpireAttempt;
 use model::{order::Snapshot, partner::answer::CallError};
@@ -10,15 +10,17 @@ use workers::{Job, Outcome};
 
 use super::{decide, failure, observation::Observation};
 use crate::{
+    admission::check,
     app::App,
     orders::step::{self, Step},
     partner_client::{client::PartnerCall, settings::partner_rules, throttle::CallOutcome},
 };
 
 pub(crate) async fn decide_partner_timeout(app: &App, job: &ExpireAttempt, s: Snapshot) -> Step {
-    let name = s.order.partner.clone().unwrap_or_default();
+    let booked = s.live_booking().map(|booking| booking.partner.clone());
+    let name = booked.or_else(|| s.order.partner.clone()).unwrap_or_default();
     let Some(partner) = app.partners.get(&name) else { return Step::Finish(failure::snooze_unconfigured(&name)) };
-    let policy = app.policy_for_order(&s.order);
+    let policy = check::policy_for_pause(app, &s.order).await;
     let rules = partner_rules(&policy, partner);
     let Some((booking, booking_id)) = s.live_booking().and_then(|b| Some((b, b.booking_id.as_deref()?))) else {
         return Step::write_change(decide::attempt_timed_out(&s, rules), s);

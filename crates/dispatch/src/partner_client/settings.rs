@@ -11,6 +11,7 @@ use crate::{
         secret::{Secret, parse_web_address, signing_key},
     },
     db::{Connection, Pool},
+    order_store::OrderStore,
     partner_client::{client::PartnerClient, throttle::PartnerThrottle},
 };
 
@@ -32,9 +33,9 @@ pub(crate) fn partner_rules<'a>(dispatch: &'a DispatchPolicy, partner: &'a Confi
 }
 
 /// The share of orders whose job id is asked for: what an operator set, else what is configured.
-pub(crate) async fn polling_percent(db: &Pool, partner: &ConfiguredPartner) -> u8 {
-    match run_time_percent(db, &partner.name).await {
-        Ok(set) => set.unwrap_or(partner.config.poll.percent),
+pub(crate) async fn polling_percent(orders: &OrderStore, partner: &ConfiguredPartner) -> u8 {
+    match orders.load_polling_share(&partner.name).await {
+        Ok(set) => set.and_then(|p| u8::try_from(p).ok()).unwrap_or(partner.config.poll.percent),
         Err(error) => {
             // Asking is the safe side: an order that is not asked for may wait for ever.
             tracing::warn!(partner = %partner.name, %error, "The polling share could not be read; as configured.");

@@ -14,7 +14,7 @@ use metrics::counter;
 use model::{chance::Rng, ids::PartnerName, partner::answer::CallError};
 use workers::{
     run_within_limits,
-    store::{BreakerPolicy, BreakerState, Limit, Store, StoreError},
+    store::{AcquireVerdict, BreakerPolicy, BreakerState, Limit, Store, StoreError},
 };
 
 use crate::{
@@ -32,6 +32,8 @@ const FRESH: Duration = Duration::from_millis(250);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A partner that asks for a longer pause is asked again all the same.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// While a breaker is half open, attempts begin no closer than this.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
 /// Share of the full rate at which calls come back.
 const FIRST_SHARE: f64 = 0.05;
 
@@ -228,6 +230,23 @@ impl ConfiguredPartner {
     pub fn known_open_for(&self) -> Duration {
         let view = self.throttle.view.lock().unwrap_or_else(PoisonError::into_inner);
         view.as_ref().map_or(Duration::ZERO, BreakerView::open_for).min(MAX_DELAY)
+    }
+
+    /// How long no attempt should begin here, of an order that may go to another partner; zero: it may. While the breaker is
+    /// half open one a second may, which tries the partner; the others do not wait for what comes of it.
+    pub(crate) async fn closed_to_attempts_for(&self, store: &Store) -> Duration {
+        let guard = &self.throttle;
+        let Ok(view) = guard.current_view(store).await else { return self.known_open_for() };
+        let open_for = view.open_for().min(MAX_DELAY);
+        if !open_for.is_zero() || view.state.opens == 0 {
+            return open_for;
+        }
+        let probe = Limit::rate(format!("{}:attempts", guard.name), 1, PROBE_PAUSE);
+        match store.acquire(&[probe]).await {
+            Ok(AcquireVerdict::Permit(_)) => Duration::ZERO,
+            Ok(AcquireVerdict::Busy { retry_after }) => retry_after.max(Duration::from_millis(1)),
+            Err(_) => PROBE_PAUSE,
+        }
     }
 
     async fn report_result(&self, store: &Store, view: &BreakerView, error: Option<&CallError>) {

@@ -2,10 +2,12 @@
 //!
 //! * [`schedule`]: when a schedule runs. Pure.
 //! * [`tick`]: the job: one run, once, however many replicas there are.
-//! * [`cleanup`]: what has served its time goes.
+//! * [`sweeps`], [`binding_sweeps`]: what each table loses once it has served its time. [`cleanup`]: does it.
 //! * [`statistics`]: how the queues stand, kept for looking back.
 
+pub mod binding_sweeps;
 pub mod cleanup;
 pub mod schedule;
 pub mod statistics;
+pub mod sweeps;
 pub mod tick;

@@ -6,19 +6,26 @@ use chrono::{DateTime, Utc};
 use jobs::OrderId;
 use model::{
     decide::timers,
+    ids::PlanId,
+    messages::{MessageSubject, SubjectColumns},
     order::{BookingState, Order, PendingAlert},
 };
 use sqlx::{FromRow, Row, postgres::PgRow};
+use uuid::Uuid;
 use workers::NewJob;
 
-use crate::app::App;
+use crate::{
+    app::App,
+    bindings::restore::{self, UnresolvedCursor},
+    plans,
+};
 
 /// Rows read and timers compared at a time.
 const PAGE: i64 = 500;
 /// Open orders that one statement looks at for overdue ones: no index knows deadlines, because they change at every step.
 pub(super) const STRETCH: i64 = 2000;
 /// A timer this long overdue should have fired: it was lost.
-const OVERDUE: Duration = Duration::from_secs(3);
+pub(super) const OVERDUE: Duration = Duration::from_secs(3);
 
 /// Which timers a run looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +49,8 @@ impl TimerPage {
     }
 }
 
-/// Walks the sources of timers: open orders, bookings that wait for the partner, callbacks that were not acted on, undelivered
-/// messages, and unacknowledged alerts.
+/// Walks the sources of timers: open orders, bookings that wait for the partner, refunds that wait for the payment service,
+/// callbacks that were not acted on, undelivered messages, bindings, UNRESOLVED transactions, plans that run, and unacknowledged alerts.
 pub(super) struct TimerPages {
     scope: RepairScope,
     cursor: TimerCursor,
@@ -56,8 +63,12 @@ pub(super) struct TimerPages {
 struct TimerCursor {
     orders_after: Option<String>,
     bookings_after: Option<(String, i32)>,
+    refunds_after: Option<String>,
     callbacks_after: Option<i64>,
     messages_after: Option<i64>,
+    bindings_of_accounts_after: Option<String>,
+    unresolved_after: Option<UnresolvedCursor>,
+    plans_after: Option<PlanId>,
     alerts_after: i64,
 }
 
@@ -66,8 +77,12 @@ impl TimerPages {
         let cursor = TimerCursor {
             orders_after: Some(String::new()),
             bookings_after: Some((String::new(), 0)),
+            refunds_after: Some(String::new()),
             callbacks_after: Some(0),
             messages_after: Some(0),
+            bindings_of_accounts_after: Some(String::new()),
+            unresolved_after: Some((DateTime::UNIX_EPOCH, String::new(), 0)),
+            plans_after: Some(PlanId::from_uuid(Uuid::nil())),
             alerts_after: 0,
         };
         Self { scope, page_began: cursor.clone(), cursor }
@@ -95,10 +110,11 @@ impl TimerPages {
             let rows = sqlx::query(
                 "-- orders to reconcile
                  WITH page AS MATERIALIZED (
-                     SELECT id, service_type, area_id, customer_id, pickup_lat, pickup_lng, amount_minor, currency,
-                            payment_status, status, partner, job_id, driver_id, former_drivers, attempt_no, round,
-                            attempt_deadline, next_attempt_at, poll_no, next_poll_at, lifetime_deadline, lifetime_waived,
-                            trip_deadline, held_for_review, held_reason, hold_cause, version, created_at, updated_at, closed_at, owner
+                     SELECT id, service_type, area_id, customer_id, channel, loyalty_level, admission,
+                            pickup_lat, pickup_lng, amount_minor, currency, payment_status, status, partner, job_id,
+                            driver_id, former_drivers, attempt_no, round, attempt_deadline, next_attempt_at, poll_no,
+                            next_poll_at, job_id_asks, lifetime_deadline, lifetime_waived, trip_deadline, held_for_review,
+                            held_reason, hold_cause, version, created_at, updated_at, closed_at, owner, language
                      FROM orders WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $3),
                  t AS (SELECT max(id) AS last, dispatchq_now() AS now FROM page)
                  SELECT t.last, t.now, page.* FROM t LEFT JOIN page ON NOT held_for_review
@@ -154,6 +170,26 @@ impl TimerPages {
                 return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
         }
+        if let Some(after) = self.take_place(|cursor| cursor.refunds_after.take()) {
+            let rows: Vec<RefundRow> = sqlx::query_as(
+                "-- refunds to reconcile
+                 SELECT r.order_id, r.next_try_at, dispatchq_now() AS now
+                 FROM refunds r JOIN orders o ON o.id = r.order_id AND o.status = 'REFUND_PENDING'
+                 WHERE r.state IN ('asking', 'accepted') AND r.order_id > $1
+                   AND ($2::float8 IS NULL OR r.next_try_at < dispatchq_now() - $2 * interval '1 second')
+                 ORDER BY r.order_id LIMIT $3",
+            )
+            .bind(after)
+            .bind(self.overdue_secs())
+            .bind(PAGE)
+            .fetch_all(&app.db)
+            .await?;
+            if let Some(last) = rows.last() {
+                self.cursor.refunds_after = Some(last.order_id.to_string());
+                let timer = |r: &RefundRow| timers::refund_timer(&r.order_id, r.next_try_at, r.now).job;
+                return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
+            }
+        }
         if let Some(after) = self.take_place(|cursor| cursor.callbacks_after.take()) {
             let rows: Vec<CallbackRow> = sqlx::query_as(
                 "-- callbacks to reconcile
@@ -176,7 +212,7 @@ impl TimerPages {
         if let Some(after) = self.take_place(|cursor| cursor.messages_after.take()) {
             let rows: Vec<MessageRow> = sqlx::query_as(
                 "-- messages to reconcile
-                 SELECT id, order_id, next_attempt_at, dispatchq_now() AS now FROM outbox
+                 SELECT id, order_id, binding_id, next_attempt_at, dispatchq_now() AS now FROM outbox
                  WHERE state = 'pending' AND id > $1
                    AND ($2::float8 IS NULL OR next_attempt_at < dispatchq_now() - $2 * interval '1 second')
                  ORDER BY id LIMIT $3",
@@ -188,9 +224,28 @@ impl TimerPages {
             .await?;
             if let Some(last) = rows.last() {
                 self.cursor.messages_after = Some(last.id);
-                let timer = |m: &MessageRow| timers::message_timer(&m.order_id, m.id, m.next_attempt_at, m.now).job;
+                let timer =
+                    |m: &MessageRow| timers::message_timer(m.subject.to_id(), m.id, m.next_attempt_at, m.now).job;
                 return Ok(Some(TimerPage::from_jobs(rows.iter().map(timer).collect())));
             }
+        }
+        if let Some(after) = self.take_place(|cursor| cursor.bindings_of_accounts_after.take())
+            && let Some(page) = restore::next_page(app, &after, self.overdue_secs()).await?
+        {
+            self.cursor.bindings_of_accounts_after = Some(page.last);
+            return Ok(Some(TimerPage { rows: page.rows, jobs: page.jobs }));
+        }
+        if let Some(after) = self.take_place(|cursor| cursor.unresolved_after.take())
+            && let Some((jobs, last)) = restore::next_unresolved(&app.db, &after, self.overdue_secs()).await?
+        {
+            self.cursor.unresolved_after = Some(last);
+            return Ok(Some(TimerPage::from_jobs(jobs)));
+        }
+        if let Some(after) = self.take_place(|cursor| cursor.plans_after.take())
+            && let Some((jobs, last)) = plans::restore::next_page(&app.db, after, self.overdue_secs()).await?
+        {
+            self.cursor.plans_after = Some(last);
+            return Ok(Some(TimerPage::from_jobs(jobs)));
         }
         self.page_began = self.cursor.clone();
         let rows: Vec<AlertRow> = sqlx::query_as(
@@ -239,6 +294,14 @@ struct BookingRow {
 }
 
 #[derive(FromRow)]
+struct RefundRow {
+    #[sqlx(try_from = "String")]
+    order_id: OrderId,
+    next_try_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+#[derive(FromRow)]
 struct CallbackRow {
     id: i64,
     #[sqlx(try_from = "String")]
@@ -250,8 +313,8 @@ struct CallbackRow {
 #[derive(FromRow)]
 struct MessageRow {
     id: i64,
-    #[sqlx(try_from = "String")]
-    order_id: OrderId,
+    #[sqlx(flatten, try_from = "SubjectColumns")]
+    subject: MessageSubject,
     next_attempt_at: DateTime<Utc>,
     now: DateTime<Utc>,
 }

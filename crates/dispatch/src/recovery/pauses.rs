@@ -3,9 +3,8 @@
 //! Both servers are written under one lock in Postgres. So the reconciler, which makes Redis follow Postgres, never puts
 //! back a pause that an operator ends at that moment.
 
-use model::actor::Actor;
-
 use crate::{
+    accounts::staff_actions::{self, ActionAuthor, StaffAction},
     app::App,
     db::{Connection, Pool, Transaction},
     error::ServiceError,
@@ -15,23 +14,26 @@ use crate::{
 const LOCK: i64 = 0x6470_7061_7573_6573;
 
 /// Stops a queue; running jobs finish. Returns false if it was stopped already.
-pub async fn pause_queue(app: &App, queue: &str, who: &Actor) -> Result<bool, ServiceError> {
+pub async fn pause_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- pause queue
          INSERT INTO paused_queues (queue, paused_by) VALUES ($1, $2) ON CONFLICT DO NOTHING",
     )
     .bind(queue)
-    .bind(who.to_string())
+    .bind(by.actor.to_string())
     .execute(&mut *tx)
     .await?;
     let changed = app.store.pause_queue(queue).await?;
+    if changed {
+        staff_actions::record_action(&mut tx, by, StaffAction::QueuePaused, queue).await?;
+    }
     tx.commit().await?;
     Ok(changed)
 }
 
 /// Lets a queue run again. Returns false if it was running.
-pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, ServiceError> {
+pub async fn resume_queue(app: &App, queue: &str, by: ActionAuthor<'_>) -> Result<bool, ServiceError> {
     let mut tx = begin_locked(&app.db).await?;
     sqlx::query(
         "-- resume queue
@@ -41,6 +43,9 @@ pub async fn resume_queue(app: &App, queue: &str) -> Result<bool, ServiceError> 
     .execute(&mut *tx)
     .await?;
     let changed = app.store.resume_queue(queue).await?;
+    if changed {
+        staff_actions::record_action(&mut tx, by, StaffAction::QueueResumed, queue).await?;
+    }
     tx.commit().await?;
     Ok(changed)
 }

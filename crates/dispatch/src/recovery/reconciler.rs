@@ -18,11 +18,14 @@ use crate::{
     loops::report_progress,
     recovery::{
         overdue,
+        pages::OVERDUE,
         repair::{self, RepairReport},
     },
 };
 
 const INTERVAL: Duration = Duration::from_secs(5);
+/// While a worker runs, a timer that Redis lost is back this long after its time: it must be overdue, and a turn must come.
+pub(crate) const MENDED_WITHIN: Duration = OVERDUE.saturating_add(INTERVAL);
 /// A missing epoch is reported by every take; one answer per this time is enough.
 const REBUILD_PAUSE: Duration = Duration::from_millis(250);
 /// Any number, the same in every replica.

@@ -15,6 +15,7 @@ use workers::{JobId, NewJob, store::RepairVerdict};
 use super::pages::{RepairScope, TimerPage, TimerPages};
 use crate::{
     app::App,
+    bindings::{self, restore},
     db,
     dead_letters::decide::{self, DeadJobSubject},
     error::ServiceError,
@@ -61,6 +62,7 @@ pub async fn rebuild_timers(app: &App) -> Result<RepairReport, ServiceError> {
     tracing::info!("Redis has no data of ours or was restarted: all timers are put back from Postgres.");
     let run_id = app.store.run_id().await?;
     let marker = app.store.begin_rebuild().await?;
+    restore::restore_lines(app).await?;
     let mut report = repair_timers(app, RepairScope::All).await?;
     report.rebuild = true;
     if app.store.finish_rebuild(&marker, &run_id).await? {
@@ -74,6 +76,8 @@ pub async fn rebuild_timers(app: &App) -> Result<RepairReport, ServiceError> {
 
 /// Puts back the timers of rows whose deadline has passed without anything happening.
 pub async fn repair_overdue(app: &App) -> Result<RepairReport, ServiceError> {
+    // A limit that was set while Redis was away, or that an older version's rebuild did not put back.
+    bindings::servers::publish_limits(app).await?;
     repair_timers(app, RepairScope::Overdue).await
 }
 
@@ -232,7 +236,7 @@ async fn hold_order(app: &App, job: &NewJob) -> Result<bool, ServiceError> {
 /// Records in the row of a message or alert that its job is dead, so that people see it and may have it requeued.
 async fn give_up(app: &App, job: &JobId) -> Result<(), sqlx::Error> {
     let (row, id) = match decide::subject_of(job) {
-        DeadJobSubject::Message { outbox_id, .. } => (
+        DeadJobSubject::Message { outbox_id } => (
             sqlx::query(
                 "-- give up message
                  UPDATE outbox SET state = 'dead', last_error = 'its job died' WHERE id = $1 AND state = 'pending'",

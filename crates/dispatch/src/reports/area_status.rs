@@ -1,17 +1,26 @@
-//! How areas stand, and stood.
+//! How areas stand, and the snapshots that are kept of it. What became of it hour by hour: [`area_report`](super::area_report).
+
+use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use model::ids::{AreaId, AreaKey, ServiceType};
-use redis::cmd;
+use model::{
+    admission::limits::ThresholdEnforcement,
+    ids::{AreaId, AreaKey, ServiceType},
+};
 use serde::Serialize;
 
 use crate::{
     app::App,
-    db,
+    db::{self, Connection},
     error::ServiceError,
-    redis_keys,
-    reports::census::{self, OrderCensus},
+    reports::{
+        census::{self, OrderCensus},
+        effective::{self, EffectiveLimits},
+    },
 };
+
+/// Counts of hours that ended longer ago are in the report alone: the snapshots stood still that long.
+const COUNTED_WITHIN: TimeDelta = TimeDelta::hours(3);
 
 /// One area and service type, now.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
@@ -21,20 +30,31 @@ pub struct AreaStatus {
     #[schema(value_type = String)]
     pub service_type: ServiceType,
     pub waiting: i64,
+    /// By the schedule, while it says one.
     pub threshold: i64,
     /// Waiting by threshold.
     pub utilization: f64,
-    /// FORCE_BUSY, FORCE_AVAILABLE, DISABLED or AUTO.
+    /// FORCE_BUSY, FORCE_AVAILABLE, DISABLED or AUTO. All but AUTO hold whatever the flag says.
     pub mode: &'static str,
+    /// How far the threshold holds while the mode is AUTO.
+    pub enforcement: ThresholdEnforcement,
     pub oldest_waiting_since: Option<DateTime<Utc>>,
+    pub effective: EffectiveLimits,
 }
 
-/// Every area with limits of its own, with orders that wait, or that a person has decided for, as Postgres counts.
+/// Every area with every service type it is for, as Postgres counts; and what else has orders that wait.
 pub async fn area_statuses(app: &App) -> Result<Vec<AreaStatus>, sqlx::Error> {
-    Ok(status_of(app, &census::take_census(&app.db).await?, Vec::new()))
+    let rules = app.rules.get();
+    let mut all = Vec::new();
+    for area in rules.geofence.areas() {
+        let served = app.config.service_types.keys().filter(|service_type| area.serves(service_type));
+        all.extend(served.map(|service_type| AreaKey::new(&area.id, service_type)));
+    }
+    Ok(status_of(app, &census::take_census(&app.db).await?, all))
 }
 
-/// As [`area_statuses`], by this count, and of these, too.
+/// How areas stand that have limits of their own or orders that wait, or that a person has decided for; and of these, too. As
+/// counted by `census`.
 pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<AreaStatus> {
     let counted = &census.waiting;
     let rules = app.rules.get();
@@ -51,19 +71,22 @@ pub fn status_of(app: &App, census: &OrderCensus, also: Vec<AreaKey>) -> Vec<Are
     let status = |key: AreaKey| {
         let seen = counted.get(&key);
         let AreaKey { area: area_id, service_type } = key;
-        let limits = rules.limits_for(&area_id, &service_type);
+        let effective = effective::resolve_limits(app, &rules, &area_id, &service_type, now);
+        let threshold = effective.max_waiting_orders;
         let waiting = seen.map_or(0, |c| c.orders);
         let forced = rules.override_for(&area_id).filter(|forced| forced.is_in_force(now));
         AreaStatus {
             waiting,
-            threshold: limits.max_waiting,
-            utilization: utilisation_ratio(waiting, limits.max_waiting),
+            threshold,
+            utilization: utilisation_ratio(waiting, threshold),
             mode: match forced {
-                _ if !limits.enabled => "DISABLED",
+                _ if !effective.enabled => "DISABLED",
                 Some(forced) => forced.status.as_str(),
                 None => "AUTO",
             },
+            enforcement: rules.flag.enforcement_in(&area_id),
             oldest_waiting_since: seen.map(|c| c.oldest),
+            effective,
             area_id,
             service_type,
         }
@@ -77,25 +100,18 @@ fn utilisation_ratio(waiting: i64, threshold: i64) -> f64 {
     (ratio * 1000.0).round() / 1000.0
 }
 
-/// Keeps how every area stands, with what was refused since the last time.
+/// Keeps how every area stands, with what was refused since the last time. Each request is in one snapshot: both are written in
+/// one transaction.
 pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
-    // Put aside, so that what is counted meanwhile is in the next one; and until it is kept, so that none is lost. If the
-    // process dies in between, a minute may be kept twice.
-    let (counts, aside) = (redis_keys::WAITING_COUNTS, redis_keys::WAITING_COUNTS_TAKEN);
-    let script = "if redis.call('EXISTS', KEYS[2]) == 0 and redis.call('EXISTS', KEYS[1]) == 1 then
-         redis.call('RENAME', KEYS[1], KEYS[2]) end
-         return redis.call('HGETALL', KEYS[2])";
-    let mut take = cmd("EVAL");
-    take.arg(script).arg(2).arg(counts).arg(aside);
-    let counts: std::collections::HashMap<String, i64> = app.store.run_command("take counts", &take).await?;
-    let key = |field: &String| {
-        let mut parts = field.split(':');
-        Some(AreaKey { area: parts.next()?.into(), service_type: parts.next()?.into() })
-    };
     let census = census::take_census(&app.db).await?;
-    let rows = status_of(app, &census, counts.keys().filter_map(key).collect());
-    let of = |row: &AreaStatus, what: &str| {
-        counts.get(&format!("{}:{}:{what}", row.area_id, row.service_type)).copied().unwrap_or_default()
+    let since = db::database_now(&app.db).await? - COUNTED_WITHIN;
+    let mut tx = app.db.begin().await?;
+    let counts = take_counts(&mut tx, since).await?;
+    let counted: Vec<AreaKey> = counts.keys().map(|(area, _)| area.clone()).collect();
+    let rows = status_of(app, &census, counted);
+    let of = |row: &AreaStatus, verdict: &str| {
+        let key = (AreaKey::new(&row.area_id, &row.service_type), verdict.to_owned());
+        counts.get(&key).copied().unwrap_or_default()
     };
     let column = |pick: &dyn Fn(&AreaStatus) -> i64| rows.iter().map(pick).collect::<Vec<i64>>();
     sqlx::query(
@@ -103,50 +119,54 @@ pub async fn save_snapshot(app: &App) -> Result<usize, ServiceError> {
          INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
          SELECT t.at, s.* FROM (SELECT dispatchq_now() AS at) t,
                 unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[]) s
-         ON CONFLICT DO NOTHING",
+         ON CONFLICT (at, area_id, service_type) DO UPDATE
+             SET rejected = waiting_snapshots.rejected + excluded.rejected,
+                 would_reject = waiting_snapshots.would_reject + excluded.would_reject,
+                 bypassed = waiting_snapshots.bypassed + excluded.bypassed",
     )
     .bind(rows.iter().map(|r| r.area_id.clone()).collect::<Vec<_>>())
     .bind(rows.iter().map(|r| r.service_type.clone()).collect::<Vec<_>>())
     .bind(column(&|r| r.waiting))
     .bind(column(&|r| r.threshold))
-    .bind(column(&|r| of(r, "rejected")))
-    .bind(column(&|r| of(r, "would_reject")))
-    .bind(column(&|r| of(r, "bypassed")))
-    .execute(&app.db)
+    .bind(column(&|r| of(r, "REFUSED")))
+    .bind(column(&|r| of(r, "WOULD_REFUSE")))
+    .bind(column(&|r| of(r, "BYPASSED")))
+    .execute(&mut *tx)
     .await?;
-    app.store.run_command::<()>("forget counts", cmd("DEL").arg(aside)).await?;
+    tx.commit().await?;
     Ok(rows.len())
 }
 
-/// An area over a stretch of time.
-#[derive(Debug, Clone, Serialize, sqlx::FromRow)]
-pub struct AreaHour {
-    pub hour: DateTime<Utc>,
-    pub area_id: AreaId,
-    pub service_type: ServiceType,
-    pub most_waiting: i64,
-    pub mean_utilization: f64,
-    pub rejected: i64,
-    pub would_reject: i64,
-    pub bypassed: i64,
+#[derive(sqlx::FromRow)]
+struct FreshCount {
+    area_id: AreaId,
+    service_type: ServiceType,
+    verdict: String,
+    requests: i64,
 }
 
-/// The last `hours`, hour by hour, newest first.
-pub async fn list_area_hours(app: &App, area: Option<&AreaId>, hours: u32) -> Result<Vec<AreaHour>, sqlx::Error> {
-    // Bound, so that the planner knows how little of the table it is.
-    let since = db::database_now(&app.db).await? - TimeDelta::hours(i64::from(hours));
-    sqlx::query_as(
-        "-- report of areas
-         SELECT date_trunc('hour', at) AS hour, area_id, service_type, max(waiting)::bigint AS most_waiting,
-                avg(waiting::float8 / greatest(threshold, 1))::float8 AS mean_utilization,
-                sum(rejected)::bigint AS rejected, sum(would_reject)::bigint AS would_reject,
-                sum(bypassed)::bigint AS bypassed
-         FROM waiting_snapshots
-         WHERE at > $2 AND ($1::text IS NULL OR area_id = $1)
-         GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3 LIMIT 1000",
+/// Marks what was counted since the last snapshot as taken, and returns it by area and verdict. A line that a process is adding to
+/// comes with the next snapshot.
+async fn take_counts(
+    tx: &mut Connection,
+    since: DateTime<Utc>,
+) -> Result<HashMap<(AreaKey, String), i64>, sqlx::Error> {
+    let counts: Vec<FreshCount> = sqlx::query_as(
+        "-- take counts of admission
+         WITH fresh AS MATERIALIZED (
+             SELECT hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests - in_snapshot AS more
+             FROM admission_counts
+             WHERE hour > $1 AND area_id <> '' AND verdict <> 'TAKEN' AND in_snapshot < requests
+             FOR UPDATE SKIP LOCKED),
+         taken AS (
+             UPDATE admission_counts c SET in_snapshot = c.in_snapshot + f.more FROM fresh f
+             WHERE (c.hour, c.area_id, c.service_type, c.source, c.verdict, c.cause, c.loyalty, c.waiting)
+                 = (f.hour, f.area_id, f.service_type, f.source, f.verdict, f.cause, f.loyalty, f.waiting))
+         SELECT area_id, service_type, verdict, sum(more)::bigint AS requests FROM fresh GROUP BY 1, 2, 3",
     )
-    .bind(area)
     .bind(since)
-    .fetch_all(&app.db)
-    .await
+    .fetch_all(tx)
+    .await?;
+    let key = |count: &FreshCount| (AreaKey::new(&count.area_id, &count.service_type), count.verdict.clone());
+    Ok(counts.iter().map(|count| (key(count), count.requests)).collect())
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::db::Pool;
 use chrono::{DateTime, TimeDelta, Utc};
-use model::ids::{AreaId, AreaKey, ServiceType};
+use model::{
+    ids::{AreaId, AreaKey, ServiceType},
+    order::OrderStatus,
+};
 
 /// Orders one statement looks at.
 const PAGE: i64 = 2000;
@@ -21,6 +24,8 @@ pub struct OrderCensus {
     /// Their partner is being asked for the job id.
     pub retrievals: u64,
     pub waiting: BTreeMap<AreaKey, WaitingOrders>,
+    /// Statuses without an order are left out.
+    pub by_status: BTreeMap<OrderStatus, u64>,
 }
 
 /// The orders that look for a driver in an area.
@@ -34,6 +39,7 @@ pub struct WaitingOrders {
 struct CensusGroup {
     area_id: Option<AreaId>,
     service_type: Option<ServiceType>,
+    status: OrderStatus,
     orders: i64,
     oldest: DateTime<Utc>,
     held: i64,
@@ -72,7 +78,7 @@ async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Er
                        AND lifetime_deadline > (SELECT dispatchq_now()) AS waits
              FROM page)
          SELECT CASE WHEN waits THEN area_id END AS area_id, CASE WHEN waits THEN service_type END AS service_type,
-                count(*) AS orders, min(created_at) AS oldest,
+                status, count(*) AS orders, min(created_at) AS oldest,
                 count(*) FILTER (WHERE held_for_review) AS held,
                 count(*) FILTER (WHERE status IN ('PENDING_JOB_ID', 'ASSIGNED', 'DISPATCHING')
                                    AND (attempt_no > 1 OR round > 1
@@ -80,7 +86,7 @@ async fn count_page(db: &Pool, after: &str) -> Result<Vec<CensusGroup>, sqlx::Er
                 count(*) FILTER (WHERE status = 'PENDING_JOB_ID' AND poll_no > 0
                                    AND next_poll_at IS NOT NULL) AS retrievals,
                 (SELECT max(id) FROM page) AS last
-         FROM judged GROUP BY 1, 2",
+         FROM judged GROUP BY 1, 2, 3",
     )
     .bind(after)
     .bind(PAGE)
@@ -130,6 +136,7 @@ impl OrderCensus {
         self.held += group.held.unsigned_abs();
         self.retrying += group.retrying.unsigned_abs();
         self.retrievals += group.retrievals.unsigned_abs();
+        *self.by_status.entry(group.status).or_default() += group.orders.unsigned_abs();
         let (Some(area), Some(service_type)) = (group.area_id, group.service_type) else { return };
         let counted = WaitingOrders { orders: 0, oldest: group.oldest };
         let waiting = self.waiting.entry(AreaKey { area, service_type }).or_insert(counted);

@@ -1,7 +1,16 @@
 //! Counts for people and dashboards.
 //!
 //! * [`census`]: open orders, and refunds to begin.
-//! * [`area_status`]: how areas stand, and stood.
+//! * [`area_status`]: how areas stand. `effective`: what holds there. [`area_report`]: what became of requests there, hour by hour.
+//!   [`area_hours`]: what their hours were like, for advice. [`bindings`]: how bindings and providers' servers stand.
+//! * [`scale`]: how many workers are wanted.
+//! * [`glance`]: bounded counts and an hour of curves, for pages.
 
+pub mod area_hours;
+pub mod area_report;
 pub mod area_status;
+pub mod bindings;
 pub mod census;
+mod effective;
+pub mod glance;
+pub mod scale;

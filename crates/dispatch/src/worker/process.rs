@@ -1,4 +1,4 @@
-//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas and database gate, until a signal drains them.
+//! The worker process: queue runtime, reconciler, mirror of the dead letters, days of the history, rules of areas, database gate and alarm of outages, until a signal drains them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,9 @@ use tokio_util::sync::CancellationToken;
 use workers::{Gate, RunSummary, Runtime};
 
 use crate::{
+    admission::sql_orders,
     app::App,
+    compensation::outage,
     db::{history_days, readiness},
     dead_letters::mirror,
     error::ServiceError,
@@ -55,6 +57,8 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         app.loops.clone(),
         helpers.clone(),
     ));
+    let outages = tokio::spawn(outage::run(app.clone(), helpers.clone()));
+    let counting = tokio::spawn(sql_orders::keep_counting(app.clone(), helpers.clone()));
     let watchdog = tokio::spawn(app.loops.clone().watch_loops(helpers.clone()));
     let days = tokio::spawn(history_days::run(app.config.clone(), app.db.clone(), helpers.clone()));
 
@@ -72,7 +76,7 @@ pub async fn run(app: App, queues: Queues, stop: CancellationToken) -> Result<Ru
         .await
         .map_err(|error| ServiceError::Unusable(format!("the worker stopped by itself: {error}")));
     helpers.cancel();
-    for helper in [watch, reconcile, mirror, days, rules, watchdog] {
+    for helper in [watch, reconcile, mirror, days, rules, outages, counting, watchdog] {
         // They look at the token between their steps; a step that hangs on a dead server must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(3), helper).await;
     }

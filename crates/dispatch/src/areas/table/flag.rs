@@ -1,6 +1,6 @@
 //! The flag: where limits hold at all.
 
-use model::admission::limits::AdmissionFlag;
+use model::{admission::limits::AdmissionFlag, field_error::FieldError};
 use serde_json::json;
 
 use super::{ChangeAuthor, TableError, lock_admission, record_change, require_version};
@@ -14,7 +14,7 @@ pub async fn set_flag(
     author: ChangeAuthor<'_>,
 ) -> Result<AdmissionFlag, TableError> {
     if !(0..=100).contains(&flag.percentage) {
-        return Err(TableError::Invalid("percentage must be 0 to 100".to_owned()));
+        return Err(FieldError::new("percentage", "percentage must be 0 to 100").into());
     }
     let fits = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(|b| (b' '..=b'~').contains(&b));
     if !(flag.enabled_areas.iter().all(|area| fits(area)) && flag.enabled_channels.iter().all(|name| fits(name))) {
@@ -33,7 +33,8 @@ pub async fn set_flag(
     .fetch_optional(&mut *tx)
     .await?;
     if let Some(unknown) = unknown {
-        return Err(TableError::Invalid(format!("enabled_areas: no area '{unknown}'; see: dispatchq area list")));
+        let text = format!("enabled_areas: no area '{unknown}'; see: dispatchq area list");
+        return Err(FieldError::new("enabled_areas", text).into());
     }
     let after = AdmissionFlag { version: before.version + 1, ..flag.clone() };
     sqlx::query(

@@ -1,9 +1,12 @@
 //! Areas as they were imported.
 
 use chrono::{DateTime, Utc};
-use model::ids::AreaId;
+use model::{
+    admission::schedule::AreaTimeZone,
+    ids::{AreaId, ServiceType},
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sqlx::types::Json;
 
 use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
@@ -21,6 +24,12 @@ pub struct AreaRow {
     pub name: String,
     pub priority: i32,
     pub geohashes: Vec<String>,
+    /// What it is an area for; empty: all service types.
+    #[schema(value_type = Vec<String>)]
+    pub service_type: Vec<ServiceType>,
+    /// IANA name of the time zone its schedules are read in; null: the configuration's.
+    #[schema(required)]
+    pub time_zone: Option<String>,
     pub has_polygons: bool,
     pub version: i64,
     pub updated_at: DateTime<Utc>,
@@ -29,11 +38,74 @@ pub struct AreaRow {
 pub async fn list_areas(db: &Pool) -> Result<Vec<AreaRow>, sqlx::Error> {
     sqlx::query_as(
         "-- list areas
-         SELECT id, name, priority, geohashes, geometry IS NOT NULL AS has_polygons, version, updated_at
+         SELECT id, name, priority, geohashes, service_type, time_zone, geometry IS NOT NULL AS has_polygons, version,
+                updated_at
          FROM areas ORDER BY id",
     )
     .fetch_all(db)
     .await
+}
+
+/// Returns an area and its geometry as GeoJSON, which is `None` where geohashes alone say where it is.
+pub async fn find_area(db: &Pool, area: &AreaId) -> Result<Option<(AreaRow, Option<Value>)>, sqlx::Error> {
+    #[derive(sqlx::FromRow)]
+    struct WithGeometry {
+        #[sqlx(flatten)]
+        area: AreaRow,
+        geometry: Option<Value>,
+    }
+    let found: Option<WithGeometry> = sqlx::query_as(
+        "-- find area
+         SELECT id, name, priority, geohashes, service_type, time_zone, geometry IS NOT NULL AS has_polygons, version,
+                updated_at, geometry
+         FROM areas WHERE id = $1",
+    )
+    .bind(area)
+    .fetch_optional(db)
+    .await?;
+    Ok(found.map(|row| (row.area, row.geometry)))
+}
+
+#[derive(sqlx::FromRow)]
+struct ExportRow {
+    id: AreaId,
+    name: String,
+    priority: i32,
+    geohashes: Vec<String>,
+    service_type: Vec<ServiceType>,
+    time_zone: Option<String>,
+    geometry: Option<Value>,
+}
+
+/// Returns all areas as a FeatureCollection, as `import_areas` takes them.
+pub async fn export_areas(db: &Pool) -> Result<Value, sqlx::Error> {
+    let rows: Vec<ExportRow> = sqlx::query_as(
+        "-- export areas
+         SELECT id, name, priority, geohashes, service_type, time_zone, geometry FROM areas ORDER BY id",
+    )
+    .fetch_all(db)
+    .await?;
+    let features: Vec<Value> = rows.into_iter().map(ExportRow::into_feature).collect();
+    Ok(json!({ "type": "FeatureCollection", "features": features }))
+}
+
+impl ExportRow {
+    fn into_feature(self) -> Value {
+        let mut properties = Map::new();
+        properties.insert("area_id".to_owned(), json!(self.id));
+        properties.insert("name".to_owned(), json!(self.name));
+        properties.insert("priority".to_owned(), json!(self.priority));
+        for (name, value, is_said) in [
+            ("geohashes", json!(self.geohashes), !self.geohashes.is_empty()),
+            ("service_type", json!(self.service_type), !self.service_type.is_empty()),
+            ("time_zone", json!(self.time_zone), self.time_zone.is_some()),
+        ] {
+            if is_said {
+                properties.insert(name.to_owned(), value);
+            }
+        }
+        json!({ "type": "Feature", "properties": properties, "geometry": self.geometry })
+    }
 }
 
 /// Returns the version of all areas together: it grows whenever one is added, changed or removed.
@@ -68,12 +140,14 @@ pub async fn import_areas(
         .await?;
         let after: Option<Json<Value>> = sqlx::query_scalar(
             "-- import area
-             INSERT INTO areas AS a (id, name, priority, geometry, geohashes) VALUES ($1, $2, $3, $4, $5)
+             INSERT INTO areas AS a (id, name, priority, geometry, geohashes, service_type, time_zone)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)
              ON CONFLICT (id) DO UPDATE SET name = excluded.name, priority = excluded.priority,
-                 geometry = excluded.geometry, geohashes = excluded.geohashes, version = a.version + 1,
-                 updated_at = dispatchq_now()
-             WHERE (a.name, a.priority, a.geometry, a.geohashes)
-                   IS DISTINCT FROM (excluded.name, excluded.priority, excluded.geometry, excluded.geohashes)
+                 geometry = excluded.geometry, geohashes = excluded.geohashes, service_type = excluded.service_type,
+                 time_zone = excluded.time_zone, version = a.version + 1, updated_at = dispatchq_now()
+             WHERE (a.name, a.priority, a.geometry, a.geohashes, a.service_type, a.time_zone)
+                   IS DISTINCT FROM (excluded.name, excluded.priority, excluded.geometry, excluded.geohashes,
+                                     excluded.service_type, excluded.time_zone)
              RETURNING to_jsonb(a)",
         )
         .bind(&area.id)
@@ -81,6 +155,8 @@ pub async fn import_areas(
         .bind(area.priority)
         .bind(geometry.as_ref().map(Json))
         .bind(&area.geohashes)
+        .bind(&area.service_types)
+        .bind(area.time_zone.map(AreaTimeZone::name))
         .fetch_optional(&mut *tx)
         .await?;
         // One that is as it was leaves no line.

@@ -1,13 +1,21 @@
 //! The limits of areas.
 
+use std::collections::BTreeSet;
+
 use model::{
-    admission::limits::LoyaltyLevel,
+    admission::{
+        limits::LoyaltyLevel,
+        schedule::{ScheduledThreshold, ThresholdSchedule},
+    },
+    field_error::FieldError,
     ids::{AreaId, ServiceType},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{ChangeAuthor, TableError, lock_admission, lock_area, record_change, require_version};
+use super::{
+    ChangeAuthor, TableError, limit_field::LimitField, lock_admission, lock_area, record_change, require_version,
+};
 use crate::db::Pool;
 
 /// A row of `area_limits`; what is `None` follows the installation. Source: the requirement on server busy, 3.3 and 4.5.2.
@@ -29,17 +37,21 @@ pub struct LimitsRow {
     pub bypass_enabled: Option<bool>,
     pub bypass_loyalty_levels: Option<Vec<String>>,
     pub max_bypass_percentage: Option<i32>,
+    /// Thresholds by weekday and time of day, in the area's time zone; null: the same at all times.
+    #[schema(value_type = Option<Vec<ScheduledThreshold>>)]
+    pub schedule: Option<Value>,
     #[schema(required)]
     pub enabled: bool,
+    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas.
     #[schema(required)]
     pub priority: i32,
     #[schema(required)]
     pub version: i64,
 }
 
-/// What of an area's limits is to change; what is `None` stays.
+/// What of an area's limits is to change; what is `None` stays, and what is `inherit`ed follows the installation again.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct LimitsChange {
     #[schema(value_type = String, required)]
     pub service_type: ServiceType,
@@ -65,18 +77,53 @@ pub struct LimitsChange {
     pub bypass_loyalty_levels: Option<Vec<String>>,
     #[schema(minimum = 0, maximum = 1000)]
     pub max_bypass_percentage: Option<i32>,
+    /// Thresholds by weekday and time of day, in the area's time zone, instead of `max_waiting_orders`; empty: none.
+    pub schedule: Option<Vec<ScheduledThreshold>>,
     pub enabled: Option<bool>,
     #[schema(minimum = -2147483648, maximum = 2147483647)]
     pub priority: Option<i32>,
+    /// In JSON the fields that are null.
+    #[serde(skip)]
+    pub inherit: BTreeSet<LimitField>,
     /// Why; for the audit.
     #[schema(max_length = 500, pattern = "^[^\\u0000]*$")]
     pub reason: Option<String>,
 }
 
 impl LimitsChange {
-    fn find_problem(&self) -> Option<String> {
+    /// Everything of this service type follows the installation again.
+    pub fn inherit_all(service_type: ServiceType) -> Self {
+        Self { service_type, inherit: LimitField::ALL.into(), ..Self::default() }
+    }
+
+    fn sets(&self, field: LimitField) -> bool {
+        match field {
+            LimitField::MaxWaitingOrders => self.max_waiting_orders.is_some(),
+            LimitField::DispatchTimeout => self.dispatch_timeout_sec.is_some(),
+            LimitField::OrderLifetime => self.order_lifetime_sec.is_some() || self.waiting_timeout_sec.is_some(),
+            LimitField::RetryInterval => self.retry_interval_sec.is_some(),
+            LimitField::BusyRetryInterval => self.busy_retry_interval_sec.is_some(),
+            LimitField::CooldownPeriod => self.cooldown_period_sec.is_some(),
+            LimitField::LowWaterPercentage => self.low_water_percentage.is_some(),
+            LimitField::BypassEnabled => self.bypass_enabled.is_some(),
+            LimitField::BypassLoyaltyLevels => self.bypass_loyalty_levels.is_some(),
+            LimitField::MaxBypassPercentage => self.max_bypass_percentage.is_some(),
+            LimitField::Schedule => self.schedule.is_some(),
+            LimitField::Enabled => self.enabled.is_some(),
+            LimitField::Priority => self.priority.is_some(),
+        }
+    }
+
+    fn find_problem(&self) -> Option<FieldError> {
+        if let Some(field) = self.inherit.iter().find(|field| self.sets(**field)) {
+            return Some(FieldError::new("inherit", format!("{field} is set and inherited; do one of them")));
+        }
+        if let Some(Err(error)) = self.schedule.clone().map(ThresholdSchedule::new) {
+            return Some(FieldError::new("schedule", format!("schedule: {error}")));
+        }
         if self.waiting_timeout_sec.is_some() && self.order_lifetime_sec.is_some() {
-            return Some("waiting_timeout_sec and order_lifetime_sec are the same thing; give one".to_owned());
+            let text = "waiting_timeout_sec and order_lifetime_sec are the same thing; give one";
+            return Some(FieldError::new("waiting_timeout_sec", text));
         }
         for (name, value, range) in [
             ("max_waiting_orders", self.max_waiting_orders, 0..=1_000_000),
@@ -90,12 +137,16 @@ impl LimitsChange {
             ("max_bypass_percentage", self.max_bypass_percentage.map(i64::from), 0..=1_000),
         ] {
             if value.is_some_and(|v| !range.contains(&v)) {
-                return Some(format!("{name} must be {} to {}", range.start(), range.end()));
+                let text = format!("{name} must be {} to {}", range.start(), range.end());
+                return Some(FieldError::new(name, text));
             }
         }
         let levels = self.bypass_loyalty_levels.iter().flatten();
         let unknown = levels.into_iter().find(|level| level.parse::<LoyaltyLevel>().is_err());
-        unknown.map(|level| format!("bypass_loyalty_levels: '{level}' is none of EXPLORER, TRAVELER, VOYAGER, ELITE"))
+        unknown.map(|level| {
+            let text = format!("bypass_loyalty_levels: '{level}' is none of EXPLORER, TRAVELER, VOYAGER, ELITE");
+            FieldError::new("bypass_loyalty_levels", text)
+        })
     }
 
     fn apply_to(&self, row: &mut LimitsRow) {
@@ -116,8 +167,29 @@ impl LimitsChange {
         if let Some(levels) = &self.bypass_loyalty_levels {
             row.bypass_loyalty_levels = Some(levels.clone());
         }
+        if let Some(schedule) = &self.schedule {
+            row.schedule = (!schedule.is_empty()).then(|| json!(schedule));
+        }
         row.enabled = self.enabled.unwrap_or(row.enabled);
         row.priority = self.priority.unwrap_or(row.priority);
+        for field in &self.inherit {
+            match field {
+                LimitField::MaxWaitingOrders => row.max_waiting_orders = None,
+                LimitField::DispatchTimeout => row.dispatch_timeout_sec = None,
+                LimitField::OrderLifetime => row.order_lifetime_sec = None,
+                LimitField::RetryInterval => row.retry_interval_sec = None,
+                LimitField::BusyRetryInterval => row.busy_retry_interval_sec = None,
+                LimitField::CooldownPeriod => row.cooldown_period_sec = None,
+                LimitField::LowWaterPercentage => row.low_water_percentage = None,
+                LimitField::BypassEnabled => row.bypass_enabled = None,
+                LimitField::BypassLoyaltyLevels => row.bypass_loyalty_levels = None,
+                LimitField::MaxBypassPercentage => row.max_bypass_percentage = None,
+                LimitField::Schedule => row.schedule = None,
+                // The installation knows neither: an area takes orders, and its own priority counts.
+                LimitField::Enabled => row.enabled = true,
+                LimitField::Priority => row.priority = 0,
+            }
+        }
     }
 }
 
@@ -140,7 +212,7 @@ pub async fn set_limits(
     author: ChangeAuthor<'_>,
 ) -> Result<LimitsRow, TableError> {
     if let Some(problem) = change.find_problem() {
-        return Err(TableError::Invalid(problem));
+        return Err(problem.into());
     }
     let mut tx = db.begin().await?;
     lock_admission(&mut tx).await?;
@@ -167,8 +239,8 @@ pub async fn set_limits(
         "-- set limits
          INSERT INTO area_limits (area_id, service_type, max_waiting_orders, dispatch_timeout_sec, order_lifetime_sec,
              retry_interval_sec, busy_retry_interval_sec, cooldown_period_sec, low_water_percentage, bypass_enabled,
-             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, dispatchq_now())
+             bypass_loyalty_levels, max_bypass_percentage, enabled, priority, version, schedule, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, dispatchq_now())
          ON CONFLICT (area_id, service_type) DO UPDATE SET max_waiting_orders = excluded.max_waiting_orders,
              dispatch_timeout_sec = excluded.dispatch_timeout_sec, order_lifetime_sec = excluded.order_lifetime_sec,
              retry_interval_sec = excluded.retry_interval_sec,
@@ -177,7 +249,8 @@ pub async fn set_limits(
              low_water_percentage = excluded.low_water_percentage, bypass_enabled = excluded.bypass_enabled,
              bypass_loyalty_levels = excluded.bypass_loyalty_levels,
              max_bypass_percentage = excluded.max_bypass_percentage, enabled = excluded.enabled,
-             priority = excluded.priority, version = excluded.version, updated_at = excluded.updated_at",
+             priority = excluded.priority, version = excluded.version, schedule = excluded.schedule,
+             updated_at = excluded.updated_at",
     )
     .bind(&row.area_id)
     .bind(&row.service_type)
@@ -194,6 +267,7 @@ pub async fn set_limits(
     .bind(row.enabled)
     .bind(row.priority)
     .bind(row.version)
+    .bind(&row.schedule)
     .execute(&mut *tx)
     .await?;
     record_change(&mut tx, author, "limits set", Some(area), before.map(|row| json!(row)), Some(json!(row))).await?;

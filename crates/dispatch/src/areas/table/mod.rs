@@ -1,16 +1,17 @@
 //! Areas, limits, overrides and the flag as rows. Each change is one transaction with its line in the audit: who changed what
 //! from what to what, and why.
 //!
-//! * [`geofences`]: areas. [`limits`]: what may wait in each. [`overrides`]: what a person decided for one. [`flag`]: where
+//! * [`geofences`]: areas. [`limits`]: what may wait in each, [`limit_field`] by field. [`overrides`]: what a person decided for one. [`flag`]: where
 //!   limits hold at all.
 
 pub mod flag;
 pub mod geofences;
+pub mod limit_field;
 pub mod limits;
 pub mod overrides;
 
 use chrono::{DateTime, Utc};
-use model::{actor::Actor, ids::AreaId};
+use model::{actor::Actor, field_error::FieldError, ids::AreaId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub enum TableError {
     Changed(i64),
     #[error("{0}")]
     Invalid(String),
+    #[error(transparent)]
+    InvalidField(#[from] FieldError),
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }

@@ -1,7 +1,7 @@
 //! What a person decided for an area.
 
 use chrono::{DateTime, Utc};
-use model::{admission::limits::ForcedStatus, ids::AreaId};
+use model::{admission::limits::ForcedStatus, field_error::FieldError, ids::AreaId};
 use serde_json::{Value, json};
 use sqlx::{PgExecutor, types::Json};
 
@@ -41,7 +41,7 @@ pub async fn set_override(
     .await?;
     if let Some((status, expires_at)) = forced {
         let reason = author.reason.filter(|reason| !reason.trim().is_empty());
-        let reason = reason.ok_or_else(|| TableError::Invalid("an override needs a reason".to_owned()))?;
+        let reason = reason.ok_or_else(|| FieldError::new("reason", "an override needs a reason"))?;
         sqlx::query(
             "-- set override
              INSERT INTO area_overrides (area_id, status, reason, expires_at, actor) VALUES ($1, $2, $3, $4, $5)",

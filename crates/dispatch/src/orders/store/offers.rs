@@ -1,11 +1,10 @@
-//! The offers that a change makes and ends, and the ranking behind them.
+//! The offers that a change makes.
 
 use model::{
     decide::Change,
     ids::{DriverId, OfferId},
     order::{Offer, OfferState},
 };
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::write::ApplyError;
@@ -13,30 +12,6 @@ use crate::db::Connection;
 
 /// First key of the advisory locks of drivers to whom an offer is being made; the second is a hash of the driver's id.
 const OFFERING: i32 = 0x6f66_6672;
-
-pub(super) async fn end_offers(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
-    if change.offers.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<OfferId> = change.offers.iter().map(|end| end.offer.id).collect();
-    let from: Vec<&str> = change.offers.iter().map(|end| end.offer.state.as_str()).collect();
-    let to: Vec<&str> = change.offers.iter().map(|end| end.to.as_str()).collect();
-    let why: Vec<Option<&str>> = change.offers.iter().map(|end| end.why.as_deref()).collect();
-    let updated = sqlx::query(
-        "-- end offers
-         UPDATE offers o SET state = c.to_state, reason = c.why, responded_at = $5
-         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS c (id, from_state, to_state, why)
-         WHERE o.id = c.id AND o.state = c.from_state",
-    )
-    .bind(&ids)
-    .bind(&from)
-    .bind(&to)
-    .bind(&why)
-    .bind(change.at)
-    .execute(tx)
-    .await?;
-    if updated.rows_affected() == ids.len() as u64 { Ok(()) } else { Err(ApplyError::Conflict) }
-}
 
 /// An offer as it was made: id, driver, distance in metres.
 type Made = (OfferId, DriverId, f64);
@@ -113,20 +88,4 @@ pub(super) async fn insert_offers(tx: &mut Connection, change: &Change) -> Resul
         (offer, distance_m)
     };
     Ok(made.into_iter().map(offer).collect())
-}
-
-pub(super) async fn write_ranking(tx: &mut Connection, change: &Change) -> Result<(), sqlx::Error> {
-    let Some((attempt_no, ranking)) = &change.ranking else { return Ok(()) };
-    sqlx::query(
-        "-- write ranking
-         INSERT INTO rankings (order_id, attempt_no, at, candidates) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (order_id, attempt_no) DO UPDATE SET at = excluded.at, candidates = excluded.candidates",
-    )
-    .bind(change.order.id.as_str())
-    .bind(attempt_no)
-    .bind(change.at)
-    .bind(Json(ranking))
-    .execute(tx)
-    .await?;
-    Ok(())
 }

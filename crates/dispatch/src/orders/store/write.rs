@@ -1,25 +1,33 @@
-//! Writes a change: the only code that writes to `orders`.
+//! Writes a change with all that hangs on it.
 //!
-//! A change is written in one transaction, on the condition that the row still has the version the decision was made on.
-//! Everything else is written only after the row was updated, so that its lock orders it: offers, events (whose `seq` so
-//! orders the history of one order) and outbox rows. If the process dies before the commit nothing happened; if it dies after, the
+//! A change is written in one transaction, on the condition that the row still has the version the decision was made on: most
+//! by one statement, together with others ([`order_store`]). New offers, payment events, refunds, alerts and webhooks about steps need
+//! statements of their own, after the row was updated, so that its lock orders them. If the process dies before the commit nothing happened;
+//! if it dies after, the
 //! follow-up jobs are missing and are put back by the repeated job or by the reconciler.
 
-use chrono::{DateTime, Utc};
+use std::sync::Arc;
+
 use jobs::OrderId;
 use model::{
-    decide::{Change, OrderRefusal, change::OrderEvent},
+    decide::{Change, OrderRefusal, RefundChange, change::OrderEvent},
     ids::OfferId,
-    messages::{self, ChannelRoutes},
-    order::{Booking, PendingCallback, Snapshot, state},
+    messages::{self, ChannelRoutes, routes::StepSubscription},
+    order::{OrderStep, Snapshot, state},
 };
-use sqlx::{PgExecutor, types::Json};
+use sqlx::PgExecutor;
+use uuid::Uuid;
 
-use super::offers::{end_offers, insert_offers, write_ranking};
+use super::offers::insert_offers;
 use crate::{
     crash,
     db::Connection,
     notifications::{alerts, outbox},
+    order_feed,
+    order_store::{
+        self, OrderStore,
+        write::{OrderWrite, WriteVerdict, WrittenRows},
+    },
 };
 
 /// Payment events kept of one order. An event older than so many others is taken for a new one when it comes again, and
@@ -37,149 +45,123 @@ pub enum ApplyError {
     Database(#[from] sqlx::Error),
 }
 
+/// Writes a change with others, in one statement and one commit. `None`: it is to be written alone, by [`write_change`].
+pub(in crate::orders) async fn write_with_others(
+    orders: &OrderStore,
+    routes: &ChannelRoutes,
+    before: &Snapshot,
+    change: &Arc<Change>,
+    write_id: Uuid,
+) -> Option<Result<Snapshot, ApplyError>> {
+    if let Err(refusal) = check_transitions(change) {
+        return Some(Err(refusal.into()));
+    }
+    if told_subscription(routes, before, change).is_some() {
+        return None;
+    }
+    let item = OrderWrite::whole(write_id, before, change, routes)?;
+    match orders.write_change(item).await {
+        Ok(WriteVerdict::Written(rows)) => Some(Ok(after_change(before, change, rows))),
+        Ok(WriteVerdict::Conflict) => Some(Err(ApplyError::Conflict)),
+        Ok(WriteVerdict::Locked) => None,
+        Err(error) => Some(Err(driver_busy(error))),
+    }
+}
+
 /// Writes a change on `db`: in a transaction of its own, or in the one that `db` is in.
 pub(in crate::orders) async fn write_change(
     db: &mut Connection,
     routes: &ChannelRoutes,
     before: &Snapshot,
-    change: &Change,
+    change: &Arc<Change>,
+    write_id: Uuid,
 ) -> Result<Snapshot, ApplyError> {
-    for event in &change.events {
-        // A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
-        if !state::is_transition_allowed(Some(event.from), event.to) {
-            return Err(OrderRefusal::Illegal { from: event.from, to: event.to }.into());
-        }
-    }
-    let driver_is_free = frees_driver(before, change);
-    let known = |b: &&Booking| before.booking_of_attempt(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
-    let newly_known: Vec<&Booking> =
-        change.bookings.iter().filter(|b| b.booking_id.is_some()).filter(|b| !known(b)).collect();
-    if change.is_core() && newly_known.is_empty() && !driver_is_free {
+    check_transitions(change)?;
+    let subscription = told_subscription(routes, before, change);
+    if subscription.is_none()
+        && let Some(item) = OrderWrite::whole(write_id, before, change, routes)
+    {
         // One statement is a transaction of its own.
         crash::reach_point("update", "commits");
-        write_core(db, change).await?;
+        let rows = write_core(db, &item).await?;
         crash::reach_point("update", "committed");
-        return Ok(before.apply(change));
+        return Ok(after_change(before, change, rows));
     }
     let mut tx = db.begin().await?;
-    write_core(&mut tx, change).await?;
-    end_offers(&mut tx, change).await?;
+    let mut rows = write_core(&mut tx, &OrderWrite::new(write_id, before, change.clone())).await?;
     let offered = insert_offers(&mut tx, change).await?;
-    write_ranking(&mut tx, change).await?;
-    let matched = match_callbacks(&mut tx, change, &newly_known).await?;
     write_payment_event(&mut tx, before, change).await?;
-    if driver_is_free {
-        sqlx::query(
-            "-- free driver
-             UPDATE drivers SET idle_since = $2, updated_at = $2 WHERE id = $1",
-        )
-        .bind(&before.order.driver_id)
-        .bind(change.at)
-        .execute(&mut *tx)
-        .await?;
-    }
-    let (mut messages, mut alerts) = (before.messages.clone(), before.alerts.clone());
+    write_refund(&mut tx, change).await?;
+    let mut alerts = before.alerts.clone();
+    let mut responses = Vec::new();
     for settlement in &change.settles {
         let settled = alerts::settle_alerts(&mut tx, &change.order.id, settlement, &change.actor).await?;
-        alerts.retain(|a| !settled.contains(&a.id));
+        alerts.retain(|a| settled.iter().all(|(id, _)| *id != a.id));
+        responses.extend(settled.into_iter().map(|(_, waited_s)| (settlement.kind.as_str(), waited_s)));
     }
     let mut to_tell = change.messages.clone();
     to_tell
         .extend(offered.iter().map(|(offer, distance_m)| messages::offer_created(&change.order, offer, *distance_m)));
+    if let Some((producer, subscription)) = subscription {
+        if owes_creation(before, subscription) {
+            let creation = order_feed::load_creation(&mut tx, &change.order.id).await?;
+            to_tell.extend(creation.map(|body| messages::order_step(producer, body)));
+        }
+        to_tell.extend(change.step_messages(producer, subscription, &rows.steps));
+    }
     let written = outbox::insert_messages(&mut tx, routes, &change.order.id, &to_tell, change.at).await?;
-    messages.extend(written.messages);
+    rows.messages.extend(written.messages);
     alerts.extend(written.alerts);
     crash::reach_point("update", "commits");
     tx.commit().await?;
     crash::reach_point("update", "committed");
+    for (kind, waited_s) in responses {
+        alerts::record_response(kind, waited_s);
+    }
 
-    let mut after = before.apply(change);
+    let mut after = after_change(before, change, rows);
     after.offers.extend(offered.into_iter().map(|(offer, _)| offer));
-    (after.messages, after.alerts) = (messages, alerts);
-    after.callbacks.extend(matched);
+    after.alerts = alerts;
     Ok(after)
 }
 
-/// An own driver has no order any more.
-fn frees_driver(before: &Snapshot, change: &Change) -> bool {
-    let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
-    leaves && before.order.partner.is_none()
+/// Returns the producer that this change tells of a step, and what it subscribes to.
+fn told_subscription<'a>(
+    routes: &'a ChannelRoutes,
+    before: &Snapshot,
+    change: &'a Change,
+) -> Option<(&'a str, &'a StepSubscription)> {
+    let (producer, subscription) = routes.subscription_of(change.order.owner.as_deref())?;
+    let tells = change.steps().into_iter().flatten().any(|step| subscription.steps.contains(&step));
+    (tells || owes_creation(before, subscription)).then_some((producer, subscription))
 }
 
-/// The row, its events, its bookings, and the callback the change comes of, so that a callback changes nothing twice. In one
-/// statement: most changes need no more than this, and each round trip costs as much as its statement.
-///
-/// Everything follows from the updated row. If the version is another, or the callback was acted on, nothing is written.
-async fn write_core(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
-    let order = &change.order;
-    let (callback, result) = change.callback.unzip();
-    let events = |text: fn(&OrderEvent) -> &str| change.events.iter().map(text).collect::<Vec<_>>();
-    let attempts: Vec<Option<i32>> = change.events.iter().map(|e| e.attempt_no).collect();
-    let details: Vec<Option<&str>> = change.events.iter().map(|e| e.detail.as_deref()).collect();
-    let written: i64 = sqlx::query_scalar(
-        "-- write change
-         WITH o AS (
-             UPDATE orders SET status = $3, driver_id = $4, attempt_no = $5, round = $6, attempt_deadline = $7,
-                    next_attempt_at = $8, lifetime_waived = $9, held_for_review = $10, held_reason = $11, closed_at = $12,
-                    updated_at = $13, payment_status = $14, job_id = $15, poll_no = $16, next_poll_at = $17,
-                    former_drivers = $18, trip_deadline = $28, hold_cause = $30, version = version + 1
-             WHERE id = $1 AND version = $2
-               AND ($19::bigint IS NULL OR EXISTS (SELECT 1 FROM inbox WHERE id = $19 AND state = 'pending'))
-             RETURNING id),
-         i AS (
-             UPDATE inbox SET state = 'processed', result = $20, processed_at = $13 FROM o WHERE inbox.id = $19),
-         b AS (
-             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
-                                   last_error, created_at, booked_at, closed_at)
-             SELECT o.id, c.attempt_no, c.partner, c.state, c.booking_id, c.job_id, c.tries, c.next_try_at,
-                    c.last_error, c.created_at, c.booked_at, c.closed_at
-             FROM o, jsonb_populate_recordset(NULL::bookings, $21) c
-             ON CONFLICT (order_id, attempt_no) DO UPDATE
-                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
-                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
-                    booked_at = excluded.booked_at, closed_at = excluded.closed_at),
-         e AS (
-             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
-             SELECT o.id, c.from_status, c.to_status, c.reason, $22, c.attempt_no, c.detail, $13, $29
-             FROM o, unnest($23::text[], $24::text[], $25::text[], $26::integer[], $27::text[]) WITH ORDINALITY
-                  AS c (from_status, to_status, reason, attempt_no, detail, place)
-             ORDER BY c.place)
-         SELECT count(*) FROM o",
-    )
-    .bind(order.id.as_str())
-    .bind(change.version)
-    .bind(order.status)
-    .bind(&order.driver_id)
-    .bind(order.attempt_no)
-    .bind(order.round)
-    .bind(order.attempt_deadline)
-    .bind(order.next_attempt_at)
-    .bind(order.lifetime_waived)
-    .bind(order.held_for_review)
-    .bind(&order.held_reason)
-    .bind(order.closed_at)
-    .bind(change.at)
-    .bind(order.payment_status.as_str())
-    .bind(&order.job_id)
-    .bind(order.poll_no)
-    .bind(order.next_poll_at)
-    .bind(&order.former_drivers)
-    .bind(callback)
-    .bind(result)
-    .bind(Json(&change.bookings))
-    .bind(change.actor.to_string())
-    .bind(events(|e| e.from.as_str()))
-    .bind(events(|e| e.to.as_str()))
-    .bind(events(|e| e.reason.as_str()))
-    .bind(attempts)
-    .bind(details)
-    .bind(order.trip_deadline)
-    .bind(change.actor.key)
-    .bind(order.hold_cause.as_ref().map(Json))
-    .fetch_one(tx)
-    .await
-    .map_err(driver_busy)?;
-    if written == 0 { Err(ApplyError::Conflict) } else { Ok(()) }
+/// Returns whether this is the first change of an order whose creation its producer wants to hear of: an order that was created
+/// in SQL is told of with it. One that the API told of is not told of again.
+fn owes_creation(before: &Snapshot, subscription: &StepSubscription) -> bool {
+    before.order.version == 0 && subscription.steps.contains(&OrderStep::Created)
+}
+
+/// A decision that asks for an illegal transition is a bug of ours; better no change than a broken history.
+fn check_transitions(change: &Change) -> Result<(), OrderRefusal> {
+    let is_illegal = |event: &&OrderEvent| !state::is_transition_allowed(Some(event.from), event.to);
+    match change.events.iter().find(is_illegal) {
+        Some(event) => Err(OrderRefusal::Illegal { from: event.from, to: event.to }),
+        None => Ok(()),
+    }
+}
+
+/// The order as a written change leaves it.
+fn after_change(before: &Snapshot, change: &Change, rows: WrittenRows) -> Snapshot {
+    let mut after = before.apply(change);
+    after.messages.extend(rows.messages);
+    after.callbacks.extend(rows.callbacks);
+    after
+}
+
+/// What one statement writes, after those who have the row locked.
+async fn write_core(db: &mut Connection, item: &OrderWrite) -> Result<WrittenRows, ApplyError> {
+    order_store::write::write_alone(db, item).await.map_err(driver_busy)?.ok_or(ApplyError::Conflict)
 }
 
 /// The unique index is the judge of "one active order per driver".
@@ -203,29 +185,6 @@ pub async fn outdate_decisions(db: impl PgExecutor<'_>, id: &OrderId, offer: Off
     .execute(db)
     .await
     .map(drop)
-}
-
-/// The callbacks that had come for bookings not yet known: they are the order's now.
-async fn match_callbacks(
-    tx: &mut Connection,
-    change: &Change,
-    bookings: &[&Booking],
-) -> Result<Vec<PendingCallback>, sqlx::Error> {
-    let mut matched = Vec::new();
-    for booking in bookings {
-        let callbacks: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
-            "-- match callbacks
-             UPDATE inbox SET state = 'pending', order_id = $3
-             WHERE partner = $1 AND booking_id = $2 AND state = 'unmatched' RETURNING id, received_at",
-        )
-        .bind(&booking.partner)
-        .bind(&booking.booking_id)
-        .bind(change.order.id.as_str())
-        .fetch_all(&mut *tx)
-        .await?;
-        matched.extend(callbacks.into_iter().map(|(id, received_at)| PendingCallback { id, received_at }));
-    }
-    Ok(matched)
 }
 
 /// What the producer said of the money, so that the same event changes nothing twice. The latest [`MAX_PAYMENT_EVENTS`] are
@@ -262,5 +221,38 @@ async fn write_payment_event(tx: &mut Connection, before: &Snapshot, change: &Ch
         .execute(tx)
         .await?;
     }
+    Ok(())
+}
+
+/// What the payment service is asked for from now on, or is asked for no more.
+async fn write_refund(tx: &mut Connection, change: &Change) -> Result<(), ApplyError> {
+    let order = change.order.id.as_str();
+    let write = match &change.refund {
+        None => return Ok(()),
+        Some(RefundChange::Ask) => sqlx::query(
+            "-- ask for refund
+             INSERT INTO refunds (order_id, amount_minor, currency, next_try_at, created_at)
+             SELECT id, amount_minor, currency, $2, $2 FROM orders WHERE id = $1
+             ON CONFLICT (order_id) DO NOTHING",
+        )
+        .bind(order)
+        .bind(change.at),
+        Some(RefundChange::Done) => sqlx::query(
+            "-- refund done
+             UPDATE refunds SET state = 'refunded', next_try_at = NULL, closed_at = $2
+             WHERE order_id = $1 AND state <> 'refunded'",
+        )
+        .bind(order)
+        .bind(change.at),
+        Some(RefundChange::Refused(why)) => sqlx::query(
+            "-- refund refused
+             UPDATE refunds SET state = 'refused', next_try_at = NULL, closed_at = $2, last_error = $3
+             WHERE order_id = $1 AND state IN ('asking', 'accepted')",
+        )
+        .bind(order)
+        .bind(change.at)
+        .bind(why),
+    };
+    write.execute(tx).await?;
     Ok(())
 }

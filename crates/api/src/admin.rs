@@ -1,0 +1,70 @@
+//! What operators and admins look at and change over HTTP: `/api/v1/admin`.
+//!
+//! * [`queues`]: depths, lateness, pauses; workers. [`dead`]: jobs that were given up. [`living_jobs`]: all others.
+//! * [`outbox`]: messages, and dead ones sent again.
+//! * [`keys`], [`users`]: who may use the API, and whom messages reach.
+
+pub(crate) mod dead;
+mod examples;
+pub(crate) mod keys;
+pub(crate) mod living_jobs;
+pub(crate) mod outbox;
+pub(crate) mod queues;
+pub(crate) mod users;
+
+use axum::{
+    extract::{FromRequestParts, Path},
+    http::request::Parts,
+};
+use dispatch::accounts::api_keys::AccountRole;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+use workers::JobId;
+
+use super::{
+    bindings::word_schema,
+    error::{ApiError, StaffError},
+};
+
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+/// Admin passes wherever a role does.
+const ADMINS: [AccountRole; 0] = [];
+
+/// Why something is done; kept in the record of it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = StaffActionRequest)]
+pub(crate) struct ActionRequest {
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    pub(crate) reason: String,
+}
+
+/// The job a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("job_id"), parameter_in = Path)]
+pub(crate) struct JobPath(
+    /// the job's id
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_:.-]{3,200}$", example = "dispatch:ORD-1:1")]
+    pub(crate) JobId,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for JobPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+        JobId::parse(text).map(Self).map_err(|error| ApiError::Invalid(error.to_string()))
+    }
+}
+
+/// The queue of this name.
+pub(super) fn find_queue(name: &str) -> Result<&'static str, ApiError> {
+    let found = jobs::queues::ALL.into_iter().find(|queue| *queue == name);
+    found.ok_or_else(|| StaffError::NoSuchQueue(name.chars().take(64).collect()).into())
+}
+
+fn queue_schema() -> Object {
+    word_schema(jobs::queues::ALL)
+}

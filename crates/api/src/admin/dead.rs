@@ -1,0 +1,183 @@
+//! Jobs that were given up: `/api/v1/admin/dead`. Many at once are decided on by a plan, `POST .../actions`.
+
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use dispatch::{
+    app::App,
+    dead_letters::{
+        decide::{self, DecisionAuthor, DecisionOutcome},
+        explain,
+        walk::{self, DeadListPlace},
+    },
+    plans::dead_plans::DeadJobFilter,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    ActionRequest, JobPath, OPERATORS,
+    examples::{example_dead_job, example_dead_jobs},
+};
+use crate::{
+    auth::ApiCaller,
+    bindings::page_size,
+    body::RawBody,
+    error::{ApiError, StaffError},
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+    orders::{bounded_text, given_reason},
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_dead_jobs))
+        .routes(routes!(show_dead_job))
+        .routes(routes!(requeue_dead_job))
+        .routes(routes!(discard_dead_job))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DeadQuery {
+    /// only of this queue
+    #[param(schema_with = super::queue_schema)]
+    queue: Option<String>,
+    /// only those whose error contains this text
+    #[param(max_length = 500)]
+    error: Option<String>,
+    /// only those dead for at least so many seconds
+    #[param(minimum = 0, maximum = 2147483647)]
+    older_than_sec: Option<u32>,
+    /// the `next_cursor` of the page before
+    cursor: Option<String>,
+    /// jobs of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// Lists dead jobs, queue by queue, in each the longest dead first.
+///
+/// `jobs`: id, queue, error, failed and lost runs, when it was due and died, payload. `next_cursor` is null on the last page.
+#[utoipa::path(get, path = "/", tag = "admin", params(DeadQuery), extensions(("x-roles" = json!(OPERATORS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_dead_jobs())), CallErrors))]
+async fn list_dead_jobs(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<DeadQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let Query(DeadQuery { queue, error, older_than_sec, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    if older_than_sec.is_some_and(|secs| i32::try_from(secs).is_err()) {
+        return Err(ApiError::invalid_parameter("older_than_sec", format!("older_than_sec must be 0 to {}", i32::MAX)));
+    }
+    let after = cursor.as_deref().map(str::parse::<DeadListPlace>).transpose();
+    let after = after.map_err(|error| ApiError::Invalid(error.to_string()))?;
+    let filter = DeadJobFilter { queue, error: bounded_text("error", error)?, older_than_sec };
+    let page = walk::list_page(&app, &select(&filter)?, after, limit as usize).await?;
+    let next_cursor = page.next.as_ref().map(ToString::to_string);
+    Ok(Json(json!({ "jobs": page.entries, "next_cursor": next_cursor })))
+}
+
+/// The dead letters that a filter means.
+pub(crate) fn select(filter: &DeadJobFilter) -> Result<walk::DeadSelection, ApiError> {
+    let named = || filter.queue.clone().unwrap_or_default();
+    filter.to_selection().ok_or_else(|| StaffError::NoSuchQueue(named().chars().take(64).collect()).into())
+}
+
+/// Explains a dead job: why it died, what it was about, what was decided before, and what can be done.
+#[utoipa::path(get, path = "/{job_id}", tag = "admin", params(JobPath), extensions(("x-roles" = json!(OPERATORS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_dead_job())), CallErrors))]
+async fn show_dead_job(
+    State(app): State<App>,
+    caller: ApiCaller,
+    JobPath(id): JobPath,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let explained = explain::explain_job(&app, &id).await?.ok_or(StaffError::NoSuchJob)?;
+    Ok(Json(json!(explained)))
+}
+
+/// The answer to a decision.
+fn answer_decision(
+    outcome: DecisionOutcome,
+    resumed: bool,
+    id: &JobPath,
+    result: &str,
+) -> Result<(StatusCode, Value), ApiError> {
+    match outcome {
+        DecisionOutcome::Done => {}
+        // The answer of the request that decided may have got lost.
+        DecisionOutcome::NotDead if resumed => {}
+        DecisionOutcome::NotDead => return Err(StaffError::NotDead.into()),
+        DecisionOutcome::Refused(refusal) => return Err(StaffError::StaysDead(refusal).into()),
+    }
+    Ok((StatusCode::OK, json!({ "id": id.0.as_str(), "result": result })))
+}
+
+/// Gives a dead job another life, if its order or message still waits for it.
+///
+/// An order that is under review because the job died goes on.
+#[utoipa::path(post, path = "/{job_id}/requeue", tag = "admin", params(JobPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "id": "dispatch:ORD-1:1", "result": "REQUEUED" })),
+        CallErrors,
+    ))]
+async fn requeue_dead_job(
+    State(app): State<App>,
+    caller: ApiCaller,
+    id: JobPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |work: WorkContext| {
+        let outcome = decide::requeue_job(&app, &id.0, &by).await?;
+        answer_decision(outcome, work.resumed, &id, "REQUEUED")
+    };
+    let request: [&[u8]; 3] = [b"requeue dead job", id.0.as_str().as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// Forgets a dead job.
+///
+/// What its order still waits for is put back; an order under review stays there until staff decide.
+#[utoipa::path(post, path = "/{job_id}/discard", tag = "admin", params(JobPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "its order was cancelled" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "id": "dispatch:ORD-1:1", "result": "DISCARDED" })),
+        CallErrors,
+    ))]
+async fn discard_dead_job(
+    State(app): State<App>,
+    caller: ApiCaller,
+    id: JobPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let by = DecisionAuthor { who: caller.actor(), why: Some(given_reason(reason)?) };
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |work: WorkContext| {
+        let outcome = decide::discard_job(&app, &id.0, &by).await?;
+        answer_decision(outcome, work.resumed, &id, "DISCARDED")
+    };
+    let request: [&[u8]; 3] = [b"discard dead job", id.0.as_str().as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}

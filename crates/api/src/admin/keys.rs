@@ -1,0 +1,246 @@
+//! Keys of programs, drivers and staff: `/api/v1/admin/keys`.
+//!
+//! A key's text is in the answer that makes it, and nowhere else: such a request takes no Idempotency-Key, for answers under a
+//! key are kept. Sent again it is refused, because the name is taken.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
+    http::{HeaderName, StatusCode, header::CACHE_CONTROL, request::Parts},
+};
+use dispatch::{
+    accounts::{
+        api_keys::{AccountRole, ApiKey},
+        key_admin::{self, KeyFilter, KeySelection, NewKey},
+        recorded,
+        staff_actions::ActionAuthor,
+    },
+    app::App,
+    ids::DriverId,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{ADMINS, ActionRequest, examples::example_keys};
+use crate::{
+    auth::ApiCaller,
+    bindings::{next_cursor, page_size, word_schema},
+    body::JsonBody,
+    error::{ApiError, StaffError},
+    openapi::CallErrors,
+    orders::{bounded_text, given_reason},
+};
+
+/// Ten years.
+const LONGEST_SEC: u32 = 315_360_000;
+/// How long a key that was replaced goes on working, unless that is said.
+const OVERLAP_SEC: u32 = 86_400;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_keys, create_key))
+        .routes(routes!(rotate_key))
+        .routes(routes!(revoke_key))
+}
+
+fn role_schema() -> Object {
+    word_schema(["producer", "driver", "viewer", "dispatcher", "support", "operator", "admin"])
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct KeyQuery {
+    /// only of this role
+    #[param(schema_with = role_schema)]
+    role: Option<AccountRole>,
+    /// only of this driver
+    #[param(value_type = Option<String>)]
+    driver_id: Option<DriverId>,
+    /// only those whose name holds this text
+    name: Option<String>,
+    /// also those that open nothing any more
+    #[serde(default)]
+    all: bool,
+    /// the `next_cursor` of the page before
+    cursor: Option<Uuid>,
+    /// keys of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// Lists keys without the keys themselves, oldest first, page by page.
+///
+/// `keys`: id, name, role, driver, when each was created, last used, replaced, revoked, when it expires, and whether it is valid.
+#[utoipa::path(get, path = "/", tag = "admin", params(KeyQuery), extensions(("x-roles" = json!(ADMINS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_keys())), CallErrors))]
+async fn list_keys(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<KeyQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let Query(KeyQuery { role, driver_id, name, all, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let filter = KeyFilter { role, driver: driver_id, name: bounded_text("name", name)?, all, unused_for: None };
+    let keys = key_admin::list_page(&app.db, &filter, cursor, i64::from(limit)).await?;
+    let next_cursor = next_cursor(&keys, limit, |key| key.id);
+    Ok(Json(json!({ "keys": keys, "next_cursor": next_cursor })))
+}
+
+/// A key to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateKeyRequest {
+    /// What the history names the holder; no other live key has it.
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    #[schema(schema_with = role_schema)]
+    role: AccountRole,
+    /// The driver it acts for: of role driver, and no other.
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    driver_id: Option<DriverId>,
+    /// Left out, it is valid until it is revoked.
+    #[schema(minimum = 1, maximum = 315360000)]
+    expires_in_sec: Option<u32>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+/// A new key.
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewKey)]
+struct NewKeyAnswer {
+    id: Uuid,
+    name: String,
+    #[schema(schema_with = role_schema)]
+    role: AccountRole,
+    /// The key itself. It is stored nowhere, and shown this once.
+    key: String,
+}
+
+type KeyAnswer = (StatusCode, [(HeaderName, &'static str); 1], Json<NewKeyAnswer>);
+
+fn answer_with_key(status: StatusCode, (row, key): (ApiKey, String)) -> KeyAnswer {
+    let answer = NewKeyAnswer { id: row.id, name: row.name, role: row.role, key };
+    (status, [(CACHE_CONTROL, "no-store")], Json(answer))
+}
+
+fn check_seconds(name: &str, secs: Option<u32>) -> Result<Option<Duration>, ApiError> {
+    match secs {
+        Some(secs) if !(1..=LONGEST_SEC).contains(&secs) => {
+            Err(ApiError::Invalid(format!("{name} must be 1 to {LONGEST_SEC}")))
+        }
+        secs => Ok(secs.map(|secs| Duration::from_secs(secs.into()))),
+    }
+}
+
+/// Makes a key. Its text is in this answer, and nowhere else.
+#[utoipa::path(post, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = CreateKeyRequest,
+        example = json!({ "name": "anna", "role": "dispatcher", "reason": "begins on Monday" })),
+    responses(
+        (status = 201, description = "done", body = NewKeyAnswer, example = json!(example_key())),
+        CallErrors,
+    ))]
+async fn create_key(
+    State(app): State<App>,
+    caller: ApiCaller,
+    JsonBody(new): JsonBody<CreateKeyRequest>,
+) -> Result<KeyAnswer, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(new.reason)?;
+    if (new.role == AccountRole::Driver) != new.driver_id.is_some() {
+        return Err(ApiError::Invalid("driver_id goes with role driver, and with no other".to_owned()));
+    }
+    let expires_in = check_seconds("expires_in_sec", new.expires_in_sec)?;
+    let wanted = NewKey { name: &new.name, role: new.role, driver_id: new.driver_id.as_ref(), expires_in };
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    Ok(answer_with_key(StatusCode::CREATED, recorded::create_key(&app.db, &wanted, by).await?))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct RotateKeyRequest {
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+    /// How long the old key goes on working: a day if it is left out.
+    #[schema(minimum = 1, maximum = 315360000)]
+    overlap_sec: Option<u32>,
+    /// Left out, the new key is valid until it is revoked.
+    #[schema(minimum = 1, maximum = 315360000)]
+    expires_in_sec: Option<u32>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+/// Replaces the key of a name by a new one with the same rights.
+#[utoipa::path(post, path = "/rotate", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = RotateKeyRequest, example = json!({ "name": "anna", "reason": "a laptop was lost" })),
+    responses(
+        (status = 200, description = "done", body = NewKeyAnswer, example = json!(example_key())),
+        CallErrors,
+    ))]
+async fn rotate_key(
+    State(app): State<App>,
+    caller: ApiCaller,
+    JsonBody(wanted): JsonBody<RotateKeyRequest>,
+) -> Result<KeyAnswer, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(wanted.reason)?;
+    let overlap = check_seconds("overlap_sec", wanted.overlap_sec)?;
+    let overlap = overlap.unwrap_or(Duration::from_secs(OVERLAP_SEC.into()));
+    let expires_in = check_seconds("expires_in_sec", wanted.expires_in_sec)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let made = recorded::rotate_key(&app.db, &wanted.name, overlap, expires_in, by).await?;
+    Ok(answer_with_key(StatusCode::OK, made))
+}
+
+/// The key a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+struct KeyPath(
+    /// the key's id
+    #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        example = "01937c3e-8f00-7000-8000-000000000001")]
+    Uuid,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let id = Path::<Uuid>::from_request_parts(parts, state).await;
+        id.map(|Path(id)| Self(id)).map_err(|_| StaffError::NoSuchKey.into())
+    }
+}
+
+/// Revokes a key: within a second it opens nothing. Sent again it is answered 404.
+#[utoipa::path(post, path = "/{id}/revoke", tag = "admin", params(KeyPath), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
+    responses((status = 200, description = "done", body = Object, example = json!({ "revoked": { "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna" } })), CallErrors))]
+async fn revoke_key(
+    State(app): State<App>,
+    caller: ApiCaller,
+    KeyPath(id): KeyPath,
+    JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    let revoked = recorded::revoke_keys(&app.db, &KeySelection::Id(id), by).await?;
+    let (id, name) = revoked.into_iter().next().ok_or(StaffError::NoSuchKey)?;
+    Ok(Json(json!({ "revoked": { "id": id, "name": name } })))
+}
+
+/// A key of a dispatcher.
+fn example_key() -> Value {
+    json!({ "id": "01937c3e-8f00-7000-8000-000000000001", "name": "anna", "role": "dispatcher", "key": "dq_..." })
+}

@@ -1,0 +1,136 @@
+//! Queues and the workers that serve them: `/api/v1/admin/queues`, `/api/v1/admin/workers`.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::{HeaderMap, StatusCode, request::Parts},
+    response::Response,
+};
+use dispatch::{accounts::staff_actions::ActionAuthor, app::App, error::ServiceError, recovery::pauses};
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    ActionRequest, OPERATORS,
+    examples::{example_queues, example_workers},
+    find_queue,
+};
+use crate::{
+    auth::ApiCaller,
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader},
+    openapi::CallErrors,
+    orders::given_reason,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_queues)).routes(routes!(pause_queue)).routes(routes!(resume_queue))
+}
+
+pub(crate) fn worker_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_workers))
+}
+
+/// The queue a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("queue"), parameter_in = Path)]
+struct QueuePath(
+    /// the queue's name
+    #[param(value_type = String, pattern = "^[a-z-]{1,64}$", example = "dispatch-queue")]
+    &'static str,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path(name) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+        find_queue(&name).map(Self)
+    }
+}
+
+/// Lists the queues with their depths, and how late jobs start.
+///
+/// `queues`: due, scheduled, leased, dead, parked, paused, and how long the oldest due job has waited. `lateness`: in ms, of all
+/// workers, since the start of the last hour.
+#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_queues())), CallErrors))]
+async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let queues = app.store.queue_stats(&jobs::queues::ALL).await.map_err(ServiceError::from)?;
+    let lateness = app.store.read_lateness().await.map_err(ServiceError::from)?;
+    Ok(Json(json!({ "queues": queues, "lateness": lateness })))
+}
+
+/// Stops a queue: its jobs wait, and what runs finishes.
+#[utoipa::path(post, path = "/{queue}/pause", tag = "admin", params(QueuePath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "the map service is down" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "queue": "dispatch-queue", "paused": true, "changed": true })),
+        CallErrors,
+    ))]
+async fn pause_queue(
+    State(app): State<App>,
+    caller: ApiCaller,
+    QueuePath(queue): QueuePath,
+    headers: HeaderMap,
+    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let reason = given_reason(reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let changed = pauses::pause_queue(&app, queue, by).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": true, "changed": changed })))
+    };
+    let request: [&[u8]; 3] = [b"pause queue", queue.as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// Lets a stopped queue run again.
+#[utoipa::path(post, path = "/{queue}/resume", tag = "admin", params(QueuePath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OPERATORS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
+    responses(
+        (status = 200, description = "done", body = Object,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "queue": "dispatch-queue", "paused": false, "changed": true })),
+        CallErrors,
+    ))]
+async fn resume_queue(
+    State(app): State<App>,
+    caller: ApiCaller,
+    QueuePath(queue): QueuePath,
+    headers: HeaderMap,
+    RawBody { bytes, value: ActionRequest { reason } }: RawBody<ActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let reason = given_reason(reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let changed = pauses::resume_queue(&app, queue, by).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!({ "queue": queue, "paused": false, "changed": changed })))
+    };
+    let request: [&[u8]; 3] = [b"resume queue", queue.as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// Lists the worker processes seen within the last minute.
+///
+/// `workers`: replica, host, pid, version, queues, jobs in hand, when it was started and seen.
+#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(OPERATORS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_workers())), CallErrors))]
+async fn list_workers(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&OPERATORS)?;
+    let workers = app.store.list_workers().await.map_err(ServiceError::from)?;
+    Ok(Json(json!({ "workers": workers })))
+}

@@ -1,0 +1,165 @@
+//! The people whom messages reach: `/api/v1/admin/users`.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Path, State},
+    http::request::Parts,
+};
+use dispatch::{
+    accounts::{
+        api_keys::AccountRole,
+        recorded,
+        staff_actions::ActionAuthor,
+        users::{self, UserAccount},
+    },
+    app::App,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    ADMINS, ActionRequest,
+    examples::{example_user, example_users},
+};
+use crate::{
+    auth::ApiCaller, bindings::word_schema, body::JsonBody, error::ApiError, openapi::CallErrors, orders::given_reason,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_users))
+        .routes(routes!(save_user))
+        .routes(routes!(disable_user))
+        .routes(routes!(enable_user))
+        .routes(routes!(remove_user))
+}
+
+/// The user a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+struct UserPath(
+    /// the user's id
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "anna")]
+    String,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for UserPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        path.map(|Path(id)| Self(id)).map_err(|rejection| ApiError::Malformed(rejection.body_text()))
+    }
+}
+
+/// Lists users with the channels that reach them.
+///
+/// `users`: id, name, role, channel, and since when each is disabled. There are 10,000 at most.
+#[utoipa::path(get, path = "/", tag = "admin", extensions(("x-roles" = json!(ADMINS))),
+    responses((status = 200, description = "done", body = Object, example = json!(example_users())), CallErrors))]
+async fn list_users(State(app): State<App>, caller: ApiCaller) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    Ok(Json(json!({ "users": users::list_users(&app.db).await? })))
+}
+
+/// A person whom messages reach.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SaveUserRequest {
+    #[schema(max_length = 200)]
+    name: String,
+    #[schema(schema_with = role_schema)]
+    role: AccountRole,
+    /// The configured channel that reaches this person; `log` if it is left out.
+    channel: Option<String>,
+    /// Where a channel of e-mail reaches this person; at the channel's own addresses if it is left out.
+    #[schema(max_length = 254, format = "email")]
+    email: Option<String>,
+    /// Where a channel of calls reaches this person.
+    #[schema(pattern = "^\\+[0-9]{7,15}$")]
+    phone: Option<String>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+fn role_schema() -> Object {
+    word_schema(["dispatcher", "support", "operator", "admin"])
+}
+
+/// Adds a user, or brings one that exists up to date.
+#[utoipa::path(put, path = "/{id}", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = SaveUserRequest,
+        example = json!({ "name": "Anna", "role": "dispatcher", "channel": "log", "reason": "begins on Monday" })),
+    responses((status = 200, description = "done", body = Object, example = json!(example_user())), CallErrors))]
+async fn save_user(
+    State(app): State<App>,
+    caller: ApiCaller,
+    UserPath(id): UserPath,
+    JsonBody(request): JsonBody<SaveUserRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let SaveUserRequest { name, role, channel, email, phone, reason } = request;
+    let reason = given_reason(reason)?;
+    let user = UserAccount { id, name, role, channel: channel.unwrap_or_else(|| "log".to_owned()), email, phone };
+    if let Some(problem) = users::find_missing_phone(&user, &app.config) {
+        return Err(ApiError::invalid_member("phone", problem));
+    }
+    let channels: Vec<&str> = app.config.channels.keys().map(String::as_str).collect();
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    recorded::save_user(&app.db, &user, &channels, by).await?;
+    Ok(Json(json!(user)))
+}
+
+/// Tells this person nothing more.
+#[utoipa::path(post, path = "/{id}/disable", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "on leave" })),
+    responses((status = 200, description = "done", body = Object, example = json!({ "id": "anna", "disabled": true })), CallErrors))]
+async fn disable_user(
+    State(app): State<App>,
+    caller: ApiCaller,
+    UserPath(id): UserPath,
+    JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    recorded::set_user_disabled(&app.db, &id, true, by).await?;
+    Ok(Json(json!({ "id": id, "disabled": true })))
+}
+
+/// Tells this person what there is to tell again.
+#[utoipa::path(post, path = "/{id}/enable", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "is back" })),
+    responses((status = 200, description = "done", body = Object, example = json!({ "id": "anna", "disabled": false })), CallErrors))]
+async fn enable_user(
+    State(app): State<App>,
+    caller: ApiCaller,
+    UserPath(id): UserPath,
+    JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    recorded::set_user_disabled(&app.db, &id, false, by).await?;
+    Ok(Json(json!({ "id": id, "disabled": false })))
+}
+
+/// Removes a user. Keys that this person holds are revoked apart.
+#[utoipa::path(post, path = "/{id}/remove", tag = "admin", params(UserPath), extensions(("x-roles" = json!(ADMINS))),
+    request_body(content = ActionRequest, example = json!({ "reason": "left the company" })),
+    responses((status = 200, description = "done", body = Object, example = json!({ "removed": "anna" })), CallErrors))]
+async fn remove_user(
+    State(app): State<App>,
+    caller: ApiCaller,
+    UserPath(id): UserPath,
+    JsonBody(ActionRequest { reason }): JsonBody<ActionRequest>,
+) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&ADMINS)?;
+    let reason = given_reason(reason)?;
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+    recorded::remove_user(&app.db, &id, by).await?;
+    Ok(Json(json!({ "removed": id })))
+}

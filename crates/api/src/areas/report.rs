@@ -1,0 +1,96 @@
+//! How areas stood, and what became of requests for places there.
+
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use chrono::{DateTime, Datelike, Utc};
+use dispatch::{
+    app::App,
+    ids::AreaId,
+    reports::area_report::{self, AreaReport, ReportScope},
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    super::{
+        auth::ApiCaller,
+        error::ApiError,
+        openapi::{AreaErrors, example_area_report},
+    },
+    READERS,
+};
+
+/// A day.
+const HOURS: u32 = 24;
+/// A month. Older ones are asked for by `until`.
+const MOST_HOURS: u32 = 31 * 24;
+const MOST_WAITING: i64 = 1_000_000;
+/// Times that Postgres and calendars know for sure.
+const YEARS: std::ops::Range<i32> = 2000..3000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AreaReportQuery {
+    /// only this area
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    area_id: Option<String>,
+    /// hours before `until`
+    #[param(minimum = 1, maximum = 744, default = 24)]
+    hours: Option<u32>,
+    /// the end; left out, now
+    until: Option<DateTime<Utc>>,
+    /// says what this threshold would have refused
+    #[param(minimum = 0, maximum = 1000000)]
+    threshold: Option<i64>,
+}
+
+impl AreaReportQuery {
+    fn find_problem(&self) -> Option<String> {
+        let is_id = |text: &str| {
+            (1..=64).contains(&text.len())
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        };
+        if self.area_id.as_deref().is_some_and(|id| !is_id(id)) {
+            return Some("area_id must have 1 to 64 letters, digits, _ or -".to_owned());
+        }
+        if self.hours.is_some_and(|hours| !(1..=MOST_HOURS).contains(&hours)) {
+            return Some(format!("hours must be 1 to {MOST_HOURS}"));
+        }
+        if self.until.is_some_and(|until| !YEARS.contains(&until.year())) {
+            return Some(format!("until must lie in the years {} to {}", YEARS.start, YEARS.end - 1));
+        }
+        if self.threshold.is_some_and(|threshold| !(0..=MOST_WAITING).contains(&threshold)) {
+            return Some(format!("threshold must be 0 to {MOST_WAITING}"));
+        }
+        None
+    }
+}
+
+/// Says how areas stood, hour by hour, and what became of requests for places there.
+///
+/// Every hour and area of the stretch is in the answer. With `threshold` it says what that threshold would have refused.
+#[utoipa::path(get, path = "/areas/report", tag = "areas", params(AreaReportQuery), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = AreaReport, example = json!(example_area_report())), AreaErrors))]
+pub(super) async fn show_area_report(
+    State(app): State<App>,
+    caller: ApiCaller,
+    query: Result<Query<AreaReportQuery>, QueryRejection>,
+) -> Result<Json<AreaReport>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(query) = query?;
+    if let Some(problem) = query.find_problem() {
+        return Err(ApiError::Invalid(problem));
+    }
+    let area = query.area_id.map(AreaId::from);
+    let scope = ReportScope {
+        area: area.as_ref(),
+        hours: query.hours.unwrap_or(HOURS),
+        until: query.until,
+        threshold: query.threshold,
+    };
+    Ok(Json(area_report::load_area_report(&app, scope).await?))
+}

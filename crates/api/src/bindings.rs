@@ -1,0 +1,276 @@
+//! Bindings for those who run them: `/api/v1/bindings`, `/api/v1/transactions`. docs/BINDINGS.md says what they are.
+//!
+//! * `verbs`: start, pause, resume, stop, and OTPs. `patch`: settings. `transactions`: what was run on a binding.
+//! * `views`: how rows are shown. `paths`: what paths name.
+
+mod patch;
+pub(crate) mod paths;
+mod transactions;
+mod verbs;
+mod views;
+
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    bindings::{
+        change::{BindingError, ChangedBinding},
+        commands::{self, NewBinding},
+        list::{self, BindingFilter},
+    },
+};
+use model::binding::{
+    AccountId, Binding, BindingCommand, BindingConfig, BindingConflict, BindingId, BindingState, ServerId,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use self::{
+    paths::BindingPath,
+    views::{BindingView, ConfigSchema, example_binding},
+};
+pub(crate) use self::{
+    verbs::EmptyBody,
+    views::{state_schema, word_schema},
+};
+use super::{
+    auth::ApiCaller,
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+};
+
+pub(super) const READERS: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+pub(super) const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
+
+const PAGE: u32 = 50;
+const LARGEST_PAGE: u32 = 500;
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_bindings, create_binding))
+        .routes(routes!(show_binding, patch::patch_binding, delete_binding))
+        .routes(routes!(verbs::start_binding))
+        .routes(routes!(verbs::pause_binding))
+        .routes(routes!(verbs::resume_binding))
+        .routes(routes!(verbs::stop_binding))
+        .routes(routes!(verbs::submit_otp))
+        .routes(routes!(transactions::list_transactions))
+}
+
+pub(crate) fn transaction_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(transactions::show_transaction))
+}
+
+/// How many rows a page has.
+pub(super) fn page_size(limit: Option<u32>) -> Result<u32, ApiError> {
+    let limit = limit.unwrap_or(PAGE);
+    if (1..=LARGEST_PAGE).contains(&limit) {
+        Ok(limit)
+    } else {
+        Err(ApiError::invalid_parameter("limit", format!("limit must be 1 to {LARGEST_PAGE}")))
+    }
+}
+
+/// A cursor that is a number, as answers give it: none is negative.
+pub(super) fn numbered_cursor(name: &str, cursor: Option<i64>) -> Result<Option<i64>, ApiError> {
+    match cursor {
+        Some(cursor) if cursor < 0 => Err(ApiError::invalid_parameter(name, format!("{name} must be 0 or more"))),
+        cursor => Ok(cursor),
+    }
+}
+
+/// Where the next page begins, if this one is full.
+pub(super) fn next_cursor<R, C>(rows: &[R], limit: u32, cursor_of: impl Fn(&R) -> C) -> Option<C> {
+    let is_full = u32::try_from(rows.len()).is_ok_and(|n| n == limit);
+    rows.last().filter(|_| is_full).map(cursor_of)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct BindingQuery {
+    /// only on this server
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    server_id: Option<ServerId>,
+    /// only of this account
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    account_id: Option<AccountId>,
+    /// only in this state
+    #[param(schema_with = state_schema)]
+    state: Option<BindingState>,
+    /// the `next_cursor` of the page before
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    cursor: Option<BindingId>,
+    /// bindings of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct BindingPage {
+    bindings: Vec<BindingView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists bindings by id, page by page.
+///
+/// Deleted ones are left out.
+#[utoipa::path(get, path = "/", tag = "bindings", params(BindingQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = BindingPage,
+         example = json!({ "bindings": [example_binding()], "next_cursor": null })),
+        CallErrors,
+    ))]
+async fn list_bindings(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<BindingQuery>, QueryRejection>,
+) -> Result<Json<BindingPage>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(BindingQuery { server_id, account_id, state, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let filter = BindingFilter { server_id, account_id, state };
+    let rows = list::list_bindings(&app, &filter, cursor.as_ref(), i64::from(limit)).await?;
+    let next_cursor = next_cursor(&rows, limit, |row| row.id.to_string());
+    Ok(Json(BindingPage { bindings: rows.into_iter().map(BindingView::from).collect(), next_cursor }))
+}
+
+/// A binding to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateBindingRequest {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    id: BindingId,
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    server_id: ServerId,
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    account_id: AccountId,
+    /// What is left out takes its default.
+    #[serde(default)]
+    #[schema(value_type = ConfigSchema)]
+    config: BindingConfig,
+}
+
+/// Creates a binding. It is STOPPED.
+#[utoipa::path(post, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = CreateBindingRequest,
+        example = json!({ "id": "B-7", "server_id": "S1", "account_id": "A-1", "config": { "max_failures": 5 } })),
+    responses(
+        (status = 201, description = "done", body = BindingView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_binding())),
+        CallErrors,
+    ))]
+async fn create_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CreateBindingRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let CreateBindingRequest { id, server_id, account_id, config } = value;
+    let new = NewBinding { id, server_id, account_id, config };
+    let work = async |work: WorkContext| {
+        let made = match commands::create_binding(&app, &new, &caller.actor()).await {
+            // It is the same binding, made by a request whose answer got lost.
+            Err(BindingError::Exists(id)) if work.resumed => {
+                let made = load_living(&app, &id).await?;
+                if !is_as_asked(&made, &new) {
+                    return Err(ApiError::from(BindingError::Exists(id)));
+                }
+                made
+            }
+            other => other?,
+        };
+        Ok((StatusCode::CREATED, json!(BindingView::from(made))))
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create binding", &bytes], work).await
+}
+
+fn is_as_asked(made: &Binding, new: &NewBinding) -> bool {
+    (&made.server_id, &made.account_id, &made.config) == (&new.server_id, &new.account_id, &new.config)
+}
+
+/// Returns a binding.
+#[utoipa::path(get, path = "/{id}", tag = "bindings", params(BindingPath), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = BindingView, example = json!(example_binding())), CallErrors))]
+async fn show_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+) -> Result<Json<BindingView>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    Ok(Json(BindingView::from(load_living(&app, &id).await?)))
+}
+
+async fn load_living(app: &App, id: &BindingId) -> Result<Binding, ApiError> {
+    let loaded = app.bindings.load_binding(id).await?.ok_or(ApiError::NoSuchBinding)?;
+    match loaded.binding.deleted_at {
+        None => Ok(loaded.binding),
+        Some(_) => Err(ApiError::BindingRefused(BindingConflict::Deleted)),
+    }
+}
+
+/// What a request made of a binding.
+#[derive(Debug, Serialize, ToSchema)]
+struct BindingAnswer {
+    binding: BindingView,
+    /// False: it was so already.
+    changed: bool,
+    /// What else there is to say.
+    #[schema(required)]
+    note: Option<String>,
+}
+
+impl From<ChangedBinding> for BindingAnswer {
+    fn from(changed: ChangedBinding) -> Self {
+        let (binding, changed, note) = match changed {
+            ChangedBinding::Yes(binding) => {
+                let waits = binding.state == BindingState::Stopping;
+                (binding, true, waits.then(|| "its open call ends first".to_owned()))
+            }
+            ChangedBinding::No(binding, how) => (binding, false, Some(how.to_owned())),
+        };
+        Self { binding: BindingView::from(*binding), changed, note }
+    }
+}
+
+/// The answer to a change, as it is kept under an Idempotency-Key.
+fn answer_with(changed: ChangedBinding) -> Answer {
+    (StatusCode::OK, json!(BindingAnswer::from(changed)))
+}
+
+/// Deletes a binding that is STOPPED and IDLE.
+///
+/// Its transactions stay for as long as retention keeps them, and its id is not free before.
+#[utoipa::path(delete, path = "/{id}", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+async fn delete_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    verbs::run_command(&app, &caller, &id, &headers, (b"delete binding", &[]), BindingCommand::Delete).await
+}

@@ -1,0 +1,85 @@
+//! Settings of a binding, changed one by one.
+
+use axum::{extract::State, http::HeaderMap, response::Response};
+use dispatch::{
+    app::App,
+    binding_store::servers,
+    bindings::change::{BindingError, change_binding},
+};
+use model::binding::{BindingCommand, BindingConfig, ServerId, decide_command};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::{
+    BindingAnswer, WRITERS, answer_with,
+    paths::BindingPath,
+    views::{ConfigSchema, example_binding},
+};
+use crate::{
+    auth::ApiCaller,
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader},
+    openapi::CallErrors,
+};
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PatchBindingRequest {
+    /// Another server; only while the binding is STOPPED and IDLE.
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    server_id: Option<ServerId>,
+    /// What is left out stays as it is.
+    #[schema(value_type = Option<ConfigSchema>)]
+    config: Option<Map<String, Value>>,
+}
+
+/// Changes the settings of a binding, or its server.
+///
+/// Settings hold from the next step on; what the body leaves out stays as it is.
+#[utoipa::path(patch, path = "/{id}", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = PatchBindingRequest, example = json!({ "config": { "interval_ms": [500, 1000] } })),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn patch_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<PatchBindingRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let PatchBindingRequest { server_id, config: settings } = value;
+    let work = async |_| {
+        if let Some(server) = &server_id
+            && servers::find_server(&app.db, server).await?.is_none()
+        {
+            return Err(ApiError::from(BindingError::NoServer(server.clone())));
+        }
+        let actor = caller.actor();
+        let changed = change_binding(&app, &id, |loaded| {
+            let config = settings.as_ref().map(|named| merge_settings(&loaded.binding.config, named)).transpose()?;
+            let patch = BindingCommand::Patch { server_id: server_id.clone(), config };
+            Ok(decide_command(&loaded.binding, &patch, &actor, loaded.now))
+        });
+        Ok(answer_with(changed.await?))
+    };
+    let request: [&[u8]; 3] = [b"patch binding", id.as_str().as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// The settings with those changed that are named.
+fn merge_settings(current: &BindingConfig, named: &Map<String, Value>) -> Result<BindingConfig, BindingError> {
+    let mut merged = json!(current);
+    for (name, value) in named {
+        merged[name] = value.clone();
+    }
+    serde_json::from_value(merged).map_err(|error| BindingError::Invalid(format!("config: {error}")))
+}

@@ -1,0 +1,74 @@
+//! What the paths of bindings and servers name.
+
+use std::{fmt::Display, str::FromStr};
+
+use axum::{
+    extract::{FromRequestParts, Path},
+    http::request::Parts,
+};
+use model::binding::{BindingId, ServerId, TrxId};
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+
+/// The binding a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct BindingPath(
+    /// the binding's id
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$", example = "B-7")]
+    pub(crate) BindingId,
+);
+
+/// The transaction a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("trx_id"), parameter_in = Path)]
+pub(crate) struct TransactionPath(
+    /// the transaction's id: that of its binding, '.' and the cycle
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}\\.[1-9][0-9]{0,18}$", example = "B-7.1")]
+    pub(crate) TrxId,
+);
+
+/// The provider's server a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct ServerPath(
+    /// the server's id
+    #[param(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$", example = "S1")]
+    pub(crate) ServerId,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for BindingPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parse_path(parts, state).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for TransactionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parse_path(parts, state).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ServerPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parse_path(parts, state).await.map(Self)
+    }
+}
+
+/// Reads the one part of a path that is variable.
+pub(crate) async fn parse_path<S: Send + Sync, T: FromStr<Err: Display>>(
+    parts: &mut Parts,
+    state: &S,
+) -> Result<T, ApiError> {
+    let Path(text) = Path::<String>::from_request_parts(parts, state)
+        .await
+        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+    text.parse().map_err(|error: T::Err| ApiError::invalid_parameter("id", error.to_string()))
+}

@@ -1,0 +1,217 @@
+//! What is asked of a binding: start, pause, resume, stop; and an OTP that is handed in.
+
+use axum::{extract::State, http::HeaderMap, response::Response};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    bindings::{
+        change::{BindingError, ChangedBinding},
+        commands, list,
+    },
+    otp_seal::PlainOtp,
+};
+use model::binding::{BindingCommand, BindingConflict, BindingEventKind, BindingId, StopReason, TrxId};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{BindingAnswer, WRITERS, answer_with, load_living, paths::BindingPath, views::example_binding};
+use crate::{
+    auth::ApiCaller,
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+};
+
+/// Support is who the account's owner tells the OTP.
+const OTP_WRITERS: [AccountRole; 2] = [AccountRole::Operator, AccountRole::Support];
+/// Events among which an OTP that was handed in is looked for.
+const RECENT_EVENTS: i64 = 50;
+
+/// A request that needs no body, and refuses one that says something.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmptyBody {}
+
+/// Does what is asked, once per Idempotency-Key. `request` is its name and its body.
+pub(super) async fn run_command(
+    app: &App,
+    caller: &ApiCaller,
+    id: &BindingId,
+    headers: &HeaderMap,
+    request: (&[u8], &[u8]),
+    command: BindingCommand,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(headers)?;
+    let work = async |_| {
+        let changed = commands::command_binding(app, id, &command, &caller.actor()).await.map_err(ApiError::from)?;
+        Ok::<_, ApiError>(answer_with(changed))
+    };
+    let request = [request.0, id.as_str().as_bytes(), request.1];
+    idempotency::run_once(&app.db, caller, key.as_deref(), &request, work).await
+}
+
+/// Starts a binding: cycle follows cycle.
+///
+/// One that runs already is left alone; a PAUSED one is resumed instead.
+#[utoipa::path(post, path = "/{id}/start", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn start_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
+) -> Result<Response, ApiError> {
+    run_command(&app, &caller, &id, &headers, (b"start binding", &bytes), BindingCommand::Start).await
+}
+
+/// Pauses a binding: no cycle begins until it is resumed.
+///
+/// The open transaction goes on until it is final.
+#[utoipa::path(post, path = "/{id}/pause", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn pause_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
+) -> Result<Response, ApiError> {
+    run_command(&app, &caller, &id, &headers, (b"pause binding", &bytes), BindingCommand::Pause).await
+}
+
+/// Resumes a binding that is PAUSED.
+#[utoipa::path(post, path = "/{id}/resume", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn resume_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
+) -> Result<Response, ApiError> {
+    run_command(&app, &caller, &id, &headers, (b"resume binding", &bytes), BindingCommand::Resume).await
+}
+
+/// The reason that a caller may give. The others are dispatchq's own.
+#[derive(Debug, Default, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum GivenStopReason {
+    #[default]
+    ManualStop,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopRequest {
+    #[serde(default)]
+    reason: GivenStopReason,
+}
+
+/// Stops a binding.
+///
+/// With a call open it is STOPPING until that has ended; an OTP is waited for no longer.
+#[utoipa::path(post, path = "/{id}/stop", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = Option<StopRequest>, example = json!({ "reason": "manual_stop" })),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn stop_binding(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<StopRequest>,
+) -> Result<Response, ApiError> {
+    let GivenStopReason::ManualStop = value.reason;
+    let stop = BindingCommand::Stop { reason: StopReason::ManualStop };
+    run_command(&app, &caller, &id, &headers, (b"stop binding", &bytes), stop).await
+}
+
+/// Without `Debug`: the OTP is in no log.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OtpRequest {
+    /// The transaction that wants it.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}\\.[1-9][0-9]{0,18}$")]
+    trx_id: TrxId,
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    otp: String,
+}
+
+/// Hands an OTP in.
+///
+/// It is stored encrypted, sent to the provider at once, and erased with the outcome. What comes of it is in the transaction.
+#[utoipa::path(post, path = "/{id}/otp", tag = "bindings", params(BindingPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(OTP_WRITERS))),
+    request_body(content = OtpRequest, example = json!({ "trx_id": "B-7.1", "otp": "123456" })),
+    responses(
+        (status = 200, description = "done", body = BindingAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "binding": example_binding(), "changed": true, "note": null })),
+        CallErrors,
+    ))]
+pub(super) async fn submit_otp(
+    State(app): State<App>,
+    caller: ApiCaller,
+    BindingPath(id): BindingPath,
+    headers: HeaderMap,
+    RawBody { value: OtpRequest { trx_id, otp }, .. }: RawBody<OtpRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&OTP_WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let otp = PlainOtp::parse(otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?;
+    let digest =
+        app.otps.seal_otp(&trx_id, &otp).map_err(|error| ApiError::invalid_member("otp", error.to_string()))?.digest;
+    let work = async |work: WorkContext| {
+        let stored = commands::submit_otp(&app, &id, &trx_id, &otp, &caller.actor()).await;
+        // The answer of the request that stored it may have got lost.
+        let is_ours = match &stored {
+            Err(BindingError::Conflict(why)) if work.resumed => was_handed_in(&app, &id, why, &digest).await?,
+            _ => false,
+        };
+        let changed = if is_ours {
+            ChangedBinding::No(Box::new(load_living(&app, &id).await?), "handed in already")
+        } else {
+            stored.map_err(ApiError::from)?
+        };
+        Ok::<_, ApiError>(answer_with(changed))
+    };
+    // The keyed digest instead of the body: what is kept of a request must not tell the OTP.
+    let request: [&[u8]; 4] = [b"submit otp", id.as_str().as_bytes(), trx_id.as_str().as_bytes(), digest.as_bytes()];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// Returns whether this very OTP is in the history.
+async fn was_handed_in(app: &App, id: &BindingId, why: &BindingConflict, digest: &str) -> Result<bool, sqlx::Error> {
+    if !matches!(why, BindingConflict::OtpStored | BindingConflict::OtpOver | BindingConflict::OtpNotWanted(_)) {
+        return Ok(false);
+    }
+    let kind = BindingEventKind::OtpSubmitted.as_str();
+    let events = list::list_events(app, id, RECENT_EVENTS).await?;
+    Ok(events.iter().any(|event| event.kind == kind && event.detail.as_deref() == Some(digest)))
+}

@@ -1,0 +1,298 @@
+//! Drivers for staff: `/api/v1/drivers`.
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode, request::Parts},
+    response::Response,
+};
+use dispatch::{
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    app::App,
+    fleet::{
+        driver_admin::{self, DriverChange, DriverError, DriverFilter},
+        drivers::{self, DriverRecord, NewDriver},
+    },
+    ids::{DriverId, ServiceType},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::READERS;
+use crate::{
+    auth::ApiCaller,
+    bindings::{next_cursor, page_size},
+    body::{DriverPath, RawBody},
+    error::{ApiError, StaffError},
+    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+    orders::given_reason,
+};
+
+const WRITERS: [AccountRole; 1] = [AccountRole::Operator];
+
+impl From<DriverError> for ApiError {
+    fn from(error: DriverError) -> Self {
+        match error {
+            DriverError::NotFound => Self::NoSuchDriver,
+            DriverError::Exists(id) => StaffError::DriverExists(id).into(),
+            DriverError::Invalid(text) => Self::Invalid(text),
+            DriverError::Database(error) => Self::Database(error),
+        }
+    }
+}
+
+/// The driver a path names, to be changed.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(super) struct ChangedDriverPath(
+    /// the driver's id
+    #[param(pattern = "^[A-Za-z0-9_-]{1,64}$", value_type = String, example = "DRV-9")]
+    DriverId,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for ChangedDriverPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let DriverPath(id) = DriverPath::from_request_parts(parts, state).await?;
+        Ok(Self(id))
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DriverQuery {
+    /// only those who drive for this service type
+    #[param(value_type = Option<String>)]
+    service_type: Option<ServiceType>,
+    /// only those who want work, or only the others
+    available: Option<bool>,
+    /// only those who are disabled, or only the others
+    disabled: Option<bool>,
+    /// the `next_cursor` of the page before
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    cursor: Option<DriverId>,
+    /// drivers of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DriverPage {
+    drivers: Vec<DriverRecord>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists drivers by id, page by page.
+#[utoipa::path(get, path = "/", tag = "drivers", params(DriverQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = DriverPage,
+         example = json!({ "drivers": [example_driver()], "next_cursor": null })),
+        CallErrors,
+    ))]
+pub(super) async fn list_drivers(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<DriverQuery>, QueryRejection>,
+) -> Result<Json<DriverPage>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(DriverQuery { service_type, available, disabled, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let filter = DriverFilter { service_type, available, disabled };
+    let drivers = driver_admin::list_page(&app.db, &filter, cursor.as_ref(), limit).await?;
+    let next_cursor = next_cursor(&drivers, limit, |driver| driver.id.to_string());
+    Ok(Json(DriverPage { drivers, next_cursor }))
+}
+
+/// A driver to be added.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateDriverRequest {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    id: DriverId,
+    /// At least one.
+    #[schema(value_type = Vec<String>)]
+    service_types: Vec<ServiceType>,
+    latitude: f64,
+    longitude: f64,
+    /// The driver wants work at once. False if it is left out.
+    #[serde(default)]
+    available: bool,
+    /// E.164, such as +628123456789: for offers by voice call.
+    #[schema(pattern = "^\\+[0-9]{7,15}$")]
+    phone: Option<String>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+/// Adds a driver.
+#[utoipa::path(post, path = "/", tag = "drivers", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = CreateDriverRequest,
+        example = json!({ "id": "DRV-9", "service_types": ["RIDE"], "latitude": -6.2088, "longitude": 106.8456,
+                          "reason": "signed the contract" })),
+    responses(
+        (status = 201, description = "done", body = DriverRecord,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_driver())),
+        CallErrors,
+    ))]
+pub(super) async fn create_driver(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CreateDriverRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let CreateDriverRequest { id, service_types, latitude, longitude, available, phone, reason } = value;
+    let reason = given_reason(reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let new = NewDriver { id, service_types, latitude, longitude, available, phone: Some(phone) };
+    let work = async |work: WorkContext| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let made = match driver_admin::create_driver(&app, &new, by).await {
+            // It is the same driver, added by a request whose answer got lost.
+            Err(DriverError::Exists(id)) if work.resumed => find_driver(&app, &id).await?,
+            made => made?,
+        };
+        Ok::<_, ApiError>((StatusCode::CREATED, json!(made)))
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create driver", &bytes], work).await
+}
+
+async fn find_driver(app: &App, id: &DriverId) -> Result<DriverRecord, ApiError> {
+    drivers::find_driver(&app.db, id).await?.ok_or(ApiError::NoSuchDriver)
+}
+
+/// What is to be another of a driver. What is left out stays.
+#[derive(ToSchema)]
+#[schema(as = DriverChangeRequest)]
+#[expect(dead_code, reason = "describes the change; the service reads it")]
+struct ChangeSchema {
+    /// At least one.
+    service_types: Option<Vec<String>>,
+    /// E.164; null removes it.
+    phone: Option<String>,
+    /// Why; kept in the record.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ChangeDriverRequest {
+    reason: String,
+    /// All other fields.
+    #[serde(flatten)]
+    change: Value,
+}
+
+/// Changes what a driver drives for, or the driver's phone number.
+#[utoipa::path(patch, path = "/{id}", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = ChangeSchema,
+        example = json!({ "service_types": ["RIDE", "RENT"], "reason": "has a larger car" })),
+    responses(
+        (status = 200, description = "done", body = DriverRecord,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_driver())),
+        CallErrors,
+    ))]
+pub(super) async fn change_driver(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ChangedDriverPath(id): ChangedDriverPath,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<ChangeDriverRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let ChangeDriverRequest { reason, change } = value;
+    let reason = given_reason(reason)?;
+    let change: DriverChange = serde_json::from_value(change).map_err(|error| ApiError::Invalid(error.to_string()))?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let by = ActionAuthor { actor: &caller.actor(), reason: Some(&reason) };
+        let changed = driver_admin::change_driver(&app, &id, &change, by).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!(changed)))
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"change driver", id.as_bytes(), &bytes], work).await
+}
+
+/// Why something is done; kept in the record of it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = DriverActionRequest)]
+pub(super) struct DriverReason {
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+}
+
+async fn set_disabled(
+    app: &App,
+    caller: &ApiCaller,
+    (id, disabled): (&DriverId, bool),
+    reason: &str,
+) -> Result<Answer, ApiError> {
+    let by = ActionAuthor { actor: &caller.actor(), reason: Some(reason) };
+    driver_admin::set_disabled(&app.db, id, disabled, by).await?;
+    Ok((StatusCode::OK, json!(find_driver(app, id).await?)))
+}
+
+/// Gives a driver no more work, and refuses the driver's keys. An order that the driver has stays with the driver.
+#[utoipa::path(post, path = "/{id}/disable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = DriverReason, example = json!({ "reason": "complaints of customers" })),
+    responses(
+        (status = 200, description = "done", body = DriverRecord,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_driver())),
+        CallErrors,
+    ))]
+pub(super) async fn disable_driver(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ChangedDriverPath(id): ChangedDriverPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: DriverReason { reason } }: RawBody<DriverReason>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let reason = given_reason(reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| set_disabled(&app, &caller, (&id, true), &reason).await;
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"disable driver", id.as_bytes(), &bytes], work).await
+}
+
+/// Lets a driver work again, once the driver says that work is wanted.
+#[utoipa::path(post, path = "/{id}/enable", tag = "drivers", params(ChangedDriverPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = DriverReason, example = json!({ "reason": "all is clear" })),
+    responses(
+        (status = 200, description = "done", body = DriverRecord,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_driver())),
+        CallErrors,
+    ))]
+pub(super) async fn enable_driver(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ChangedDriverPath(id): ChangedDriverPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: DriverReason { reason } }: RawBody<DriverReason>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let reason = given_reason(reason)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| set_disabled(&app, &caller, (&id, false), &reason).await;
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"enable driver", id.as_bytes(), &bytes], work).await
+}
+
+/// A driver without an order.
+fn example_driver() -> Value {
+    json!({ "id": "DRV-9", "service_types": ["RIDE"], "lat": -6.2088, "lng": 106.8456, "available": false,
+            "idle_since": "2026-01-09T08:00:00Z", "active_order": null })
+}

@@ -1,0 +1,63 @@
+//! Errors of services and extractors as they are answered.
+
+use axum::{extract::rejection::JsonRejection, http::StatusCode};
+use dispatch::{
+    admission::answer::ReplyLanguage,
+    areas::table::TableError,
+    orders::{commit::ChangeError, create::CreateError},
+};
+use jobs::InvalidOrderId;
+
+use super::ApiError;
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::NotFound => Self::NoSuchOrder,
+            ChangeError::Refused(refusal) => Self::Refused(refusal),
+            ChangeError::Busy => Self::Busy,
+            ChangeError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+impl From<CreateError> for ApiError {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Invalid(broken) => broken.into(),
+            CreateError::Exists(_) => Self::OrderExists(error.to_string()),
+            CreateError::Refused(answer) => Self::NoRoom(answer, ReplyLanguage::default()),
+            CreateError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+impl From<TableError> for ApiError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::NoSuchArea => Self::NoSuchArea,
+            TableError::Changed(_) => Self::Changed(error.to_string()),
+            TableError::Invalid(text) => Self::Invalid(text),
+            TableError::InvalidField(broken) => broken.into(),
+            TableError::Database(e) => Self::Database(e),
+        }
+    }
+}
+
+/// Of the order that a path names.
+impl From<InvalidOrderId> for ApiError {
+    fn from(error: InvalidOrderId) -> Self {
+        Self::invalid_parameter("id", error.to_string())
+    }
+}
+
+impl From<JsonRejection> for ApiError {
+    fn from(rejection: JsonRejection) -> Self {
+        match rejection {
+            JsonRejection::JsonDataError(e) => Self::from_body_text(e.body_text()),
+            JsonRejection::MissingJsonContentType(_) => Self::NotJson,
+            other if other.status() == StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge(crate::MAX_BODY_BYTES),
+            other => Self::Malformed(other.body_text()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Errors as bodies: ours beside the members of RFC 9457, and what the request adds to both.
+//!
+//! A member that the requirement documents prescribe keeps its name and value. So `status` of a busy area is the word
+//! SERVER_BUSY; RFC 9457 (3.1) has readers ignore a standard member of another type.
+
+use axum::{
+    body::Body,
+    http::{
+        HeaderValue, StatusCode,
+        header::{CONTENT_LENGTH, CONTENT_TYPE},
+    },
+    response::{IntoResponse, Response},
+};
+use serde_json::{Map, Value, json};
+use utoipa::openapi::{Object, ObjectBuilder, Type, schema::SchemaType};
+
+use super::{fields::FieldProblem, pages};
+use crate::openapi::error_code_schema;
+
+/// What all errors are sent as.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// An error as callers read it. A refusal for want of room has the fields of the requirement beside these. `Problem` writes it.
+#[derive(utoipa::ToSchema)]
+#[schema(as = ErrorBody)]
+#[expect(dead_code, reason = "describes an answer whose members are put together one by one")]
+pub(crate) struct ErrorReply {
+    #[schema(schema_with = error_code_schema)]
+    error_code: &'static str,
+    /// What is wrong, for people.
+    message: String,
+    /// Where the code is described: a path of this API.
+    #[schema(rename = "type", example = "/errors/ORDER_NOT_FOUND")]
+    uri: String,
+    /// The code in words, the same at each occurrence.
+    title: String,
+    #[schema(schema_with = status_schema)]
+    status: u16,
+    /// As `message`.
+    detail: String,
+    /// The path of the request.
+    #[schema(nullable = false)]
+    instance: Option<String>,
+    /// As the header X-Request-Id.
+    #[schema(nullable = false)]
+    request_id: Option<String>,
+    /// Which part of the request breaks which rule.
+    #[schema(nullable = false)]
+    errors: Option<Vec<FieldProblem>>,
+}
+
+fn status_schema() -> Object {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::Array(vec![Type::Integer, Type::String]))
+        .description(Some("The HTTP status; where an area takes no order, the word of the requirement."))
+        .build()
+}
+
+/// An error on its way out. It travels with the answer too, so that [`name_request`] can complete it.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &str, message: &str) -> Self {
+        let members = [
+            ("error_code", json!(code)),
+            ("message", json!(message)),
+            ("type", json!(pages::code_path(code))),
+            ("title", json!(pages::code_title(code))),
+            ("status", json!(status.as_u16())),
+            ("detail", json!(message)),
+        ];
+        Self { status, members: members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
+    }
+
+    /// Names a part of the request that breaks a rule.
+    pub(crate) fn with_field(mut self, field: &FieldProblem) -> Self {
+        self.members.insert("errors".to_owned(), json!([field]));
+        self
+    }
+
+    /// Puts the members behind those of `body`, whose values win.
+    pub(crate) fn beside(mut self, body: Value) -> Self {
+        if let Value::Object(mut members) = body {
+            for (name, value) in self.members {
+                members.entry(name).or_insert(value);
+            }
+            self.members = members;
+        }
+        self
+    }
+
+    fn to_json(&self) -> String {
+        serde_json::to_string(&self.members).expect("members with texts as names are JSON")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut answer = (self.status, [(CONTENT_TYPE, MEDIA_TYPE)], self.to_json()).into_response();
+        answer.extensions_mut().insert(self);
+        answer
+    }
+}
+
+/// Completes an error by the request that it answers. Other answers stay as they are.
+pub(crate) fn name_request(mut answer: Response, path: &str, id: &HeaderValue) -> Response {
+    let Some(mut problem) = answer.extensions_mut().remove::<Problem>() else { return answer };
+    problem.members.insert("instance".to_owned(), json!(path));
+    problem.members.insert("request_id".to_owned(), json!(id.to_str().unwrap_or_default()));
+    answer.headers_mut().remove(CONTENT_LENGTH);
+    *answer.body_mut() = Body::from(problem.to_json());
+    answer
+}
+
+/// Middleware: what axum refuses by itself, as plain text, becomes an error as all others.
+pub(crate) async fn adopt_refusal(answer: Response) -> Response {
+    let status = answer.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    let is_text = answer.headers().get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !is_error || !is_text {
+        return answer;
+    }
+    let (code, message) = match status {
+        StatusCode::NOT_FOUND => ("NOT_FOUND", "nothing is served here"),
+        StatusCode::METHOD_NOT_ALLOWED => ("METHOD_NOT_ALLOWED", "this method is not allowed here"),
+        StatusCode::REQUEST_TIMEOUT => ("TOO_SLOW", "the request did not arrive in time"),
+        StatusCode::PAYLOAD_TOO_LARGE => ("TOO_LARGE", "the body is too large"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ("NOT_JSON", "the body must be JSON: Content-Type: application/json"),
+        StatusCode::UNPROCESSABLE_ENTITY => ("INVALID", "the request breaks a rule"),
+        StatusCode::SERVICE_UNAVAILABLE => ("UNAVAILABLE", "the request cannot be served now; ask again"),
+        status if status.is_client_error() => ("MALFORMED", "the request cannot be read"),
+        _ => ("INTERNAL", "the request failed by a fault of ours; the log has the details"),
+    };
+    let (mut parts, _) = answer.into_parts();
+    let (adopted, body) = Problem::new(status, code, message).into_response().into_parts();
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.extend(adopted.headers);
+    parts.extensions.extend(adopted.extensions);
+    Response::from_parts(parts, body)
+}

@@ -1,0 +1,110 @@
+//! Why what staff asked for was not done.
+
+use axum::http::StatusCode;
+use dispatch::{
+    accounts::{key_admin::KeyError, users::UserError},
+    dead_letters::requeue_policy::RequeueRefusal,
+    error::ServiceError,
+};
+use jobs::queues;
+use model::ids::DriverId;
+
+use super::ApiError;
+
+/// A refusal of what only staff ask for.
+#[derive(Debug, thiserror::Error)]
+pub enum StaffError {
+    #[error("the alert is for support: a dispatcher acknowledges those about orders that wait for one")]
+    NotYourAlert,
+    #[error("no queue '{0}'; queues are {known}", known = queues::ALL.join(", "))]
+    NoSuchQueue(String),
+    #[error("no job of this id: it was never enqueued, or has finished")]
+    NoSuchJob,
+    #[error("no dead job of this id")]
+    NotDead,
+    #[error(transparent)]
+    StaysDead(RequeueRefusal),
+    #[error("no message of this id, or retention has removed it")]
+    NoSuchMessage,
+    #[error("the message is not dead; only dead ones are sent again")]
+    MessageNotDead,
+    #[error("no live key of this id or name")]
+    NoSuchKey,
+    #[error("a live key has this name; choose another, or replace it by POST /api/v1/admin/keys/rotate")]
+    KeyExists,
+    #[error("no user of this id")]
+    NoSuchUser,
+    #[error("driver '{0}' exists; change it by PATCH /api/v1/drivers/{0}")]
+    DriverExists(DriverId),
+    /// What failed, for the log alone.
+    #[error("a server of dispatchq cannot be asked right now; ask again")]
+    Service(ServiceError),
+}
+
+impl StaffError {
+    pub(super) fn status_code(&self) -> StatusCode {
+        match self {
+            Self::NotYourAlert => StatusCode::FORBIDDEN,
+            Self::NoSuchQueue(_) | Self::NoSuchJob | Self::NoSuchMessage | Self::NoSuchKey | Self::NoSuchUser => {
+                StatusCode::NOT_FOUND
+            }
+            Self::NotDead | Self::StaysDead(_) | Self::MessageNotDead | Self::KeyExists | Self::DriverExists(_) => {
+                StatusCode::CONFLICT
+            }
+            Self::Service(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    pub(super) fn error_code(&self) -> &'static str {
+        match self {
+            Self::NotYourAlert => "NOT_YOUR_ALERT",
+            Self::NoSuchQueue(_) => "QUEUE_NOT_FOUND",
+            Self::NoSuchJob => "JOB_NOT_FOUND",
+            Self::NotDead => "NOT_DEAD",
+            Self::StaysDead(_) => "STAYS_DEAD",
+            Self::NoSuchMessage => "MESSAGE_NOT_FOUND",
+            Self::MessageNotDead => "MESSAGE_NOT_DEAD",
+            Self::NoSuchKey => "KEY_NOT_FOUND",
+            Self::KeyExists => "KEY_EXISTS",
+            Self::NoSuchUser => "USER_NOT_FOUND",
+            Self::DriverExists(_) => "DRIVER_EXISTS",
+            Self::Service(_) => "UNAVAILABLE",
+        }
+    }
+}
+
+impl From<StaffError> for ApiError {
+    fn from(error: StaffError) -> Self {
+        Self::Staff(error)
+    }
+}
+
+impl From<ServiceError> for ApiError {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Database(error) => Self::Database(error),
+            other => Self::Staff(StaffError::Service(other)),
+        }
+    }
+}
+
+impl From<KeyError> for ApiError {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::NameTaken(_) => Self::Staff(StaffError::KeyExists),
+            KeyError::NoSuchName(_) => Self::Staff(StaffError::NoSuchKey),
+            KeyError::BadName(_) => Self::Invalid(error.to_string()),
+            KeyError::Database(error) => Self::Database(error),
+        }
+    }
+}
+
+impl From<UserError> for ApiError {
+    fn from(error: UserError) -> Self {
+        match error {
+            UserError::NotFound => Self::Staff(StaffError::NoSuchUser),
+            UserError::Invalid(text) => Self::Invalid(text),
+            UserError::Database(error) => Self::Database(error),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Orders found by filters, by any id, or by a partner's job id.
+
+use chrono::{DateTime, Utc};
+use dispatch::{
+    app::App,
+    orders::{
+        OrderStatus, Snapshot,
+        search::{self, ClosedOrders, OrderSearch, TimedPlace},
+        view::OrderView,
+    },
+};
+use model::ids::{AreaId, DriverId, ServiceType};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+
+use super::bounded_text;
+use crate::{
+    bindings::{next_cursor, page_size, word_schema},
+    error::ApiError,
+};
+
+/// Seconds since 1970 at the end of the year 9999. No order is younger.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct OrderQuery {
+    /// the partner's job id; producers must give it, and all other parameters are for staff
+    #[param(pattern = "^[ -~]{1,128}$", example = "JOB-1")]
+    pub(super) job_id: Option<String>,
+    /// only in this state
+    #[param(schema_with = status_schema)]
+    status: Option<OrderStatus>,
+    /// only of this area
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_-]{1,64}$")]
+    area: Option<AreaId>,
+    /// only of this service type
+    #[param(value_type = Option<String>)]
+    service_type: Option<ServiceType>,
+    /// only of this driver
+    #[param(value_type = Option<String>)]
+    driver: Option<DriverId>,
+    /// only of this customer
+    customer: Option<String>,
+    /// only those a person must decide on, or only the others
+    held: Option<bool>,
+    /// only those created at this time or later
+    from: Option<DateTime<Utc>>,
+    /// only those created before this time
+    to: Option<DateTime<Utc>>,
+    /// only those that bear this id: of an order, a job, a booking, a customer or a driver
+    #[param(max_length = 128)]
+    q: Option<String>,
+    /// the `next_cursor` of the page before
+    #[param(pattern = "^[0-9]{1,15}\\.[A-Za-z0-9_-]{1,64}$")]
+    cursor: Option<String>,
+    /// orders of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// Which closed orders a list looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ClosedScope {
+    /// None: it is about open orders.
+    None,
+    /// All that bear the id that was asked for.
+    All,
+    /// Those created between `created_from` and `created_to`.
+    Within,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct OrderPage {
+    pub(super) orders: Vec<OrderView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+    closed: ClosedScope,
+    /// The list begins with orders of this time; null: no matter when they were created.
+    #[schema(required)]
+    created_from: Option<DateTime<Utc>>,
+    /// The list ends before this time.
+    #[schema(required)]
+    created_to: Option<DateTime<Utc>>,
+    /// What was not looked at, and how to ask for it.
+    #[schema(required)]
+    note: Option<&'static str>,
+}
+
+impl OrderPage {
+    /// All there are of these.
+    pub(super) fn complete(orders: Vec<OrderView>) -> Self {
+        let (next_cursor, created_from, created_to) = (None, None, None);
+        Self { orders, next_cursor, closed: ClosedScope::All, created_from, created_to, note: None }
+    }
+}
+
+/// Lists the orders that fit, the newest first.
+pub(super) async fn list_orders(app: &App, wanted: OrderQuery) -> Result<OrderPage, ApiError> {
+    let limit = page_size(wanted.limit)?;
+    let after = parse_place(wanted.cursor.as_deref())?;
+    let asked_for_time = wanted.from.is_some() || wanted.to.is_some();
+    let any_id = bounded_text("q", wanted.q)?;
+    if any_id.as_deref().is_some_and(|id| id.is_empty() || id.len() > 128) {
+        return Err(ApiError::Invalid("q must be an id of 1 to 128 characters".to_owned()));
+    }
+    let search = OrderSearch {
+        status: wanted.status,
+        area: wanted.area,
+        service_type: wanted.service_type,
+        driver: wanted.driver,
+        customer: bounded_text("customer", wanted.customer)?,
+        held: wanted.held,
+        from: check_time("from", wanted.from)?,
+        to: check_time("to", wanted.to)?,
+        any_id,
+    };
+    let found = search::search_orders(app, &search, after.as_ref(), limit).await?;
+    let next_cursor = next_cursor(&found.orders, limit, |order| {
+        TimedPlace { at: order.created_at, id: order.id.clone() }.to_string()
+    });
+    let (closed, created_from, created_to, note) = match found.closed {
+        ClosedOrders::None => {
+            let note = "open orders alone; ask for closed ones by status, by an id, or with from and to";
+            (ClosedScope::None, None, None, Some(note))
+        }
+        ClosedOrders::All => (ClosedScope::All, None, None, None),
+        ClosedOrders::Within { from, to } => {
+            let note = (!asked_for_time).then_some("those of the last 24 hours; ask for others with from and to");
+            (ClosedScope::Within, Some(from), to, note)
+        }
+    };
+    let now = found.now;
+    let orders = found.orders.into_iter().map(|order| OrderView::from(&Snapshot::from_order(order, now))).collect();
+    Ok(OrderPage { orders, next_cursor, closed, created_from, created_to, note })
+}
+
+/// Reads a cursor of a list by time.
+pub(crate) fn parse_place(cursor: Option<&str>) -> Result<Option<TimedPlace>, ApiError> {
+    let place = cursor.map(str::parse::<TimedPlace>).transpose();
+    place.map_err(|error| ApiError::Invalid(error.to_string()))
+}
+
+fn check_time(name: &str, time: Option<DateTime<Utc>>) -> Result<Option<DateTime<Utc>>, ApiError> {
+    match time {
+        Some(at) if !(0..=LAST_SECOND).contains(&at.timestamp()) => {
+            Err(ApiError::Invalid(format!("{name} must lie between the years 1970 and 9999")))
+        }
+        time => Ok(time),
+    }
+}
+
+fn status_schema() -> Object {
+    word_schema(OrderStatus::ALL.map(OrderStatus::as_str))
+}

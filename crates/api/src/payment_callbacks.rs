@@ -1,0 +1,119 @@
+//! What the payment service calls: `POST /api/v1/payment-callbacks`, as docs/PAYMENTS.md describes it.
+//!
+//! Signed by the Standard Webhooks rules over the raw body, with a timestamp. Acted on within the request: what is answered 200 is
+//! written, and a service whose request failed sends it again. The same event again changes nothing.
+
+use axum::{Json, extract::State, http::HeaderMap};
+use dispatch::{
+    actor::Actor,
+    app::App,
+    orders::{Decision, Snapshot, actions, commit::ChangeOutcome, update},
+    plain_text,
+};
+use jobs::OrderId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    body::{self, WholeBody},
+    error::ApiError,
+    openapi::CallErrors,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(receive_refund_callback))
+}
+
+/// What the payment service says of a refund. Fields we do not know are the service's business.
+#[derive(Debug, Deserialize, ToSchema)]
+struct RefundCallback {
+    #[serde(rename = "type")]
+    #[schema(value_type = String)]
+    kind: RefundCallbackKind,
+    #[schema(min_length = 1, max_length = 128)]
+    refund_id: String,
+    /// The order, as we gave it when asking.
+    #[schema(value_type = String)]
+    reference: OrderId,
+    /// Why it failed.
+    #[schema(max_length = 500)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum RefundCallbackKind {
+    #[serde(rename = "refund.completed")]
+    Completed,
+    #[serde(rename = "refund.failed")]
+    Failed,
+    /// A word this version does not know: of no effect.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What became of a callback of the payment service.
+#[derive(Debug, Serialize, ToSchema)]
+struct RefundCallbackReceipt {
+    /// processed, or ignored: it changed nothing
+    status: String,
+}
+
+/// Receives what the payment service says of a refund; signed, see docs/PAYMENTS.md.
+///
+/// A refund that is completed makes its order REFUNDED, one that failed is left to a person. The same event again changes nothing.
+#[utoipa::path(post, path = "/", tag = "callbacks", security(()),
+    request_body(content = RefundCallback,
+        example = json!({ "type": "refund.completed", "refund_id": "RF-1", "reference": "ORD-1" })),
+    responses(
+        (status = 200, description = "done", body = RefundCallbackReceipt, example = json!({ "status": "processed" })),
+        CallErrors,
+    ))]
+async fn receive_refund_callback(
+    State(app): State<App>,
+    headers: HeaderMap,
+    WholeBody(bytes): WholeBody,
+) -> Result<Json<RefundCallbackReceipt>, ApiError> {
+    let payments = app.payments.as_ref();
+    let payments = payments.ok_or_else(|| ApiError::BadSignature("no [payments] url in config.toml".to_owned()))?;
+    if !payments.verifies_callback(&bytes, &headers) {
+        return Err(ApiError::BadSignature("not signed by the payment service, or too long ago".to_owned()));
+    }
+    body::without_nul(&bytes)?;
+    let Json(callback): Json<RefundCallback> = Json::from_bytes(&bytes)?;
+    if let Some(problem) = callback.find_problem() {
+        return Err(ApiError::Invalid(problem.to_owned()));
+    }
+    let changed = update::update_order(&app, &callback.reference, |s| callback.decide(s)).await?;
+    let status = match changed {
+        ChangeOutcome::Yes(_) => "processed",
+        ChangeOutcome::No(_) => "ignored",
+    };
+    Ok(Json(RefundCallbackReceipt { status: status.to_owned() }))
+}
+
+impl RefundCallback {
+    /// What cannot be kept of it, if anything.
+    fn find_problem(&self) -> Option<&'static str> {
+        let id_fits = (1..=128).contains(&self.refund_id.len()) && plain_text::is_plain(&self.refund_id);
+        let reason = self.reason.as_deref().unwrap_or_default();
+        if !id_fits {
+            Some("refund_id must have 1 to 128 printable characters")
+        } else if reason.len() > 500 || !plain_text::is_plain(reason) {
+            Some("reason must have at most 500 printable characters")
+        } else {
+            None
+        }
+    }
+
+    /// One that failed does nothing to a refund that people have ended, or that the service is not asked for.
+    fn decide(&self, s: &Snapshot) -> Decision {
+        match self.kind {
+            RefundCallbackKind::Completed => {
+                actions::finish_refund(s, &Actor::SYSTEM, Some(actions::refund_note(&self.refund_id)))
+            }
+            RefundCallbackKind::Failed => actions::refuse_refund(s, self.reason.as_deref().unwrap_or("it failed")),
+            RefundCallbackKind::Unknown => Decision::Unchanged,
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Mass actions as plans: shown, run and cancelled by their id: `/api/v1/admin/plans`. `binding_actions`, `dead_actions`: those
+//! of bindings and of dead jobs are made, beside what they change.
+
+mod binding_actions;
+mod dead_actions;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode, request::Parts},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    app::App,
+    plans::{
+        control::{self, ChangedPlan},
+        create::{self, PlanError},
+        store,
+    },
+};
+use model::{
+    ids::PlanId,
+    plan::{Plan, PlanConflict, PlanItem, PlanItemState, PlanKind, PlanState},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    auth::ApiCaller,
+    bindings::{EmptyBody, READERS, WRITERS, next_cursor, page_size, paths::parse_path, word_schema},
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_plans))
+        .routes(routes!(show_plan))
+        .routes(routes!(list_plan_items))
+        .routes(routes!(run_plan))
+        .routes(routes!(cancel_plan))
+}
+
+/// What is served beside the bindings.
+pub(crate) fn binding_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(binding_actions::plan_binding_action))
+}
+
+/// What is served beside dead jobs.
+pub(crate) fn dead_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(dead_actions::plan_dead_job_action))
+}
+
+/// The plan a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+struct PlanPath(
+    /// the plan's id
+    #[param(value_type = String, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        example = "01937c3e-8f00-7000-8000-000000000001")]
+    PlanId,
+);
+
+impl<S: Send + Sync> FromRequestParts<S> for PlanPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        parse_path(parts, state).await.map(Self)
+    }
+}
+
+/// A mass action: what is to be done to which ids, and how far it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Plan)]
+struct PlanView {
+    id: String,
+    /// What its items are.
+    #[schema(schema_with = kind_schema)]
+    kind: PlanKind,
+    /// What is done to each of them.
+    action: Value,
+    /// Of what the ids were taken when it was made.
+    filter: Value,
+    reason: Option<String>,
+    #[schema(schema_with = state_schema)]
+    state: PlanState,
+    /// Its items. What fits the filter later is not among them.
+    total: i32,
+    /// Items that are yet to be performed.
+    left: i32,
+    /// Items that it changed.
+    changed: i32,
+    /// Items that were so already.
+    unchanged: i32,
+    /// Items that could not be done.
+    refused: i32,
+    created_by: String,
+    created_at: DateTime<Utc>,
+    run_by: Option<String>,
+    started_at: Option<DateTime<Utc>>,
+    cancelled_by: Option<String>,
+    /// When it became DONE or CANCELLED.
+    ended_at: Option<DateTime<Utc>>,
+    /// When its next items are performed, while RUNNING.
+    next_at: Option<DateTime<Utc>>,
+}
+
+impl From<Plan> for PlanView {
+    fn from(row: Plan) -> Self {
+        Self {
+            id: row.id.to_string(),
+            kind: row.kind,
+            action: row.action,
+            filter: row.filter,
+            reason: row.reason,
+            state: row.state,
+            total: row.counts.total,
+            left: row.counts.left(),
+            changed: row.counts.changed,
+            unchanged: row.counts.unchanged,
+            refused: row.counts.refused,
+            created_by: row.created_by,
+            created_at: row.created_at,
+            run_by: row.run_by,
+            started_at: row.started_at,
+            cancelled_by: row.cancelled_by,
+            ended_at: row.ended_at,
+            next_at: row.next_at,
+        }
+    }
+}
+
+/// Items that were refused for one reason.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PlanRefusal)]
+struct RefusalView {
+    error_code: String,
+    count: i64,
+    /// What one of them was told.
+    example: Option<String>,
+}
+
+/// A plan, and why items of it were refused.
+#[derive(Debug, Serialize, ToSchema)]
+struct PlanAnswer {
+    plan: PlanView,
+    refusals: Vec<RefusalView>,
+    /// What else there is to say.
+    #[schema(required)]
+    note: Option<String>,
+}
+
+/// The answer about a plan, as it is kept under an Idempotency-Key.
+async fn answer_with_plan(app: &App, status: StatusCode, plan: Plan, note: Option<&str>) -> Result<Answer, ApiError> {
+    let counted = store::count_refusals(&app.db, plan.id).await?;
+    let refusals = counted
+        .into_iter()
+        .map(|row| RefusalView { error_code: row.refusal, count: row.count, example: row.example })
+        .collect();
+    let answer = PlanAnswer { plan: PlanView::from(plan), refusals, note: note.map(str::to_owned) };
+    Ok((status, json!(answer)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PlanQuery {
+    /// only in this state
+    #[param(schema_with = state_schema)]
+    state: Option<PlanState>,
+    /// the `next_cursor` of the page before
+    #[param(value_type = Option<String>, pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+    cursor: Option<PlanId>,
+    /// plans of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct PlanPage {
+    plans: Vec<PlanView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists plans, the newest first, page by page.
+#[utoipa::path(get, path = "/", tag = "plans", params(PlanQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = PlanPage,
+         example = json!({ "plans": [example_plan()], "next_cursor": null })),
+        CallErrors,
+    ))]
+async fn list_plans(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<PlanQuery>, QueryRejection>,
+) -> Result<Json<PlanPage>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(PlanQuery { state, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let rows = store::list_plans(&app.db, state, cursor, i64::from(limit)).await?;
+    let next_cursor = next_cursor(&rows, limit, |row| row.id.to_string());
+    Ok(Json(PlanPage { plans: rows.into_iter().map(PlanView::from).collect(), next_cursor }))
+}
+
+/// Returns a plan, and why items of it were refused.
+#[utoipa::path(get, path = "/{id}", tag = "plans", params(PlanPath), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = PlanAnswer, example = json!(example_plan_answer())), CallErrors))]
+async fn show_plan(State(app): State<App>, caller: ApiCaller, PlanPath(id): PlanPath) -> Result<Json<Value>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let plan = create::find_plan(&app, id).await?;
+    let (_, body) = answer_with_plan(&app, StatusCode::OK, plan, None).await?;
+    Ok(Json(body))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct PlanItemQuery {
+    /// only those of which this became
+    #[param(schema_with = item_state_schema)]
+    state: Option<PlanItemState>,
+    /// the `next_cursor` of the page before
+    cursor: Option<String>,
+    /// items of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// One of those that a plan is about.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PlanItem)]
+struct PlanItemView {
+    /// The id of what is to be changed.
+    subject_id: String,
+    #[schema(schema_with = item_state_schema)]
+    state: PlanItemState,
+    /// Why it is REFUSED.
+    error_code: Option<String>,
+    /// The same for people, or how it was UNCHANGED.
+    note: Option<String>,
+    /// When the run came to it; null where the plan knew it before.
+    done_at: Option<DateTime<Utc>>,
+}
+
+impl From<PlanItem> for PlanItemView {
+    fn from(row: PlanItem) -> Self {
+        Self {
+            subject_id: row.subject_id,
+            state: row.state,
+            error_code: row.refusal,
+            note: row.note,
+            done_at: row.done_at,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct PlanItemPage {
+    items: Vec<PlanItemView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists the items of a plan by id, page by page: the exact ids.
+#[utoipa::path(get, path = "/{id}/items", tag = "plans", params(PlanPath, PlanItemQuery),
+    extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = PlanItemPage,
+         example = json!({ "items": [
+             { "subject_id": "B-7", "state": "PENDING", "error_code": null, "note": null, "done_at": null }],
+             "next_cursor": null })),
+        CallErrors,
+    ))]
+async fn list_plan_items(
+    State(app): State<App>,
+    caller: ApiCaller,
+    PlanPath(id): PlanPath,
+    wanted: Result<Query<PlanItemQuery>, QueryRejection>,
+) -> Result<Json<PlanItemPage>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(PlanItemQuery { state, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    create::find_plan(&app, id).await?;
+    let after = cursor.as_deref().unwrap_or_default();
+    let rows = store::list_items(&app.db, id, state, after, i64::from(limit)).await?;
+    let next_cursor = next_cursor(&rows, limit, |row| row.subject_id.clone());
+    Ok(Json(PlanItemPage { items: rows.into_iter().map(PlanItemView::from).collect(), next_cursor }))
+}
+
+/// Runs a plan, once: its items are performed, so many a second.
+///
+/// A plan that was made more than a day ago is not run: what it was made of may be past.
+#[utoipa::path(post, path = "/{id}/run", tag = "plans", params(PlanPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = PlanAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_plan_answer())),
+        CallErrors,
+    ))]
+async fn run_plan(
+    State(app): State<App>,
+    caller: ApiCaller,
+    PlanPath(id): PlanPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |work: WorkContext| {
+        let (plan, note) = match control::run_plan(&app, id, &caller.actor()).await {
+            // The answer of the request that ran it may have got lost.
+            Err(PlanError::Conflict(conflict)) if work.resumed => {
+                (find_own_run(&app, &caller, id, conflict).await?, None)
+            }
+            ran => split_changed(ran?),
+        };
+        answer_with_plan(&app, StatusCode::OK, plan, note).await
+    };
+    let uuid = id.as_uuid();
+    let request: [&[u8]; 3] = [b"run plan", uuid.as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// Returns the plan if it was this key that ran it.
+async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanConflict) -> Result<Plan, ApiError> {
+    let plan = create::find_plan(app, id).await?;
+    if plan.run_key == Some(caller.0.id) { Ok(plan) } else { Err(ApiError::PlanRefused(conflict)) }
+}
+
+/// Cancels a plan: items that are being performed end, and no other begins.
+///
+/// What was done stays done.
+#[utoipa::path(post, path = "/{id}/cancel", tag = "plans", params(PlanPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    responses(
+        (status = 200, description = "done", body = PlanAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_plan_answer())),
+        CallErrors,
+    ))]
+async fn cancel_plan(
+    State(app): State<App>,
+    caller: ApiCaller,
+    PlanPath(id): PlanPath,
+    headers: HeaderMap,
+    RawBody { bytes, value: EmptyBody {} }: RawBody<EmptyBody>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let (plan, note) = split_changed(control::cancel_plan(&app, id, &caller.actor()).await?);
+        answer_with_plan(&app, StatusCode::OK, plan, note).await
+    };
+    let uuid = id.as_uuid();
+    let request: [&[u8]; 3] = [b"cancel plan", uuid.as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// The plan, and what there is to say.
+fn split_changed(changed: ChangedPlan) -> (Plan, Option<&'static str>) {
+    match changed {
+        ChangedPlan::Yes(plan) => (*plan, None),
+        ChangedPlan::No(plan, how) => (*plan, Some(how)),
+    }
+}
+
+fn kind_schema() -> Object {
+    word_schema(PlanKind::ALL.map(PlanKind::as_str))
+}
+
+fn state_schema() -> Object {
+    word_schema(PlanState::ALL.map(PlanState::as_str))
+}
+
+fn item_state_schema() -> Object {
+    word_schema(PlanItemState::ALL.map(PlanItemState::as_str))
+}
+
+/// A plan that runs.
+fn example_plan() -> Value {
+    json!({
+        "id": "01937c3e-8f00-7000-8000-000000000001", "kind": "bindings", "action": "stop",
+        "filter": { "server_id": "S1" }, "reason": "S1 moves", "state": "RUNNING", "total": 120, "left": 69, "changed": 50,
+        "unchanged": 0, "refused": 1, "created_by": "operator:budi", "created_at": "2026-01-09T08:00:00Z",
+        "run_by": "operator:budi", "started_at": "2026-01-09T08:00:30Z", "cancelled_by": null, "ended_at": null,
+        "next_at": "2026-01-09T08:00:31Z",
+    })
+}
+
+/// The same with the refusal of an item.
+fn example_plan_answer() -> Value {
+    json!({
+        "plan": example_plan(),
+        "refusals": [{ "error_code": "BINDING_DELETED", "count": 1, "example": "the binding was deleted" }],
+        "note": null,
+    })
+}

@@ -1,0 +1,104 @@
+//! Plans of bindings are made here: `POST /api/v1/bindings/actions`.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use dispatch::{
+    app::App,
+    bindings::list::BindingFilter,
+    ids::PlanId,
+    plans::{
+        binding_plans,
+        create::{self, PlanMode},
+    },
+};
+use model::binding::BindingVerb;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::{ToSchema, openapi::Object};
+
+use super::{PlanAnswer, answer_with_plan, example_plan_answer};
+use crate::{
+    auth::ApiCaller,
+    bindings::{WRITERS, state_schema, word_schema},
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+    orders::bounded_text,
+};
+
+/// Which bindings. What is left out does not matter: `{}` is all of them.
+#[derive(ToSchema)]
+#[schema(as = BindingFilter)]
+#[expect(dead_code, reason = "describes the filter; the service reads it")]
+struct FilterSchema {
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    server_id: Option<String>,
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    account_id: Option<String>,
+    #[schema(schema_with = state_schema)]
+    state: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BindingActionRequest {
+    /// Those that fit now, and no others, are the plan's items.
+    #[schema(value_type = FilterSchema)]
+    filter: Value,
+    #[schema(schema_with = verb_schema)]
+    action: BindingVerb,
+    /// Why; kept with the plan, and in the history of each binding.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: Option<String>,
+    /// True: the plan is stored and shown, and run by its id. False: it runs.
+    dry_run: bool,
+}
+
+/// Plans an action on all bindings that fit a filter, and runs it unless `dry_run` is set.
+///
+/// The exact ids are stored first, with what the action would come to for each. They are performed so many a second, however
+/// many workers there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is.
+#[utoipa::path(post, path = "/actions", tag = "bindings", params(IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = BindingActionRequest,
+        example = json!({ "filter": { "state": "RUNNING" }, "action": "pause", "reason": "the provider asked for it",
+                          "dry_run": true })),
+    responses(
+        (status = 201, description = "done", body = PlanAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_plan_answer())),
+        CallErrors,
+    ))]
+pub(super) async fn plan_binding_action(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<BindingActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let BindingActionRequest { filter, action, reason, dry_run } = value;
+    let filter: BindingFilter =
+        serde_json::from_value(filter).map_err(|error| ApiError::Malformed(format!("filter: {error}")))?;
+    let reason = bounded_text("reason", reason)?;
+    if reason.as_deref().is_some_and(|reason| reason.trim().is_empty()) {
+        return Err(ApiError::invalid_member("reason", "reason must say why, or be left out"));
+    }
+    let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };
+    let work = async |work: WorkContext| {
+        let author = caller.actor();
+        let draft = binding_plans::draft_plan(&app, &filter, action, reason.clone(), &author).await?;
+        // The same id when the request is repeated: it finds what was stored before.
+        let plan = create::store_draft(&app, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
+        answer_with_plan(&app, StatusCode::CREATED, plan, None).await
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"plan binding action", &bytes], work).await
+}
+
+fn verb_schema() -> Object {
+    word_schema(BindingVerb::ALL.map(BindingVerb::as_str))
+}

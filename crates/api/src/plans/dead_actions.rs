@@ -1,0 +1,103 @@
+//! Plans of dead jobs are made here: `POST /api/v1/admin/dead/actions`.
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use dispatch::{
+    app::App,
+    ids::PlanId,
+    plans::{
+        create::{self, PlanMode},
+        dead_plans::{self, DeadJobFilter, DeadJobVerb},
+    },
+};
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::{ToSchema, openapi::Object};
+
+use super::{PlanAnswer, answer_with_plan, example_plan_answer};
+use crate::{
+    admin,
+    auth::ApiCaller,
+    bindings::{WRITERS, word_schema},
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+    orders::given_reason,
+};
+
+/// Which dead jobs. What is left out does not matter: `{}` is all of them.
+#[derive(ToSchema)]
+#[schema(as = DeadJobFilter)]
+#[expect(dead_code, reason = "describes the filter; the service reads it")]
+struct FilterSchema {
+    /// The name of their queue.
+    #[schema(pattern = "^[a-z-]{1,64}$")]
+    queue: Option<String>,
+    /// Their error contains this text.
+    #[schema(max_length = 500)]
+    error: Option<String>,
+    /// Dead for at least so many seconds.
+    older_than_sec: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeadJobActionRequest {
+    /// Those that fit now, and no others, are the plan's items.
+    #[schema(value_type = FilterSchema)]
+    filter: Value,
+    #[schema(schema_with = verb_schema)]
+    action: DeadJobVerb,
+    /// Why; kept with the plan, with each decision, and in the histories of the orders.
+    #[schema(min_length = 1, max_length = 500, pattern = "^[^\\u0000]*$")]
+    reason: String,
+    /// True: the plan is stored and shown, and run by its id. False: it runs.
+    dry_run: bool,
+}
+
+/// Plans to requeue or to discard all dead jobs that fit a filter, and runs the plan unless `dry_run` is set.
+///
+/// The exact ids are stored first, with what would come of each. They are performed so many a second, however many workers
+/// there are; `GET /api/v1/admin/plans/{id}` shows how far the plan is.
+#[utoipa::path(post, path = "/actions", tag = "admin", params(IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = DeadJobActionRequest,
+        example = json!({ "filter": { "queue": "notify-queue", "error": "status 503" }, "action": "requeue",
+                          "reason": "they are back", "dry_run": true })),
+    responses(
+        (status = 201, description = "done", body = PlanAnswer,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_plan_answer())),
+        CallErrors,
+    ))]
+pub(super) async fn plan_dead_job_action(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<DeadJobActionRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let DeadJobActionRequest { filter, action, reason, dry_run } = value;
+    let filter: DeadJobFilter =
+        serde_json::from_value(filter).map_err(|error| ApiError::Malformed(format!("filter: {error}")))?;
+    let selection = admin::dead::select(&filter)?;
+    let reason = given_reason(reason)?;
+    let mode = if dry_run { PlanMode::DryRun } else { PlanMode::Run };
+    let work = async |work: WorkContext| {
+        let author = caller.actor();
+        let draft = dead_plans::draft_plan(&app, &filter, &selection, action, Some(reason.clone())).await?;
+        // The same id when the request is repeated: it finds what was stored before.
+        let plan = create::store_draft(&app, PlanId::from_uuid(work.id), &draft, mode, &author).await?;
+        answer_with_plan(&app, StatusCode::CREATED, plan, None).await
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"plan dead job action", &bytes], work).await
+}
+
+fn verb_schema() -> Object {
+    word_schema(DeadJobVerb::ALL.map(DeadJobVerb::as_str))
+}

@@ -1,0 +1,322 @@
+//! Providers' servers, and how many calls may be open: `/api/v1/provider-servers`, `/api/v1/provider-call-limit`.
+
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    app::App,
+    binding_store::servers::{self as rows, ProviderServer, ServerSettings},
+    bindings::{
+        change::BindingError,
+        servers::{self, TotalLimit},
+    },
+    ids::ProviderName,
+};
+use model::binding::ServerId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    auth::ApiCaller,
+    bindings::{READERS, WRITERS, next_cursor, page_size, paths::ServerPath},
+    body::RawBody,
+    error::ApiError,
+    idempotency::{self, IdempotencyHeader, WorkContext},
+    openapi::CallErrors,
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default()
+        .routes(routes!(list_provider_servers, create_provider_server))
+        .routes(routes!(show_provider_server, patch_provider_server))
+}
+
+pub(crate) fn limit_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(show_call_limit, set_call_limit))
+}
+
+/// A provider's server, as it fares.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ProviderServer)]
+struct ServerView {
+    id: String,
+    /// As in the configuration: [providers.NAME].
+    provider: String,
+    base_url: String,
+    /// Calls that may be open at the same time.
+    max_concurrent: i32,
+    /// False: no cycle begins on it.
+    enabled: bool,
+    /// False: after a lost answer the server is asked before a start is repeated.
+    repeats_are_safe: bool,
+    /// Calls in a row that failed by its fault.
+    failures: i32,
+    /// No call is made before.
+    paused_until: Option<DateTime<Utc>>,
+    changed_by: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl From<ProviderServer> for ServerView {
+    fn from(row: ProviderServer) -> Self {
+        Self {
+            id: row.id.to_string(),
+            provider: row.provider.to_string(),
+            base_url: row.base_url,
+            max_concurrent: row.max_concurrent,
+            enabled: row.enabled,
+            repeats_are_safe: row.repeats_are_safe,
+            failures: row.failures,
+            paused_until: row.paused_until,
+            changed_by: row.changed_by,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+fn example_server() -> Value {
+    json!({
+        "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api", "max_concurrent": 2, "enabled": true,
+        "repeats_are_safe": true, "failures": 0, "paused_until": null, "changed_by": "operator:budi",
+        "created_at": "2026-01-08T08:00:00Z", "updated_at": "2026-01-08T08:00:00Z",
+    })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ServerQuery {
+    /// the `next_cursor` of the page before
+    #[param(value_type = Option<String>, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    cursor: Option<ServerId>,
+    /// servers of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ServerPage {
+    servers: Vec<ServerView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists providers' servers by id, page by page.
+#[utoipa::path(get, path = "/", tag = "bindings", params(ServerQuery), extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = ServerPage,
+         example = json!({ "servers": [example_server()], "next_cursor": null })),
+        CallErrors,
+    ))]
+async fn list_provider_servers(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<ServerQuery>, QueryRejection>,
+) -> Result<Json<ServerPage>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let Query(ServerQuery { cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let servers = rows::list_servers(&app.db, cursor.as_ref(), i64::from(limit)).await?;
+    let next_cursor = next_cursor(&servers, limit, |server| server.id.to_string());
+    Ok(Json(ServerPage { servers: servers.into_iter().map(ServerView::from).collect(), next_cursor }))
+}
+
+/// A server to be created.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CreateServerRequest {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_.-]{1,64}$")]
+    id: ServerId,
+    /// As in the configuration: [providers.NAME].
+    #[schema(value_type = String)]
+    provider: ProviderName,
+    #[schema(max_length = 500)]
+    base_url: String,
+    /// Calls that may be open at the same time.
+    #[schema(minimum = 1, maximum = 1000, default = 2)]
+    max_concurrent: Option<i32>,
+    #[schema(default = true)]
+    enabled: Option<bool>,
+    /// False: after a lost answer the server is asked before a start is repeated.
+    #[schema(default = true)]
+    repeats_are_safe: Option<bool>,
+}
+
+/// Creates a provider's server.
+#[utoipa::path(post, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = CreateServerRequest,
+        example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api" })),
+    responses(
+        (status = 201, description = "done", body = ServerView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_server())),
+        CallErrors,
+    ))]
+async fn create_provider_server(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CreateServerRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let CreateServerRequest { id, provider, base_url, max_concurrent, enabled, repeats_are_safe } = value;
+    let settings = ServerSettings {
+        provider: Some(provider),
+        base_url: Some(base_url),
+        max_concurrent,
+        enabled,
+        repeats_are_safe,
+    };
+    let work = async |work: WorkContext| {
+        let made = match servers::create_server(&app, &id, &settings, &caller.actor()).await {
+            // It is the same server, made by a request whose answer got lost.
+            Err(BindingError::ServerExists(_)) if work.resumed => {
+                let made = rows::find_server(&app.db, &id).await?;
+                let is_same = |row: &ProviderServer| {
+                    (Some(&row.provider), Some(&row.base_url))
+                        == (settings.provider.as_ref(), settings.base_url.as_ref())
+                };
+                made.filter(is_same).ok_or_else(|| BindingError::ServerExists(id.clone()))?
+            }
+            other => other?,
+        };
+        Ok::<_, ApiError>((StatusCode::CREATED, json!(ServerView::from(made))))
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"create provider server", &bytes], work).await
+}
+
+/// Returns a provider's server.
+#[utoipa::path(get, path = "/{id}", tag = "bindings", params(ServerPath), extensions(("x-roles" = json!(READERS))),
+    responses((status = 200, description = "done", body = ServerView, example = json!(example_server())), CallErrors))]
+async fn show_provider_server(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ServerPath(id): ServerPath,
+) -> Result<Json<ServerView>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    let server = rows::find_server(&app.db, &id).await?.ok_or(ApiError::NoSuchServer)?;
+    Ok(Json(ServerView::from(server)))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PatchServerRequest {
+    #[schema(value_type = Option<String>)]
+    provider: Option<ProviderName>,
+    #[schema(max_length = 500)]
+    base_url: Option<String>,
+    #[schema(minimum = 1, maximum = 1000)]
+    max_concurrent: Option<i32>,
+    enabled: Option<bool>,
+    repeats_are_safe: Option<bool>,
+}
+
+/// Changes a provider's server.
+///
+/// What the body leaves out stays as it is. A limit holds at once; calls beyond a lower one may end. On a server that is
+/// disabled each binding stops where its next cycle would begin.
+#[utoipa::path(patch, path = "/{id}", tag = "bindings", params(ServerPath, IdempotencyHeader),
+    extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4 })),
+    responses(
+        (status = 200, description = "done", body = ServerView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!(example_server())),
+        CallErrors,
+    ))]
+async fn patch_provider_server(
+    State(app): State<App>,
+    caller: ApiCaller,
+    ServerPath(id): ServerPath,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<PatchServerRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let PatchServerRequest { provider, base_url, max_concurrent, enabled, repeats_are_safe } = value;
+    let settings = ServerSettings { provider, base_url, max_concurrent, enabled, repeats_are_safe };
+    let work = async |_| {
+        let changed = servers::change_server(&app, &id, &settings, &caller.actor()).await;
+        let changed = changed.map_err(|error| match error {
+            BindingError::NoServer(_) => ApiError::NoSuchServer,
+            other => other.into(),
+        })?;
+        Ok::<_, ApiError>((StatusCode::OK, json!(ServerView::from(changed))))
+    };
+    let request: [&[u8]; 3] = [b"patch provider server", id.as_str().as_bytes(), &bytes];
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &request, work).await
+}
+
+/// How many calls may be open at the same time, on all servers together.
+#[derive(Debug, Serialize, ToSchema)]
+struct CallLimitView {
+    max_concurrent_calls: u32,
+    /// False: the configuration's.
+    set_by_operator: bool,
+}
+
+impl From<TotalLimit> for CallLimitView {
+    fn from(limit: TotalLimit) -> Self {
+        Self { max_concurrent_calls: limit.max_concurrent_calls, set_by_operator: limit.set_by_operator }
+    }
+}
+
+/// Returns how many calls of providers may be open, in all.
+#[utoipa::path(get, path = "/", tag = "bindings", extensions(("x-roles" = json!(READERS))),
+    responses(
+        (status = 200, description = "done", body = CallLimitView,
+         example = json!({ "max_concurrent_calls": 50, "set_by_operator": false })),
+        CallErrors,
+    ))]
+async fn show_call_limit(State(app): State<App>, caller: ApiCaller) -> Result<Json<CallLimitView>, ApiError> {
+    caller.require_role(&READERS)?;
+    let app = caller.reading(app);
+    Ok(Json(servers::total_limit(&app).await?.into()))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CallLimitRequest {
+    /// Null goes back to the configuration's.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required, minimum = 1, maximum = 100000)]
+    max_concurrent_calls: Option<i32>,
+}
+
+/// Sets how many calls of providers may be open, in all.
+///
+/// It holds at once; calls beyond a lower limit may end.
+#[utoipa::path(put, path = "/", tag = "bindings", params(IdempotencyHeader), extensions(("x-roles" = json!(WRITERS))),
+    request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60 })),
+    responses(
+        (status = 200, description = "done", body = CallLimitView,
+         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
+         example = json!({ "max_concurrent_calls": 60, "set_by_operator": true })),
+        CallErrors,
+    ))]
+async fn set_call_limit(
+    State(app): State<App>,
+    caller: ApiCaller,
+    headers: HeaderMap,
+    RawBody { bytes, value }: RawBody<CallLimitRequest>,
+) -> Result<Response, ApiError> {
+    caller.require_role(&WRITERS)?;
+    let key = idempotency::idempotency_key(&headers)?;
+    let work = async |_| {
+        let limit = servers::change_total_limit(&app, value.max_concurrent_calls, &caller.actor()).await?;
+        Ok::<_, ApiError>((StatusCode::OK, json!(CallLimitView::from(limit))))
+    };
+    idempotency::run_once(&app.db, &caller, key.as_deref(), &[b"set provider call limit", &bytes], work).await
+}

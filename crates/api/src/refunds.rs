@@ -1,0 +1,159 @@
+//! The money that is to go back: `/api/v1/refunds`. What is done about it is recorded at the order, by
+//! `POST /api/v1/orders/{id}/refund`.
+
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    app::App,
+    db,
+    orders::{
+        Order, OrderStatus,
+        search::{self, RefundProgress, TimedPlace},
+    },
+};
+use jobs::OrderId;
+use model::{
+    ids::{AreaId, ServiceType},
+    order::PaymentStatus,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema, openapi::Object};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    auth::ApiCaller,
+    bindings::{next_cursor, page_size, word_schema},
+    error::ApiError,
+    openapi::CallErrors,
+    orders::{STAFF, parse_place},
+};
+
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::default().routes(routes!(list_refunds))
+}
+
+/// How far refunds are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum RefundState {
+    /// None has begun it.
+    Owed,
+    /// Support has begun it.
+    Started,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct RefundQuery {
+    /// only those that are so far
+    #[param(schema_with = progress_schema)]
+    state: Option<RefundState>,
+    /// the `next_cursor` of the page before
+    #[param(pattern = "^[0-9]{1,15}\\.[A-Za-z0-9_-]{1,64}$")]
+    cursor: Option<String>,
+    /// refunds of one page
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<u32>,
+}
+
+/// A paid order that has ended, and whose money is not back.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Refund)]
+struct RefundView {
+    #[schema(value_type = String)]
+    order_id: OrderId,
+    state: RefundState,
+    order_status: OrderStatus,
+    #[schema(value_type = String)]
+    payment_status: PaymentStatus,
+    /// In the smallest unit of the currency.
+    #[schema(required)]
+    amount_minor: Option<i64>,
+    #[schema(required)]
+    currency: Option<String>,
+    #[schema(required)]
+    customer_id: Option<String>,
+    #[schema(value_type = String)]
+    service_type: ServiceType,
+    #[schema(required, value_type = Option<String>)]
+    area_id: Option<AreaId>,
+    /// When the order ended.
+    #[schema(required)]
+    closed_at: Option<DateTime<Utc>>,
+    /// Seconds since then.
+    waits_sec: i64,
+}
+
+impl RefundView {
+    fn new(order: Order, now: DateTime<Utc>) -> Self {
+        let state = match search::refund_progress(&order) {
+            RefundProgress::Owed => RefundState::Owed,
+            RefundProgress::Started => RefundState::Started,
+        };
+        let waits_sec = order.closed_at.map_or(0, |closed_at| (now - closed_at).num_seconds().max(0));
+        Self {
+            order_id: order.id,
+            state,
+            order_status: order.status,
+            payment_status: order.payment_status,
+            amount_minor: order.amount_minor,
+            currency: order.currency,
+            customer_id: order.customer_id,
+            service_type: order.service_type,
+            area_id: order.area_id,
+            closed_at: order.closed_at,
+            waits_sec,
+        }
+    }
+}
+
+fn progress_schema() -> Object {
+    word_schema(["owed", "started"])
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct RefundPage {
+    refunds: Vec<RefundView>,
+    /// `cursor` of the next page; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Lists refunds that are owed or begun, the oldest first, page by page.
+///
+/// Those that are done are orders in the state REFUNDED: `GET /api/v1/orders?status=REFUNDED`.
+#[utoipa::path(get, path = "/", tag = "refunds", params(RefundQuery), extensions(("x-roles" = json!(STAFF))),
+    responses(
+        (status = 200, description = "done", body = RefundPage,
+         example = json!({ "refunds": [{
+             "order_id": "ORD-1", "state": "owed", "order_status": "CANCELLED_BY_USER", "payment_status": "PAID",
+             "amount_minor": 150_000, "currency": "IDR", "customer_id": "CUS-1", "service_type": "RIDE",
+             "area_id": "JKT-PUSAT", "closed_at": "2026-01-09T08:30:00Z", "waits_sec": 120 }], "next_cursor": null })),
+        CallErrors,
+    ))]
+async fn list_refunds(
+    State(app): State<App>,
+    caller: ApiCaller,
+    wanted: Result<Query<RefundQuery>, QueryRejection>,
+) -> Result<Json<RefundPage>, ApiError> {
+    caller.require_role(&STAFF)?;
+    let app = caller.reading(app);
+    let Query(RefundQuery { state, cursor, limit }) = wanted?;
+    let limit = page_size(limit)?;
+    let after = parse_place(cursor.as_deref())?;
+    let only = state.map(|state| match state {
+        RefundState::Owed => RefundProgress::Owed,
+        RefundState::Started => RefundProgress::Started,
+    });
+    let rows = search::list_refunds(&app.db, only, after.as_ref(), limit).await?;
+    let next_cursor = next_cursor(&rows, limit, |row| {
+        TimedPlace { at: row.closed_at.unwrap_or(row.updated_at), id: row.id.clone() }.to_string()
+    });
+    let now = db::database_now(&app.db).await?;
+    let refunds = rows.into_iter().map(|row| RefundView::new(row, now)).collect();
+    Ok(Json(RefundPage { refunds, next_cursor }))
+}

@@ -1,0 +1,152 @@
+//! Sessions of the console: a staff key is exchanged for a token that ends by itself.
+//!
+//! The key stays with the person, the token in the browser, and its SHA-256 in Postgres. A session holds as long as its key does,
+//! [`IDLE`] after it was last used by hand, and [`LONGEST`] in all.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{
+    api_keys::{AccountRole, ApiKey},
+    staff_actions::{ActionAuthor, StaffAction, record_action},
+};
+use crate::db::Pool;
+
+/// A session that is not used for so long has ended.
+pub const IDLE: Duration = Duration::from_secs(8 * 3600);
+/// A session of this age has ended, used or not.
+pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// When a session was last used is written at most this often.
+const SEEN_EVERY: Duration = Duration::from_secs(60);
+
+/// A session that holds.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct ConsoleSession {
+    pub session_id: Uuid,
+    /// The key it was opened with.
+    #[sqlx(flatten)]
+    pub key: ApiKey,
+    /// It was last written down as used longer than a minute ago.
+    pub is_stale: bool,
+}
+
+/// 256 random bits, as text that fits into a cookie.
+fn generate_token() -> String {
+    let random: [u8; 32] = rand::random();
+    hex::encode(random)
+}
+
+/// Returns the hash of a token, unless [`generate_token`] cannot have made it.
+fn hash_token(token: &str) -> Option<Vec<u8>> {
+    let is_token = token.len() == 64 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    is_token.then(|| Sha256::digest(token.as_bytes()).to_vec())
+}
+
+/// Opens a session with a key. Returns its token, which is stored nowhere.
+pub async fn open_session(db: &Pool, key: &ApiKey) -> Result<String, sqlx::Error> {
+    let token = generate_token();
+    sqlx::query(
+        "-- open session
+         INSERT INTO console_sessions (id, sha256, key_id, role) VALUES ($1, $2, $3, $4)",
+    )
+    .bind(Uuid::now_v7())
+    .bind(hash_token(&token))
+    .bind(key.id)
+    .bind(key.role)
+    .execute(db)
+    .await?;
+    Ok(token)
+}
+
+/// Returns the session of a token, unless it is unknown or has ended.
+pub async fn find_session(db: &Pool, token: &str) -> Result<Option<ConsoleSession>, sqlx::Error> {
+    let Some(hash) = hash_token(token) else { return Ok(None) };
+    sqlx::query_as(
+        "-- find session
+         SELECT s.id AS session_id, k.id, k.name, k.role, k.driver_id, k.created_at, k.revoked_at,
+                s.last_seen_at < t.now - $4 * interval '1 second' AS is_stale
+         FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
+         WHERE s.sha256 = $1 AND s.ended_at IS NULL AND s.last_seen_at > t.now - $2 * interval '1 second'
+           AND s.created_at > t.now - $3 * interval '1 second'",
+    )
+    .bind(hash)
+    .bind(IDLE.as_secs_f64())
+    .bind(LONGEST.as_secs_f64())
+    .bind(SEEN_EVERY.as_secs_f64())
+    .fetch_optional(db)
+    .await
+}
+
+/// Writes down that a session is used now.
+pub async fn record_seen(db: &Pool, session: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- session seen
+         UPDATE console_sessions SET last_seen_at = dispatchq_now() WHERE id = $1 AND ended_at IS NULL",
+    )
+    .bind(session)
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Ends the session of a token: its person signs out. One that has ended stays as it was.
+pub async fn end_session(db: &Pool, token: &str) -> Result<(), sqlx::Error> {
+    let Some(hash) = hash_token(token) else { return Ok(()) };
+    sqlx::query(
+        "-- end session
+         UPDATE console_sessions SET ended_at = dispatchq_now() WHERE sha256 = $1 AND ended_at IS NULL",
+    )
+    .bind(hash)
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// A session as it is listed.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct ListedSession {
+    pub id: Uuid,
+    pub key_id: Uuid,
+    /// The name of its key.
+    pub name: String,
+    pub role: AccountRole,
+    pub created_at: DateTime<Utc>,
+    /// To the minute.
+    pub last_seen_at: DateTime<Utc>,
+}
+
+/// Lists the sessions that hold, the newest first; at most 500.
+pub async fn list_sessions(db: &Pool) -> Result<Vec<ListedSession>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list sessions
+         SELECT s.id, s.key_id, k.name, k.role, s.created_at, s.last_seen_at
+         FROM (SELECT dispatchq_now() AS now) t, console_sessions s JOIN valid_api_keys k ON k.id = s.key_id AND k.role = s.role
+         WHERE s.ended_at IS NULL AND s.last_seen_at > t.now - $1 * interval '1 second'
+           AND s.created_at > t.now - $2 * interval '1 second'
+         ORDER BY s.created_at DESC LIMIT 500",
+    )
+    .bind(IDLE.as_secs_f64())
+    .bind(LONGEST.as_secs_f64())
+    .fetch_all(db)
+    .await
+}
+
+/// Ends a session of another person, and records it. Returns whether it had not ended before.
+pub async fn close_session(db: &Pool, id: Uuid, by: ActionAuthor<'_>) -> Result<bool, sqlx::Error> {
+    let mut tx = db.begin().await?;
+    let name: Option<String> = sqlx::query_scalar(
+        "-- close session
+         UPDATE console_sessions s SET ended_at = dispatchq_now() FROM api_keys k
+         WHERE s.id = $1 AND s.ended_at IS NULL AND k.id = s.key_id RETURNING k.name",
+    )
+    .bind(id)
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some(name) = name else { return Ok(false) };
+    record_action(&mut tx, by, StaffAction::SessionEnded, &format!("{id} {name}")).await?;
+    tx.commit().await?;
+    Ok(true)
+}

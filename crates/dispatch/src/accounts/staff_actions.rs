@@ -1,0 +1,75 @@
+//! The record of what staff did to queues, drivers, keys, sessions and users: who, when, to what, and why. A record is written in the
+//! transaction of its change. Changes of orders have their record in the order's history.
+
+use model::actor::Actor;
+
+use crate::db::Connection;
+
+/// Who does something, and why.
+#[derive(Debug, Clone, Copy)]
+pub struct ActionAuthor<'a> {
+    pub actor: &'a Actor,
+    pub reason: Option<&'a str>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaffAction {
+    QueuePaused,
+    QueueResumed,
+    DriverCreated,
+    DriverChanged,
+    DriverDisabled,
+    DriverEnabled,
+    KeyCreated,
+    KeyRotated,
+    KeyRevoked,
+    UserSaved,
+    UserDisabled,
+    UserEnabled,
+    UserRemoved,
+    SessionEnded,
+}
+
+impl StaffAction {
+    /// The stored word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::QueuePaused => "QUEUE_PAUSED",
+            Self::QueueResumed => "QUEUE_RESUMED",
+            Self::DriverCreated => "DRIVER_CREATED",
+            Self::DriverChanged => "DRIVER_CHANGED",
+            Self::DriverDisabled => "DRIVER_DISABLED",
+            Self::DriverEnabled => "DRIVER_ENABLED",
+            Self::KeyCreated => "KEY_CREATED",
+            Self::KeyRotated => "KEY_ROTATED",
+            Self::KeyRevoked => "KEY_REVOKED",
+            Self::UserSaved => "USER_SAVED",
+            Self::UserDisabled => "USER_DISABLED",
+            Self::UserEnabled => "USER_ENABLED",
+            Self::UserRemoved => "USER_REMOVED",
+            Self::SessionEnded => "SESSION_ENDED",
+        }
+    }
+}
+
+/// Records an action on the transaction that carries it out.
+pub async fn record_action(
+    tx: &mut Connection,
+    by: ActionAuthor<'_>,
+    action: StaffAction,
+    subject: &str,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "-- record staff action
+         INSERT INTO staff_actions (actor, key_id, action, subject, reason) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(by.actor.to_string())
+    .bind(by.actor.key)
+    .bind(action.as_str())
+    .bind(subject)
+    .bind(by.reason)
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,316 @@
+//! Work that is done together: what arrives while one batch is under way is the next.
+//!
+//! Nothing lingers. A lone item leaves at once; under load the batches grow by themselves, and round trips and commits are
+//! shared. A caller that goes away takes nothing with it: its item is done all the same.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    fmt,
+    hash::Hash,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use tracing::{Instrument, Span};
+
+type BatchRun<I, O> = Box<dyn Fn(Vec<I>) -> Pin<Box<dyn Future<Output = Vec<O>> + Send>> + Send + Sync>;
+
+/// The task that did the batch has panicked: whether the item was done is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the batch was lost; whether it was done is unknown")]
+pub struct BatchLost;
+
+/// How much is done together.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchSize {
+    /// Items of one batch.
+    pub most: usize,
+    /// Batches under way at the same time.
+    pub lanes: usize,
+    /// So many items for each lane must wait before one more begins, or one for `SLOW`: a batch that takes long keeps few
+    /// waiting, and one that does not is shared by all.
+    pub crowd: usize,
+}
+
+/// An item that waits for so long has met a slow batch.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// A queue whose items are done in batches. Cheap to clone; clones are the same queue.
+pub struct BatchQueue<K, I, O>(Arc<SharedQueue<K, I, O>>);
+
+struct SharedQueue<K, I, O> {
+    name: &'static str,
+    size: BatchSize,
+    run: BatchRun<I, O>,
+    waiting: Mutex<WaitingItems<K, I, O>>,
+}
+
+struct WaitingItems<K, I, O> {
+    items: VecDeque<WaitingItem<K, I, O>>,
+    busy_lanes: usize,
+    /// A task looks whether what waits has met a slow batch.
+    is_watched: bool,
+}
+
+struct WaitingItem<K, I, O> {
+    keys: Vec<K>,
+    item: I,
+    answer: oneshot::Sender<O>,
+    since: Instant,
+    /// Of the caller: what is logged of a batch of one names its request or job.
+    span: Span,
+}
+
+impl<K, I, O> WaitingItem<K, I, O> {
+    fn new(keys: Vec<K>, item: I, answer: oneshot::Sender<O>) -> Self {
+        Self { keys, item, answer, since: Instant::now(), span: Span::current() }
+    }
+}
+
+impl<K, I, O> WaitingItems<K, I, O> {
+    fn longest_wait(&self) -> Option<Duration> {
+        self.items.front().map(|first| first.since.elapsed())
+    }
+}
+
+/// A batch, and where its answers go.
+struct TakenBatch<I, O> {
+    items: Vec<I>,
+    answers: Vec<oneshot::Sender<O>>,
+    span: Span,
+}
+
+impl<K, I, O> Clone for BatchQueue<K, I, O> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K, I, O> fmt::Debug for BatchQueue<K, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchQueue").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+impl<K, I, O> BatchQueue<K, I, O>
+where
+    K: Eq + Hash + Clone + Send + 'static,
+    I: Send + 'static,
+    O: Send + 'static,
+{
+    /// `run` answers one result per item, in their order. No batch has two items that share a key.
+    pub fn new<F, Fut>(name: &'static str, size: BatchSize, run: F) -> Self
+    where
+        F: Fn(Vec<I>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Vec<O>> + Send + 'static,
+    {
+        let run: BatchRun<I, O> = Box::new(move |items| Box::pin(run(items)));
+        let waiting = Mutex::new(WaitingItems { items: VecDeque::new(), busy_lanes: 0, is_watched: false });
+        Self(Arc::new(SharedQueue { name, size, run, waiting }))
+    }
+
+    /// Has the item done with others, and answers what came of it. Without keys it may share a batch with any other.
+    pub async fn submit_item(&self, keys: impl IntoIterator<Item = K>, item: I) -> Result<O, BatchLost> {
+        let (answer, answered) = oneshot::channel();
+        self.push_item(WaitingItem::new(keys.into_iter().collect(), item, answer));
+        answered.await.map_err(|_| BatchLost)
+    }
+
+    /// Has the item done with others, and does not wait for it. Dropped where `most_waiting` wait already.
+    pub fn post_item(&self, key: K, item: I, most_waiting: usize) {
+        if self.lock_waiting().items.len() < most_waiting {
+            let (answer, _) = oneshot::channel();
+            self.push_item(WaitingItem::new(vec![key], item, answer));
+        }
+    }
+
+    /// For how long the first of those has waited that are in no batch yet.
+    pub fn longest_wait(&self) -> Duration {
+        self.lock_waiting().longest_wait().unwrap_or_default()
+    }
+
+    fn lock_waiting(&self) -> MutexGuard<'_, WaitingItems<K, I, O>> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push_item(&self, item: WaitingItem<K, I, O>) {
+        let mut waiting = self.lock_waiting();
+        waiting.items.push_back(item);
+        let BatchSize { lanes, crowd, .. } = self.0.size;
+        let is_crowded = waiting.items.len() >= crowd * waiting.busy_lanes;
+        let is_slow = waiting.longest_wait().is_some_and(|wait| wait > SLOW);
+        if waiting.busy_lanes == lanes {
+            return;
+        }
+        if is_crowded || is_slow {
+            waiting.busy_lanes += 1;
+            drop(waiting);
+            tokio::spawn(self.clone().run_lane());
+        } else if !waiting.is_watched {
+            waiting.is_watched = true;
+            drop(waiting);
+            tokio::spawn(self.clone().watch_wait());
+        }
+    }
+
+    /// Begins one more lane when the first that waits has met a slow batch, also where nothing arrives any more.
+    async fn watch_wait(self) {
+        loop {
+            tokio::time::sleep(SLOW).await;
+            let mut waiting = self.lock_waiting();
+            if waiting.items.is_empty() || waiting.busy_lanes == self.0.size.lanes {
+                waiting.is_watched = false;
+                return;
+            }
+            if waiting.longest_wait().is_some_and(|wait| wait >= SLOW) {
+                waiting.busy_lanes += 1;
+                tokio::spawn(self.clone().run_lane());
+            }
+        }
+    }
+
+    /// Does batch after batch until nothing waits.
+    async fn run_lane(self) {
+        while let Some(TakenBatch { items, answers, span }) = self.take_batch() {
+            let queue = self.0.clone();
+            let batch = tokio::spawn(async move { (queue.run)(items).await }.instrument(span));
+            match batch.await {
+                Ok(results) => {
+                    for (answer, result) in answers.into_iter().zip(results) {
+                        // A caller that has gone away does not ask.
+                        let _ = answer.send(result);
+                    }
+                }
+                // Their senders are dropped, which tells the callers.
+                Err(error) => tracing::error!(batch = self.0.name, %error, "A batch was lost."),
+            }
+        }
+    }
+
+    /// The next batch, or `None`: this lane has ended.
+    fn take_batch(&self) -> Option<TakenBatch<I, O>> {
+        let mut waiting = self.lock_waiting();
+        if waiting.items.is_empty() {
+            waiting.busy_lanes -= 1;
+            return None;
+        }
+        let (mut keys, mut later) = (HashSet::new(), VecDeque::new());
+        let mut batch = TakenBatch { items: Vec::new(), answers: Vec::new(), span: Span::none() };
+        while batch.items.len() < self.0.size.most {
+            let Some(next) = waiting.items.pop_front() else { break };
+            let is_free = !next.keys.iter().any(|key| keys.contains(key));
+            // Those of an item that waits are taken, too: what comes after it does not overtake it.
+            keys.extend(next.keys.iter().cloned());
+            if is_free {
+                batch.span = next.span;
+                batch.items.push(next.item);
+                batch.answers.push(next.answer);
+            } else {
+                later.push_back(next);
+            }
+        }
+        later.append(&mut waiting.items);
+        waiting.items = later;
+        if batch.items.len() > 1 {
+            batch.span = tracing::error_span!("batch", name = self.0.name, items = batch.items.len());
+        }
+        Some(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const ONE_LANE: BatchSize = BatchSize { most: 3, lanes: 1, crowd: 1 };
+
+    type TestQueue = BatchQueue<u32, u32, u32>;
+    type SeenBatches = Arc<Mutex<Vec<Vec<u32>>>>;
+
+    /// A queue that doubles, one batch per permit, and the batches it was given.
+    fn doubling_queue() -> (TestQueue, Arc<Semaphore>, SeenBatches) {
+        let (gate, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let (gate_of_run, seen_by_run) = (gate.clone(), seen.clone());
+        let queue = BatchQueue::new("test", ONE_LANE, move |items: Vec<u32>| {
+            let (gate, seen) = (gate_of_run.clone(), seen_by_run.clone());
+            async move {
+                seen.lock().unwrap().push(items.clone());
+                gate.acquire().await.unwrap().forget();
+                assert!(!items.contains(&13), "13 is unlucky");
+                items.iter().map(|n| n * 2).collect()
+            }
+        });
+        (queue, gate, seen)
+    }
+
+    async fn until_waiting(queue: &TestQueue, items: usize) {
+        while queue.lock_waiting().items.len() < items {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn until_begun(seen: &Mutex<Vec<Vec<u32>>>, batches: usize) {
+        while seen.lock().unwrap().len() < batches {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_meanwhile_is_the_next_batch_each_key_once() {
+        let (queue, gate, seen) = doubling_queue();
+        let submit = |key: u32, item: u32| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.submit_item([key], item).await })
+        };
+        let first = submit(1, 1);
+        until_begun(&seen, 1).await;
+        let mut others = Vec::new();
+        for (n, (key, item)) in [(2, 2), (3, 3), (2, 4), (4, 5), (5, 6)].into_iter().enumerate() {
+            others.push(submit(key, item));
+            until_waiting(&queue, n + 1).await;
+        }
+        // Its caller is gone; the item is done.
+        others.remove(0).abort();
+        gate.add_permits(10);
+        assert_eq!(first.await.unwrap(), Ok(2));
+        let mut answers = Vec::new();
+        for other in others {
+            answers.push(other.await.unwrap().unwrap());
+        }
+        assert_eq!(answers, [6, 8, 10, 12]);
+        assert_eq!(*seen.lock().unwrap(), [vec![1], vec![2, 3, 5], vec![4, 6]]);
+    }
+
+    #[tokio::test]
+    async fn a_lone_item_does_not_wait_for_a_batch_that_hangs() {
+        let queue = TestQueue::new("test", BatchSize { most: 3, lanes: 2, crowd: 25 }, |items: Vec<u32>| async move {
+            if items.contains(&13) {
+                std::future::pending::<()>().await;
+            }
+            items
+        });
+        let hanging = tokio::spawn({
+            let queue = queue.clone();
+            async move { queue.submit_item([], 13).await }
+        });
+        while queue.lock_waiting().busy_lanes == 0 || !queue.lock_waiting().items.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(queue.submit_item([], 4).await, Ok(4));
+        hanging.abort();
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_panics_is_lost_and_the_next_is_done() {
+        let (queue, gate, _) = doubling_queue();
+        gate.add_permits(10);
+        assert_eq!(queue.submit_item([1], 13).await, Err(BatchLost));
+        assert_eq!(queue.submit_item([1], 4).await, Ok(8));
+    }
+}

@@ -1,0 +1,151 @@
+//! Loads bindings, many in one statement.
+
+use std::{collections::HashMap, time::Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jobs::BindingId;
+use model::binding::{AccountId, Binding, BindingState, ServerId};
+use sqlx::FromRow;
+
+use super::{BatchError, LoadResult, servers::ServerStanding};
+use crate::db::{Connection, Pool};
+
+/// A binding with all that decisions on it look at.
+#[derive(Debug, Clone)]
+pub struct LoadedBinding {
+    pub binding: Binding,
+    pub server: ServerStanding,
+    /// Postgres' time when it was read.
+    pub now: DateTime<Utc>,
+    /// A moment of this process before [`now`](Self::now).
+    pub asked: Instant,
+    /// A moment of this process after [`now`](Self::now).
+    pub received: Instant,
+}
+
+impl LoadedBinding {
+    /// Postgres' time by now, or a little earlier: what is written with it never lies ahead of what others write later.
+    pub fn current_time(&self) -> DateTime<Utc> {
+        self.now + TimeDelta::from_std(self.received.elapsed()).unwrap_or_default()
+    }
+
+    /// This process' moment of a time of Postgres, or a little earlier.
+    pub fn instant_of(&self, time: DateTime<Utc>) -> Instant {
+        self.asked + (time - self.now).to_std().unwrap_or_default()
+    }
+}
+
+#[derive(FromRow)]
+struct LoadedRow {
+    #[sqlx(flatten)]
+    binding: Binding,
+    #[sqlx(flatten)]
+    server: ServerStanding,
+    now: DateTime<Utc>,
+}
+
+/// The columns of a binding, named one by one: a new one must not change what a prepared statement returns.
+pub(super) const BINDING_COLUMNS: &str = "b.id, b.server_id, b.account_id, b.state, b.reason, b.config, b.cycle, b.phase, \
+     b.trx_id, b.start_confirmed, b.next_at, b.call_no, b.call_action, b.call_until, b.asks, b.failures, \
+     b.processing_deadline, b.otp_deadline, b.otp_tries, b.otp_value, b.otp_submitted_at, b.unresolved, b.version, \
+     b.created_at, b.updated_at, b.deleted_at";
+
+/// One result per id, in their order.
+pub(super) async fn load_all(db: &Pool, ids: &[BindingId]) -> Vec<LoadResult> {
+    let loaded = async { load_rows(&mut db.acquire().await?, ids).await };
+    match loaded.await {
+        Ok(mut rows) => ids.iter().map(|id| Ok(rows.remove(id))).collect(),
+        Err(error) => {
+            let error = BatchError::from(error);
+            ids.iter().map(|_| Err(error.clone())).collect()
+        }
+    }
+}
+
+async fn load_rows(db: &mut Connection, ids: &[BindingId]) -> Result<HashMap<BindingId, LoadedBinding>, sqlx::Error> {
+    let asked = Instant::now();
+    let names: Vec<&str> = ids.iter().map(BindingId::as_str).collect();
+    let rows: Vec<LoadedRow> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+        "-- load bindings
+         SELECT {BINDING_COLUMNS}, s.id AS standing_id, s.provider, s.base_url, s.enabled, s.repeats_are_safe,
+                s.failures AS server_failures, s.paused_until, dispatchq_now() AS now
+         FROM bindings b JOIN provider_servers s ON s.id = b.server_id WHERE b.id = ANY ($1)"
+    )))
+    .bind(names)
+    .fetch_all(db)
+    .await?;
+    let received = Instant::now();
+    let loaded =
+        |row: LoadedRow| LoadedBinding { binding: row.binding, server: row.server, now: row.now, asked, received };
+    Ok(rows.into_iter().map(|row| (row.binding.id.clone(), loaded(row))).collect())
+}
+
+/// One page of the bindings that must have a job.
+#[derive(Debug)]
+pub struct ReconcilePage {
+    pub rows: Vec<Binding>,
+    /// The last id that was looked at; the next page begins after it.
+    pub last: String,
+    pub now: DateTime<Utc>,
+}
+
+/// One page of the bindings that must have a job, by id. `overdue_secs`: only those whose time passed so long ago; of the
+/// others a page reads nothing but that they are there.
+pub async fn list_to_reconcile(
+    db: &Pool,
+    after: &str,
+    overdue_secs: Option<f64>,
+    limit: i64,
+) -> Result<Option<ReconcilePage>, sqlx::Error> {
+    let mut session = db.acquire().await?;
+    let (last, now): (Option<String>, DateTime<Utc>) = sqlx::query_as(
+        "-- stretch of bindings to reconcile
+         SELECT max(id), dispatchq_now()
+         FROM (SELECT id FROM bindings WHERE needs_timer AND id > $1 ORDER BY id LIMIT $2) page",
+    )
+    .bind(after)
+    .bind(limit)
+    .fetch_one(&mut session)
+    .await?;
+    let Some(last) = last else { return Ok(None) };
+    let rows: Vec<Binding> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+        "-- bindings to reconcile
+         SELECT {BINDING_COLUMNS} FROM bindings b
+         WHERE b.needs_timer AND b.id > $1 AND b.id <= $2
+           AND ($3::float8 IS NULL
+                OR least(b.next_at, b.call_until, b.otp_deadline) < $4::timestamptz - $3 * interval '1 second')
+         ORDER BY b.id"
+    )))
+    .bind(after)
+    .bind(&last)
+    .bind(overdue_secs)
+    .bind(now)
+    .fetch_all(&mut session)
+    .await?;
+    Ok(Some(ReconcilePage { rows, last, now }))
+}
+
+/// One page of the bindings that are not deleted, by id. What is `None` does not matter.
+pub async fn list_rows(
+    db: &Pool,
+    server: Option<&ServerId>,
+    account: Option<&AccountId>,
+    state: Option<BindingState>,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<Binding>, sqlx::Error> {
+    sqlx::query_as(sqlx::AssertSqlSafe(format!(
+        "-- list bindings
+         SELECT {BINDING_COLUMNS} FROM bindings b
+         WHERE b.deleted_at IS NULL AND b.id > $1 AND ($2::text IS NULL OR b.server_id = $2)
+           AND ($3::text IS NULL OR b.account_id = $3) AND ($4::text IS NULL OR b.state = $4)
+         ORDER BY b.id LIMIT $5"
+    )))
+    .bind(after)
+    .bind(server)
+    .bind(account)
+    .bind(state)
+    .bind(limit)
+    .fetch_all(db)
+    .await
+}

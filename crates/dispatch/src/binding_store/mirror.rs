@@ -1,0 +1,143 @@
+//! Copies of bindings in Redis, under the requirement's keys: `wrk:state:{id}`, `wrk:cfg:{id}`, `wrk:lock:{id}`,
+//! `wrk:hb:{id}`, and `wrk:cmd`, a stream of commands.
+//!
+//! Copies are for observers and never judged. They are written after the commit, in the background and many at once, and
+//! only by a newer version of the row. A Redis that is away loses them; a rebuild writes them again.
+
+use jobs::BindingId;
+use model::binding::{Binding, BindingChange, BindingEventKind};
+use serde_json::json;
+use workers::Store;
+
+use crate::{
+    batch::{BatchQueue, BatchSize},
+    redis_keys,
+};
+
+const COPIES: BatchSize = BatchSize { most: 200, lanes: 1, crowd: 1 };
+/// Copies that may wait; those above it are dropped, as a Redis that is away drops them.
+const MOST_WAITING: usize = 10_000;
+/// Commands kept in the stream, or a few more.
+const COMMANDS_KEPT: usize = 10_000;
+
+/// KEYS per binding: state, cfg, lock, hb; last wrk:cmd. ARGV: commands kept, then per binding one JSON.
+const COPY_SCRIPT: &str = "
+local kept = ARGV[1]
+for i = 1, #ARGV - 1 do
+  local b, k = cjson.decode(ARGV[i + 1]), 4 * (i - 1)
+  local known = tonumber(redis.call('HGET', KEYS[k + 1], 'version') or -1)
+  if tonumber(b.version) > known then
+    if b.deleted then
+      redis.call('DEL', KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4])
+    else
+      redis.call('HSET', KEYS[k + 1], 'state', b.state, 'reason', b.reason, 'updated_at', b.updated_at, 'version', b.version)
+      redis.call('HSET', KEYS[k + 2], unpack(b.config))
+      if b.lock ~= '' then
+        redis.call('SET', KEYS[k + 3], b.lock, 'PX', b.lock_ms)
+      else
+        redis.call('DEL', KEYS[k + 3])
+      end
+      redis.call('HSET', KEYS[k + 4], 'at', b.updated_at, 'owner', b.owner, 'cycle', b.cycle, 'phase', b.phase)
+    end
+    for _, command in ipairs(b.commands) do
+      redis.call('XADD', KEYS[#KEYS], 'MAXLEN', '~', kept, '*', 'binding_id', b.id, 'command', command, 'reason', b.reason,
+        'actor', b.actor, 'at', b.updated_at)
+    end
+  end
+end
+return 1";
+
+/// Writes the copies. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct BindingMirror(BatchQueue<BindingId, BindingCopy, ()>);
+
+/// What Redis is told of a binding.
+#[derive(Debug, Clone)]
+struct BindingCopy {
+    id: BindingId,
+    values: serde_json::Value,
+}
+
+impl BindingMirror {
+    pub fn new(store: &Store) -> Self {
+        let store = store.clone();
+        Self(BatchQueue::new("copy bindings", COPIES, move |copies: Vec<BindingCopy>| {
+            let store = store.clone();
+            async move {
+                write_copies(&store, &copies).await;
+                vec![(); copies.len()]
+            }
+        }))
+    }
+
+    /// Has the copy of a changed binding written, soon or never. `owner` made the change.
+    pub fn copy_change(&self, change: &BindingChange, after: &Binding, owner: &str) {
+        let commands = change.events.iter().filter_map(|event| command_word(event.kind)).collect();
+        self.post_copy(after, owner, &change.actor.to_string(), commands);
+    }
+
+    /// Has the copies of these rows written that Redis lacks.
+    pub fn copy_rows(&self, rows: &[Binding]) {
+        for row in rows {
+            self.post_copy(row, "", "", Vec::new());
+        }
+    }
+
+    fn post_copy(&self, row: &Binding, owner: &str, actor: &str, commands: Vec<&'static str>) {
+        let open_for = row.call_until.map(|until| (until - row.updated_at).num_milliseconds().max(1));
+        let lock = if open_for.is_some() { format!("{owner} {}", row.version) } else { String::new() };
+        let values = json!({
+            "id": row.id,
+            "version": row.version,
+            "state": row.state.as_str(),
+            "reason": row.reason.map_or("", model::binding::StopReason::as_str),
+            "updated_at": row.updated_at.timestamp_millis(),
+            "config": config_fields(row),
+            "lock": lock,
+            "lock_ms": open_for.unwrap_or(1),
+            "owner": owner,
+            "cycle": row.cycle,
+            "phase": row.phase.as_str(),
+            "deleted": row.deleted_at.is_some(),
+            "actor": actor,
+            "commands": commands,
+        });
+        self.0.post_item(row.id.clone(), BindingCopy { id: row.id.clone(), values }, MOST_WAITING);
+    }
+}
+
+/// Field, value, field, value: as HSET takes them.
+fn config_fields(row: &Binding) -> Vec<String> {
+    let fields = serde_json::to_value(&row.config).unwrap_or_default();
+    let fields = fields.as_object().cloned().unwrap_or_default();
+    let text = |value: serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    fields.into_iter().flat_map(|(name, value)| [name, text(value)]).collect()
+}
+
+/// The seed's word for what was done to a binding.
+fn command_word(kind: BindingEventKind) -> Option<&'static str> {
+    match kind {
+        BindingEventKind::Started => Some("start"),
+        BindingEventKind::Paused => Some("pause"),
+        BindingEventKind::Resumed => Some("resume"),
+        BindingEventKind::Stopping | BindingEventKind::Stopped => Some("stop"),
+        _ => None,
+    }
+}
+
+async fn write_copies(store: &Store, copies: &[BindingCopy]) {
+    let mut command = redis::cmd("EVAL");
+    command.arg(COPY_SCRIPT).arg(4 * copies.len() + 1);
+    for copy in copies {
+        for key in redis_keys::binding_copies(&copy.id) {
+            command.arg(key);
+        }
+    }
+    command.arg(redis_keys::BINDING_COMMANDS).arg(COMMANDS_KEPT);
+    for copy in copies {
+        command.arg(copy.values.to_string());
+    }
+    if let Err(error) = store.run_command::<redis::Value>("copy bindings", &command).await {
+        tracing::debug!(%error, "Copies of bindings could not be written.");
+    }
+}

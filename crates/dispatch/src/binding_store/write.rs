@@ -1,0 +1,410 @@
+//! Writes changes of bindings, many in one statement and one commit.
+//!
+//! Each change is on the condition that its row still has the version the decision was made on. A row that another session
+//! has locked is passed over, so batches never wait for each other: its maker decides again. A batch that Postgres refuses
+//! for what one change holds is halved until the guilty change stands alone with its error. What a change tells people is
+//! written to the outbox by the same statement.
+
+use std::{collections::HashMap, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use model::{
+    binding::{Binding, BindingChange, CallAction, HeaderChange, TransactionStatus},
+    binding::{BindingPhase, BindingState, StopReason},
+    messages::{ChannelRoutes, Message, NO_ORDER, binding_messages},
+};
+use serde::Serialize;
+
+use super::{BatchError, WriteResult};
+use crate::{
+    crash,
+    db::{Connection, Pool, write_or_halve},
+    provider_client::CallRecord,
+};
+
+/// A change to be written, and what is known of it beside the decision.
+#[derive(Debug, Clone)]
+pub struct BindingWrite {
+    pub change: BindingChange,
+    /// Unique to this write: a claim whose answer was lost is known again by it.
+    pub owner: Arc<str>,
+    /// How the call went that the change ends.
+    pub call: Option<EndedCallRecord>,
+}
+
+/// The record of a call, with the time it was sent.
+#[derive(Debug, Clone)]
+pub struct EndedCallRecord {
+    pub record: CallRecord,
+    /// Postgres' time when the record's clock began.
+    pub begun_at: DateTime<Utc>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WriteVerdict {
+    /// Written. `messages`: the ids of what it tells people, whose jobs must exist now.
+    Written { messages: Vec<i64> },
+    /// Another change was first, or is being written: decide again.
+    Conflict,
+}
+
+/// One result per change, in their order.
+pub(super) async fn write_all(db: &Pool, routes: &Arc<ChannelRoutes>, items: Vec<BindingWrite>) -> Vec<WriteResult> {
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    let results = write_or_halve(&items, |items| {
+        let (db, routes) = (db.clone(), routes.clone());
+        async move {
+            let mut written = write_rows(&mut db.acquire().await?, &routes, &items).await?;
+            let mut verdict = |item: &BindingWrite| match written.remove(item.change.binding.id.as_str()) {
+                Some(messages) => WriteVerdict::Written { messages },
+                None => WriteVerdict::Conflict,
+            };
+            Ok(items.iter().map(|item| verdict(item)).collect())
+        }
+    });
+    results.await.into_iter().map(|result| result.map_err(BatchError::from)).collect()
+}
+
+/// Of `bindings`, every column that a change may set.
+#[derive(Serialize)]
+struct BindingValues<'a> {
+    id: &'a str,
+    expected: i64,
+    server_id: &'a str,
+    state: BindingState,
+    reason: Option<StopReason>,
+    config: &'a model::binding::BindingConfig,
+    cycle: i64,
+    phase: BindingPhase,
+    trx_id: Option<&'a str>,
+    start_confirmed: bool,
+    next_at: Option<DateTime<Utc>>,
+    call_no: i64,
+    call_action: Option<CallAction>,
+    call_until: Option<DateTime<Utc>>,
+    asks: i32,
+    failures: i32,
+    processing_deadline: Option<DateTime<Utc>>,
+    otp_deadline: Option<DateTime<Utc>>,
+    otp_tries: i32,
+    otp_value: Option<String>,
+    otp_submitted_at: Option<DateTime<Utc>>,
+    unresolved: i32,
+    updated_at: DateTime<Utc>,
+    deleted_at: Option<DateTime<Utc>>,
+}
+
+impl<'a> BindingValues<'a> {
+    fn from_change(change: &'a BindingChange) -> Self {
+        let row: &Binding = &change.binding;
+        Self {
+            id: row.id.as_str(),
+            expected: change.version,
+            server_id: row.server_id.as_str(),
+            state: row.state,
+            reason: row.reason,
+            config: &row.config,
+            cycle: row.cycle,
+            phase: row.phase,
+            trx_id: row.trx_id.as_ref().map(model::binding::TrxId::as_str),
+            start_confirmed: row.start_confirmed,
+            next_at: row.next_at,
+            call_no: row.call_no,
+            call_action: row.call_action,
+            call_until: row.call_until,
+            asks: row.asks,
+            failures: row.failures,
+            processing_deadline: row.processing_deadline,
+            otp_deadline: row.otp_deadline,
+            otp_tries: row.otp_tries,
+            otp_value: row.otp_value.as_ref().map(|sealed| format!("\\x{}", hex::encode(sealed))),
+            otp_submitted_at: row.otp_submitted_at,
+            unresolved: row.unresolved,
+            updated_at: change.at,
+            deleted_at: row.deleted_at,
+        }
+    }
+}
+
+/// A header that begins (`begins`), or what becomes of one.
+#[derive(Serialize)]
+struct HeaderValues<'a> {
+    binding_id: &'a str,
+    cycle: i64,
+    begins: bool,
+    trx_id: Option<&'a str>,
+    server_id: Option<&'a str>,
+    account_id: Option<&'a str>,
+    status: Option<TransactionStatus>,
+    reason: Option<&'a str>,
+    provider_ref: Option<&'a str>,
+    asks: Option<i32>,
+    settle_at: Option<DateTime<Utc>>,
+    at: DateTime<Utc>,
+}
+
+impl<'a> HeaderValues<'a> {
+    fn from_change(change: &'a BindingChange) -> Option<Self> {
+        let header = change.header.as_ref()?;
+        let values = Self {
+            binding_id: change.binding.id.as_str(),
+            cycle: header.cycle(),
+            begins: false,
+            trx_id: None,
+            server_id: None,
+            account_id: None,
+            status: None,
+            reason: None,
+            provider_ref: None,
+            asks: None,
+            settle_at: None,
+            at: change.at,
+        };
+        Some(match header {
+            HeaderChange::Begin(header) => Self {
+                begins: true,
+                trx_id: Some(header.trx_id.as_str()),
+                server_id: Some(header.server_id.as_str()),
+                account_id: Some(header.account_id.as_str()),
+                status: Some(header.status),
+                ..values
+            },
+            HeaderChange::Move { status, reason, provider_ref, settle_at, .. } => Self {
+                status: Some(*status),
+                reason: reason.as_deref(),
+                provider_ref: provider_ref.as_deref(),
+                settle_at: *settle_at,
+                ..values
+            },
+            HeaderChange::Ask { asks, settle_at, .. } => {
+                Self { asks: Some(*asks), settle_at: Some(*settle_at), ..values }
+            }
+        })
+    }
+}
+
+/// A row of `transaction_snapshots`.
+#[derive(Serialize)]
+struct SnapshotValues<'a> {
+    binding_id: &'a str,
+    cycle: i64,
+    call_no: i64,
+    part: &'static str,
+    at: DateTime<Utc>,
+    action: Option<CallAction>,
+    fence: Option<i64>,
+    call_until: Option<DateTime<Utc>>,
+    owner: Option<&'a str>,
+    result: Option<&'static str>,
+    http_status: Option<u16>,
+    sent_at: Option<DateTime<Utc>>,
+    latency_us: Option<u64>,
+    request: Option<&'a str>,
+    response: Option<&'a str>,
+}
+
+impl<'a> SnapshotValues<'a> {
+    fn from_write(item: &'a BindingWrite) -> impl Iterator<Item = Self> {
+        let change = &item.change;
+        let values = |cycle, call_no, part| Self {
+            binding_id: change.binding.id.as_str(),
+            cycle,
+            call_no,
+            part,
+            at: change.at,
+            action: None,
+            fence: None,
+            call_until: None,
+            owner: None,
+            result: None,
+            http_status: None,
+            sent_at: None,
+            latency_us: None,
+            request: None,
+            response: None,
+        };
+        let claim = change.opening.as_ref().map(|opening| Self {
+            action: Some(opening.action),
+            fence: Some(opening.fence),
+            call_until: Some(opening.call_until),
+            owner: Some(&item.owner),
+            ..values(opening.cycle, opening.call_no, "claim")
+        });
+        let end = change.ending.as_ref().map(|ending| {
+            let call = item.call.as_ref();
+            let record = call.map(|call| &call.record);
+            Self {
+                result: Some(ending.result),
+                http_status: record.and_then(|record| record.http_status),
+                sent_at: call.and_then(|call| {
+                    Some(call.begun_at + chrono::TimeDelta::from_std(call.record.sent_after?).unwrap_or_default())
+                }),
+                latency_us: record
+                    .and_then(|record| record.latency)
+                    .map(|latency| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)),
+                request: record.and_then(|record| record.request.as_deref()),
+                response: record.and_then(|record| record.response.as_deref()),
+                ..values(ending.cycle, ending.call_no, "end")
+            }
+        });
+        end.into_iter().chain(claim)
+    }
+}
+
+/// A row of `binding_events`.
+#[derive(Serialize)]
+struct EventValues<'a> {
+    binding_id: &'a str,
+    at: DateTime<Utc>,
+    kind: &'static str,
+    reason: Option<StopReason>,
+    actor: String,
+    key_id: Option<uuid::Uuid>,
+    cycle: i64,
+    detail: Option<&'a str>,
+}
+
+impl<'a> EventValues<'a> {
+    fn from_change(change: &'a BindingChange) -> impl Iterator<Item = Self> {
+        change.events.iter().map(|event| Self {
+            binding_id: change.binding.id.as_str(),
+            at: change.at,
+            kind: event.kind.as_str(),
+            reason: event.reason,
+            actor: change.actor.to_string(),
+            key_id: change.actor.key,
+            cycle: change.binding.cycle,
+            detail: event.detail.as_deref(),
+        })
+    }
+}
+
+/// A row of `outbox`.
+#[derive(Serialize)]
+struct MessageValues<'a> {
+    binding_id: &'a str,
+    kind: String,
+    channel: &'a str,
+    dedupe_key: String,
+    payload: serde_json::Value,
+    at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+}
+
+impl<'a> MessageValues<'a> {
+    /// One row for each message and channel.
+    fn from_change(change: &'a BindingChange, routes: &'a ChannelRoutes) -> impl Iterator<Item = Self> {
+        binding_messages(change).flat_map(move |message| {
+            let stored = message.to_stored();
+            let Message { audience, dedupe_key, expires_at, .. } = message;
+            routes.channels_for(&audience).iter().map(move |channel| Self {
+                binding_id: change.binding.id.as_str(),
+                kind: stored.kind.clone(),
+                channel,
+                dedupe_key: dedupe_key.clone(),
+                payload: stored.payload.clone(),
+                at: change.at,
+                expires_at,
+            })
+        })
+    }
+}
+
+fn json_of(values: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// Returns the ids of the bindings that were written, each with those of its new messages. One statement is a transaction of
+/// its own.
+async fn write_rows(
+    db: &mut Connection,
+    routes: &ChannelRoutes,
+    items: &[Arc<BindingWrite>],
+) -> Result<HashMap<String, Vec<i64>>, sqlx::Error> {
+    let changes = || items.iter().map(|item| &item.change);
+    let bindings: Vec<_> = changes().map(BindingValues::from_change).collect();
+    let headers: Vec<_> = changes().filter_map(HeaderValues::from_change).collect();
+    let snapshots: Vec<_> = items.iter().flat_map(|item| SnapshotValues::from_write(item)).collect();
+    let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
+    let messages: Vec<_> = changes().flat_map(|change| MessageValues::from_change(change, routes)).collect();
+    crash::reach_point("binding", "commits");
+    let written: Vec<(String, Vec<i64>)> = sqlx::query_as(
+        "-- write binding changes
+         WITH n AS MATERIALIZED (
+             SELECT * FROM json_to_recordset($1::json) AS n (
+                 id text, expected bigint, server_id text, state text, reason text, config jsonb, cycle bigint,
+                 phase text, trx_id text, start_confirmed boolean, next_at timestamptz, call_no bigint,
+                 call_action text, call_until timestamptz, asks integer, failures integer,
+                 processing_deadline timestamptz, otp_deadline timestamptz, otp_tries integer, otp_value bytea,
+                 otp_submitted_at timestamptz, unresolved integer, updated_at timestamptz, deleted_at timestamptz)),
+         l AS MATERIALIZED (
+             SELECT b.id FROM bindings b JOIN n ON n.id = b.id AND n.expected = b.version
+             FOR NO KEY UPDATE OF b SKIP LOCKED),
+         u AS (
+             UPDATE bindings b
+             SET server_id = n.server_id, state = n.state, reason = n.reason, config = n.config, cycle = n.cycle,
+                 phase = n.phase, trx_id = n.trx_id, start_confirmed = n.start_confirmed, next_at = n.next_at,
+                 call_no = n.call_no, call_action = n.call_action, call_until = n.call_until, asks = n.asks,
+                 failures = n.failures, processing_deadline = n.processing_deadline, otp_deadline = n.otp_deadline,
+                 otp_tries = n.otp_tries, otp_value = n.otp_value, otp_submitted_at = n.otp_submitted_at,
+                 unresolved = n.unresolved, updated_at = n.updated_at, deleted_at = n.deleted_at,
+                 version = n.expected + 1
+             FROM n JOIN l ON l.id = n.id
+             WHERE b.id = n.id AND b.version = n.expected
+             RETURNING b.id),
+         h AS MATERIALIZED (
+             SELECT h.* FROM json_to_recordset($2::json) AS h (
+                 binding_id text, cycle bigint, begins boolean, trx_id text, server_id text, account_id text,
+                 status text, reason text, provider_ref text, asks integer, settle_at timestamptz, at timestamptz)
+             JOIN u ON u.id = h.binding_id),
+         hb AS (
+             INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, started_at)
+             SELECT trx_id, binding_id, cycle, server_id, account_id, status, at FROM h WHERE begins),
+         hm AS (
+             UPDATE transactions t
+             SET status = coalesce(h.status, t.status),
+                 reason = CASE WHEN h.status IS NULL THEN t.reason ELSE h.reason END,
+                 provider_ref = coalesce(h.provider_ref, t.provider_ref), asks = coalesce(h.asks, t.asks),
+                 settle_at = h.settle_at,
+                 ended_at = CASE WHEN h.status IN ('SUKSES', 'GAGAL') THEN h.at END
+             FROM h
+             WHERE NOT h.begins AND t.binding_id = h.binding_id AND t.cycle = h.cycle
+               AND t.status NOT IN ('SUKSES', 'GAGAL')),
+         s AS (
+             INSERT INTO transaction_snapshots (binding_id, cycle, call_no, part, at, action, fence, call_until, owner,
+                                                result, http_status, sent_at, latency_us, request, response)
+             SELECT s.* FROM json_to_recordset($3::json) AS s (
+                 binding_id text, cycle bigint, call_no bigint, part text, at timestamptz, action text, fence bigint,
+                 call_until timestamptz, owner text, result text, http_status smallint, sent_at timestamptz,
+                 latency_us bigint, request text, response text)
+             JOIN u ON u.id = s.binding_id),
+         e AS (
+             INSERT INTO binding_events (binding_id, at, kind, reason, actor, key_id, cycle, detail)
+             SELECT e.binding_id, e.at, e.kind, e.reason, e.actor, e.key_id, e.cycle, e.detail
+             FROM ROWS FROM (json_to_recordset($4::json) AS (
+                 binding_id text, at timestamptz, kind text, reason text, actor text, key_id uuid, cycle bigint,
+                 detail text)) WITH ORDINALITY AS e (binding_id, at, kind, reason, actor, key_id, cycle, detail, place)
+             JOIN u ON u.id = e.binding_id ORDER BY e.place),
+         m AS (
+             INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at,
+                                 created_at)
+             SELECT $6::text, m.binding_id, m.kind, m.channel, m.dedupe_key, m.payload, m.at, m.expires_at, m.at
+             FROM json_to_recordset($5::json) AS m (
+                 binding_id text, kind text, channel text, dedupe_key text, payload jsonb, at timestamptz,
+                 expires_at timestamptz)
+             JOIN u ON u.id = m.binding_id
+             ON CONFLICT DO NOTHING RETURNING id, binding_id)
+         SELECT u.id, array(SELECT m.id FROM m WHERE m.binding_id = u.id ORDER BY m.id) FROM u",
+    )
+    .bind(json_of(&bindings)?)
+    .bind(json_of(&headers)?)
+    .bind(json_of(&snapshots)?)
+    .bind(json_of(&events)?)
+    .bind(json_of(&messages)?)
+    .bind(NO_ORDER)
+    .fetch_all(db)
+    .await?;
+    crash::reach_point("binding", "committed");
+    Ok(written.into_iter().collect())
+}

@@ -1,0 +1,227 @@
+//! One call of a provider: claimed in the row, made while slots are held, and its answer written.
+//!
+//! The process may die at any point. Before the claim nothing has happened. After it the row says until when the call may be
+//! open; the next run goes on from there, under the same key. A write whose answer is lost is looked up.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use model::binding::{
+    AnswerDecision, Binding, BindingChange, CallAction, CallClaim, ClaimDecision, ProviderAnswer, ProviderCall,
+    ServerId, change::DecisionMoment, decide_answer,
+};
+use workers::{InvalidSlotNeed, SlotGrant, SlotNeed};
+
+use super::{change, follow};
+use crate::{
+    app::App,
+    binding_store::{
+        BatchError,
+        load::LoadedBinding,
+        servers::{self, ServerStanding},
+        transactions,
+        write::{BindingWrite, EndedCallRecord, WriteVerdict},
+    },
+    crash,
+    otp_seal::PlainOtp,
+    provider_client::{CallDeadline, EndedCall},
+};
+
+/// From the slots to the claim's answer: a claim that takes longer leaves its call less time.
+const CLAIM_ALLOWANCE: Duration = Duration::from_secs(2);
+/// Between two tries to write an answer while Postgres does not take it.
+const WRITE_PAUSE: Duration = Duration::from_millis(250);
+
+/// What came of a call.
+pub(super) enum CallEnd {
+    /// The answer is written, or another run has given the call up for lost: the row as it now is.
+    Recorded(Box<RecordedCall>),
+    /// The row is gone.
+    Overtaken,
+}
+
+/// A call whose end is written.
+pub(super) struct RecordedCall {
+    /// The change that ended it; `None`: another run has.
+    pub change: Option<BindingChange>,
+    pub after: Binding,
+    /// The ids of what the change tells people.
+    pub messages: Vec<i64>,
+}
+
+/// A call that was made, before its answer is written.
+pub(super) struct MadeCall {
+    claimed: Binding,
+    call: ProviderCall,
+    ended: EndedCall,
+    begun_at: DateTime<Utc>,
+}
+
+/// What came of a claim and its call.
+pub(super) enum CallAttempt {
+    Made(Box<MadeCall>),
+    Conflict,
+    Overtaken,
+}
+
+/// Postgres' time by now, in whole milliseconds as rows keep it, and a share of chance.
+pub(super) fn moment_of(app: &App, loaded: &LoadedBinding) -> DecisionMoment {
+    DecisionMoment { now: loaded.current_time().trunc_subsecs(3), luck: app.rng.next_unit() }
+}
+
+/// Returns the slots that a call of this binding needs at a server, for as long as its claim and the call may take.
+pub(super) fn slots_for_call(app: &App, server: &ServerId, binding: &Binding) -> Result<SlotNeed, InvalidSlotNeed> {
+    let timeout = Duration::from_millis(u64::from(binding.config.call_timeout_ms));
+    let hold = timeout + app.config.bindings.call_margin + CLAIM_ALLOWANCE;
+    SlotNeed::new(server.as_str(), binding.id.as_str(), hold)
+}
+
+/// Claims the call that `decide` wants now, and makes it. The slots are held from before the claim until the call has ended.
+pub(super) async fn attempt_call(
+    app: &App,
+    loaded: &LoadedBinding,
+    server: &ServerStanding,
+    otp: Option<&PlainOtp>,
+    grant: &SlotGrant,
+    decide: impl Fn(DecisionMoment) -> ClaimDecision,
+) -> Result<CallAttempt, BatchError> {
+    let before = &loaded.binding;
+    let ClaimDecision::Call(claim) = decide(moment_of(app, loaded)) else { return Ok(CallAttempt::Overtaken) };
+    let CallClaim { change, call } = *claim;
+    crash::reach_point("call", "claims");
+    let owner = change::new_owner(app);
+    if !write_claim(app, &change, &call, &owner).await? {
+        return Ok(CallAttempt::Conflict);
+    }
+    crash::reach_point("call", "claimed");
+    let claimed = before.apply(&change);
+    follow::announce_change(app, before, &change, &claimed, &owner);
+    let begun_at = loaded.current_time();
+    let deadline = find_deadline(app, loaded, &call, grant);
+    let ended = app.providers.make_call(&server.provider, &server.base_url, &call, otp, deadline).await;
+    Ok(CallAttempt::Made(Box::new(MadeCall { claimed, call, ended, begun_at })))
+}
+
+/// The caller gives up, and the provider is told to end the call, a margin before the row and the slots let another in.
+fn find_deadline(app: &App, loaded: &LoadedBinding, call: &ProviderCall, grant: &SlotGrant) -> CallDeadline {
+    let margin = app.config.bindings.call_margin;
+    let until = call.call_until - TimeDelta::from_std(margin).unwrap_or_default();
+    let (by_row, by_slots) = (loaded.instant_of(until), grant.ends_by() - margin);
+    if by_row <= by_slots {
+        return CallDeadline { instant: by_row, until };
+    }
+    let earlier = TimeDelta::from_std(by_row - by_slots).unwrap_or_default();
+    CallDeadline { instant: by_slots, until: until - earlier }
+}
+
+/// Returns whether the claim is written. Where the answer was lost, the record of the call says so.
+async fn write_claim(
+    app: &App,
+    change: &BindingChange,
+    call: &ProviderCall,
+    owner: &Arc<str>,
+) -> Result<bool, BatchError> {
+    let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+    match app.bindings.write_binding(write).await {
+        Ok(verdict) => Ok(matches!(verdict, WriteVerdict::Written { .. })),
+        Err(error) if error.is_outcome_unknown() => {
+            Ok(transactions::was_claim_written(&app.db, &call.trx_id, call.call_no, owner).await?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl MadeCall {
+    /// Writes the answer. While Postgres does not take it, again and again until the call counts as lost anyway.
+    pub(super) async fn record_answer(
+        self,
+        app: &App,
+        loaded: &LoadedBinding,
+        server: &ServerStanding,
+    ) -> Result<CallEnd, BatchError> {
+        crash::reach_point("call", "answered");
+        note_server_health(app, server, &self.ended).await;
+        let Self { claimed, call, ended, begun_at } = self;
+        let mut row = claimed;
+        loop {
+            let moment = moment_of(app, loaded);
+            let change = match decide_answer(&row, call.call_no, &ended.answer, moment) {
+                AnswerDecision::Write(change) => *change,
+                AnswerDecision::Stale => {
+                    let recorded = RecordedCall { change: None, after: row, messages: Vec::new() };
+                    return Ok(CallEnd::Recorded(Box::new(recorded)));
+                }
+            };
+            let record = EndedCallRecord { record: ended.record.clone(), begun_at };
+            let owner = change::new_owner(app);
+            let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: Some(record.clone()) };
+            match app.bindings.write_binding(write).await {
+                Ok(WriteVerdict::Written { messages }) => {
+                    crash::reach_point("call", "recorded");
+                    let after = row.apply(&change);
+                    follow::announce_change(app, &row, &change, &after, &owner);
+                    follow::count_call(
+                        call.server_id.as_str(),
+                        call.action.as_str(),
+                        ended.answer.label(),
+                        Some(&record),
+                    );
+                    log_call(&call, &ended);
+                    return Ok(CallEnd::Recorded(Box::new(RecordedCall { change: Some(change), after, messages })));
+                }
+                Ok(WriteVerdict::Conflict) => {}
+                Err(error) if moment.now < call.call_until => {
+                    tracing::warn!(binding_id = %call.binding_id, trx_id = %call.trx_id, %error, "An answer of a provider could not be written; again in a moment.");
+                    tokio::time::sleep(WRITE_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+            row = match app.bindings.load_binding(&call.binding_id).await {
+                Ok(Some(now)) => now.binding,
+                Ok(None) => return Ok(CallEnd::Overtaken),
+                Err(_) if loaded.current_time() < call.call_until => row,
+                Err(error) => return Err(error),
+            };
+        }
+    }
+}
+
+/// The breaker of the server: failures count, and a success forgets those before it. It is a hint: an error is logged.
+async fn note_server_health(app: &App, server: &ServerStanding, ended: &EndedCall) {
+    // What was not sent says nothing of the server.
+    if ended.record.sent_after.is_none() {
+        return;
+    }
+    let asked = match &ended.answer {
+        ProviderAnswer::Throttled { retry_in } => retry_in.and_then(|pause| TimeDelta::from_std(pause).ok()),
+        _ => None,
+    };
+    let noted = if ended.answer.blames_server() {
+        servers::count_failure(&app.db, &server.id, &app.config.bindings.breaker, asked).await.map(|paused| {
+            if let Some(until) = paused.filter(|_| server.paused_until.is_none()) {
+                tracing::warn!(server_id = %server.id, %until, "A provider's server fails; it is left alone for a while.");
+            }
+        })
+    } else if server.failures > 0 || server.paused_until.is_some() {
+        servers::forget_failures(&app.db, &server.id).await
+    } else {
+        Ok(())
+    };
+    if let Err(error) = noted {
+        tracing::debug!(server_id = %server.id, %error, "How a server fares could not be written.");
+    }
+}
+
+fn log_call(call: &ProviderCall, ended: &EndedCall) {
+    tracing::debug!(
+        binding_id = %call.binding_id, server_id = %call.server_id, account_id = %call.account_id, trx_id = %call.trx_id,
+        cycle = call.cycle, action = call.action.as_str(), result = ended.answer.label(),
+        latency_ms = ended.record.latency.map(|latency| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        "A provider's call has ended."
+    );
+}
+
+/// Returns whether the call begins a cycle.
+pub(super) fn begins_cycle(before: &Binding, call: &ProviderCall) -> bool {
+    call.action == CallAction::Start && call.cycle > before.cycle
+}

@@ -1,0 +1,171 @@
+//! The one way a binding changes by request: load, decide, write on condition, tell those who follow.
+
+use std::sync::Arc;
+
+use jobs::BindingId;
+use model::binding::{Binding, BindingConflict, CommandOutcome, derive};
+use tracing::Instrument;
+use workers::JobId;
+
+use super::follow;
+use crate::{
+    app::App,
+    binding_store::{
+        BatchError,
+        load::LoadedBinding,
+        write::{BindingWrite, WriteVerdict},
+    },
+    crash,
+    error::ServiceError,
+};
+
+/// Attempts at a change before its maker is told to try again. Between two others of a binding there is time for one.
+const MAX_CONFLICTS: usize = 20;
+
+/// What became of a request to change a binding.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChangedBinding {
+    /// Written; the row as it now is.
+    Yes(Box<Binding>),
+    /// It was so already; the text says how.
+    No(Box<Binding>, &'static str),
+}
+
+impl ChangedBinding {
+    pub fn binding(&self) -> &Binding {
+        match self {
+            Self::Yes(binding) | Self::No(binding, _) => binding,
+        }
+    }
+
+    pub fn has_changed(&self) -> bool {
+        matches!(self, Self::Yes(_))
+    }
+}
+
+/// Why a binding was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum BindingError {
+    #[error("no binding '{0}'")]
+    NotFound(BindingId),
+    #[error(transparent)]
+    Conflict(#[from] BindingConflict),
+    /// What was asked for cannot be done by anyone; the text names the cure.
+    #[error("{0}")]
+    Invalid(String),
+    #[error("binding '{0}' exists already")]
+    Exists(BindingId),
+    #[error("server '{0}' does not exist; create it first")]
+    NoServer(model::binding::ServerId),
+    #[error("server '{0}' exists already")]
+    ServerExists(model::binding::ServerId),
+    #[error("server '{0}' is disabled: enable it first")]
+    ServerDisabled(model::binding::ServerId),
+    #[error("the binding is changing too quickly; try again")]
+    Busy,
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl BindingError {
+    /// The word that programs match on, unless the same request may be done a moment later.
+    pub fn refusal_code(&self) -> Option<&'static str> {
+        match self {
+            Self::NotFound(_) => Some("BINDING_NOT_FOUND"),
+            Self::Conflict(conflict) => Some(conflict.error_code()),
+            Self::Invalid(_) => Some("INVALID"),
+            Self::Exists(_) => Some("BINDING_EXISTS"),
+            Self::NoServer(_) => Some("SERVER_NOT_FOUND"),
+            Self::ServerExists(_) => Some("SERVER_EXISTS"),
+            Self::ServerDisabled(_) => Some("SERVER_DISABLED"),
+            Self::Busy | Self::Batch(_) | Self::Database(_) => None,
+        }
+    }
+
+    /// Returns the error of Postgres behind it, if that is why.
+    pub fn database_error(&self) -> Option<&sqlx::Error> {
+        match self {
+            Self::Batch(BatchError::Database(error)) => Some(error),
+            Self::Database(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<BindingError> for ServiceError {
+    fn from(error: BindingError) -> Self {
+        match error {
+            BindingError::Database(error) => Self::Database(error),
+            busy @ (BindingError::Busy | BindingError::Batch(_)) => Self::Incomplete(busy.to_string()),
+            refused => Self::Unusable(refused.to_string()),
+        }
+    }
+}
+
+/// A name for one write, by which its maker knows it again.
+pub(super) fn new_owner(app: &App) -> Arc<str> {
+    let process = if app.config.worker.name.is_empty() { "dispatchq" } else { &app.config.worker.name };
+    format!("{}:{}", process.chars().take(100).collect::<String>(), uuid::Uuid::now_v7().simple()).into()
+}
+
+/// Decides and writes, again whenever another change was quicker, then sees to the jobs that the binding must now have.
+///
+/// Where the answer to the write was lost, the row is read and decided on once more: what was written is so already.
+#[tracing::instrument(name = "binding", level = "error", skip_all, fields(binding_id = %id))]
+pub async fn change_binding(
+    app: &App,
+    id: &BindingId,
+    mut decide: impl FnMut(&LoadedBinding) -> Result<CommandOutcome, BindingError>,
+) -> Result<ChangedBinding, BindingError> {
+    let mut read_again = false;
+    for _ in 0..MAX_CONFLICTS {
+        let loaded = app.bindings.load_binding(id).await?.ok_or_else(|| BindingError::NotFound(id.clone()))?;
+        let change = match decide(&loaded)? {
+            CommandOutcome::Write(change) => *change,
+            CommandOutcome::NoOp(how) => return Ok(ChangedBinding::No(Box::new(loaded.binding), how)),
+            CommandOutcome::Conflict(conflict) => return Err(conflict.into()),
+        };
+        let before = loaded.binding;
+        let owner = new_owner(app);
+        let write = BindingWrite { change: change.clone(), owner: owner.clone(), call: None };
+        match app.bindings.write_binding(write).await {
+            Ok(WriteVerdict::Written { messages }) => {
+                let after = before.apply(&change);
+                follow::announce_change(app, &before, &change, &after, &owner);
+                enqueue_jobs(app, &before, &after, follow::derive_jobs(&change, &after, &messages)).await;
+                return Ok(ChangedBinding::Yes(Box::new(after)));
+            }
+            Ok(WriteVerdict::Conflict) => {}
+            Err(error) if error.is_outcome_unknown() && !read_again => read_again = true,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(BindingError::Busy)
+}
+
+/// Enqueues the jobs that a binding must have, and takes what it must not have out of its line. A failure is logged: the row
+/// is committed, and the reconciler puts its jobs in.
+async fn enqueue_jobs(app: &App, before: &Binding, after: &Binding, jobs: Vec<workers::NewJob>) {
+    crash::reach_point("request", "enqueues");
+    let old = derive(before, before.updated_at).map(|timer| timer.job.id);
+    let leaving = old.filter(|old| follow::leaves_line(before, after) || jobs.iter().all(|job| job.id != *old));
+    let (app_of_task, id) = (app.clone(), after.id.clone());
+    let enqueue = async move {
+        if let Err(error) = move_jobs(&app_of_task, leaving, &jobs).await {
+            tracing::warn!(binding_id = %id, %error, "The job of a binding could not be enqueued; it will be.");
+        }
+    };
+    let enqueued = tokio::spawn(enqueue.in_current_span());
+    let _ = tokio::time::timeout(app.patience, enqueued).await;
+}
+
+/// What leaves goes first, for it may come back as another of the same id.
+async fn move_jobs(app: &App, leaving: Option<JobId>, jobs: &[workers::NewJob]) -> Result<(), ServiceError> {
+    if let Some(old) = leaving {
+        app.store.cancel(&old, &[jobs::queues::BINDING]).await?;
+    }
+    app.store.enqueue(jobs).await?;
+    Ok(())
+}

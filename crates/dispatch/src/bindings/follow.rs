@@ -1,0 +1,93 @@
+//! Who learns of a change of a binding that is committed: its jobs, metrics, the mirror.
+
+use jobs::{SendNotification, SettleTransaction};
+use metrics::counter;
+use model::binding::{Binding, BindingChange, BindingEventKind, BindingState, HeaderChange, TransactionStatus, derive};
+use workers::NewJob;
+
+use crate::{app::App, binding_store::write::EndedCallRecord};
+
+/// The jobs that a binding must have after this change, with those that deliver its new messages.
+pub(super) fn derive_jobs(change: &BindingChange, after: &Binding, messages: &[i64]) -> Vec<NewJob> {
+    let own = derive(after, change.at).map(|timer| timer.job);
+    let told = messages.iter().map(|id| {
+        let subject = after.id.clone().into();
+        NewJob::now(&SendNotification { subject, outbox_id: *id })
+    });
+    own.into_iter().chain(settle_job(change)).chain(told).collect()
+}
+
+/// The job of a transaction that this change leaves UNRESOLVED, or asks about.
+pub(super) fn settle_job(change: &BindingChange) -> Option<NewJob> {
+    let header = change.header.as_ref()?;
+    let settle_at = match header {
+        HeaderChange::Move { status: TransactionStatus::Unresolved, settle_at, .. } => (*settle_at)?,
+        HeaderChange::Ask { settle_at, .. } => *settle_at,
+        HeaderChange::Begin(_) | HeaderChange::Move { .. } => return None,
+    };
+    let job = SettleTransaction { binding: change.binding.id.clone(), cycle: header.cycle().unsigned_abs() };
+    Some(NewJob::after(&job, (settle_at - change.at).to_std().unwrap_or_default()))
+}
+
+/// Tells metrics, logs and the mirror.
+pub(super) fn announce_change(app: &App, before: &Binding, change: &BindingChange, after: &Binding, owner: &str) {
+    for event in &change.events {
+        match event.kind {
+            BindingEventKind::Stopped => {
+                let reason = after.reason.map_or("none", |reason| reason.as_str());
+                counter!("dispatchq_binding_stops_total", "reason" => reason).increment(1);
+                tracing::info!(binding_id = %after.id, server_id = %after.server_id, account_id = %after.account_id, cycle = after.cycle, reason, actor = %change.actor, "A binding has stopped.");
+            }
+            BindingEventKind::Unresolved => {
+                tracing::warn!(binding_id = %after.id, server_id = %after.server_id, account_id = %after.account_id, trx_id = event.detail.as_deref(), cycle = after.cycle, "A transaction has taken too long; its provider is asked on.");
+            }
+            _ => {}
+        }
+    }
+    if let Some(HeaderChange::Move { status, reason, .. }) = &change.header
+        && (status.is_final() || *status == TransactionStatus::Unresolved)
+    {
+        counter!(
+            "dispatchq_binding_transactions_total",
+            "server" => before.server_id.to_string(),
+            "status" => status.as_str(),
+            "reason" => known_reason(reason.as_deref()),
+        )
+        .increment(1);
+    }
+    app.binding_mirror.copy_change(change, after, owner);
+}
+
+/// The reason as the label of a metric: words that are the provider's own are one.
+fn known_reason(reason: Option<&str>) -> &'static str {
+    const KNOWN: [&str; 8] = [
+        "insufficient_balance_before_start",
+        "otp_timeout",
+        "otp_rejected",
+        "manual_stop",
+        "processing_timeout",
+        "unknown_at_provider",
+        "rejected",
+        "server_disabled",
+    ];
+    match reason {
+        None => "none",
+        Some(reason) => KNOWN.into_iter().find(|known| *known == reason).unwrap_or("other"),
+    }
+}
+
+/// Counts a call whose end is written.
+pub(super) fn count_call(server: &str, action: &'static str, result: &'static str, call: Option<&EndedCallRecord>) {
+    counter!("dispatchq_binding_calls_total", "server" => server.to_owned(), "action" => action, "result" => result)
+        .increment(1);
+    if let Some(latency) = call.and_then(|call| call.record.latency) {
+        metrics::histogram!("dispatchq_binding_call_seconds", "action" => action).record(latency.as_secs_f64());
+    }
+}
+
+/// Returns whether no cycle of this binding is to begin: what waits for it leaves its line.
+pub(super) fn leaves_line(before: &Binding, after: &Binding) -> bool {
+    let ran = matches!(before.state, BindingState::Running);
+    let rests = after.state != BindingState::Running || after.deleted_at.is_some();
+    (ran && rests) || before.server_id != after.server_id
+}

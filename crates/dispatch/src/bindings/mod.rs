@@ -1,0 +1,22 @@
+//! Bindings: accounts at providers, on which one transaction follows the other.
+//!
+//! * [`commands`]: what people and programs ask of a binding. [`servers`]: providers' servers and limits.
+//! * [`change`]: the one way a row changes, and what follows. `follow`: who learns of it.
+//! * [`cycle`]: what the jobs do. `call`: one call of a provider, from its claim to its answer.
+//! * [`registry`]: the requirement's contract of workers.
+//! * [`restore`]: what Redis must have of bindings: jobs, slots, limits.
+//! * [`explain`]: why a binding is as it is.
+//! * [`list`]: bindings and transactions as people look for them.
+//!
+//! A job is a hint, the row decides. Each call is claimed in the row before it is made, so that a binding never has two.
+
+mod call;
+pub mod change;
+pub mod commands;
+pub mod cycle;
+pub mod explain;
+mod follow;
+pub mod list;
+pub mod registry;
+pub mod restore;
+pub mod servers;

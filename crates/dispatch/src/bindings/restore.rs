@@ -1,0 +1,141 @@
+//! What Redis must have of bindings: the limits, the slots of open calls, and the one job of each row.
+
+use chrono::{DateTime, Utc};
+use jobs::BindingId;
+use model::binding::{Binding, BindingPhase, calling_job, derive};
+use sqlx::FromRow;
+use workers::{
+    NewJob,
+    store::{OngoingWork, WaitingJob},
+};
+
+use super::{call::slots_for_call, servers};
+use crate::{
+    app::App,
+    binding_store::{
+        load::list_to_reconcile,
+        transactions::{OpenCallRoute, find_open_routes},
+    },
+    db::Pool,
+    error::ServiceError,
+    loops::report_progress,
+};
+
+/// Rows read at a time.
+const PAGE: i64 = 500;
+/// Rows that one statement looks at for overdue ones: no index knows their times, because they change at every step.
+const STRETCH: i64 = 5000;
+
+/// What one look at the rows yields.
+#[derive(Debug)]
+pub struct BindingJobPage {
+    pub rows: u64,
+    pub jobs: Vec<NewJob>,
+    /// The last id that was looked at; the next page begins after it.
+    pub last: String,
+}
+
+/// One page of the jobs that bindings must have. `overdue_secs`: only of rows whose time passed so long ago.
+pub async fn next_page(
+    app: &App,
+    after: &str,
+    overdue_secs: Option<f64>,
+) -> Result<Option<BindingJobPage>, sqlx::Error> {
+    let limit = if overdue_secs.is_some() { STRETCH } else { PAGE };
+    let page = list_to_reconcile(&app.db, after, overdue_secs, limit).await?;
+    Ok(page.map(|page| BindingJobPage {
+        rows: page.rows.len() as u64,
+        jobs: page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect(),
+        last: page.last,
+    }))
+}
+
+#[derive(FromRow)]
+struct UnresolvedRow {
+    #[sqlx(try_from = "String")]
+    binding_id: BindingId,
+    cycle: i64,
+    settle_at: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+/// Where a walk over UNRESOLVED transactions is.
+pub type UnresolvedCursor = (DateTime<Utc>, String, i64);
+
+/// One page of the jobs that UNRESOLVED transactions must have, those that are due first.
+pub async fn next_unresolved(
+    db: &Pool,
+    after: &UnresolvedCursor,
+    overdue_secs: Option<f64>,
+) -> Result<Option<(Vec<NewJob>, UnresolvedCursor)>, sqlx::Error> {
+    let rows: Vec<UnresolvedRow> = sqlx::query_as(
+        "-- unresolved transactions to reconcile
+         SELECT binding_id, cycle, settle_at, dispatchq_now() AS now FROM transactions
+         WHERE settle_at IS NOT NULL AND (settle_at, binding_id, cycle) > ($1, $2, $3)
+           AND ($4::float8 IS NULL OR settle_at < (SELECT dispatchq_now()) - $4 * interval '1 second')
+         ORDER BY settle_at, binding_id, cycle LIMIT $5",
+    )
+    .bind(after.0)
+    .bind(&after.1)
+    .bind(after.2)
+    .bind(overdue_secs)
+    .bind(PAGE)
+    .fetch_all(db)
+    .await?;
+    let Some(last) = rows.last() else { return Ok(None) };
+    let cursor = (last.settle_at, last.binding_id.to_string(), last.cycle);
+    let job = |row: &UnresolvedRow| {
+        let job = jobs::SettleTransaction { binding: row.binding_id.clone(), cycle: row.cycle.unsigned_abs() };
+        NewJob::after(&job, (row.settle_at - row.now).to_std().unwrap_or_default())
+    };
+    Ok(Some((rows.iter().map(job).collect(), cursor)))
+}
+
+/// Before the epoch is written: limits, then the slots of calls that are open, then those that are overdue line up by their
+/// time. All other jobs are put back as those of orders are.
+pub async fn restore_lines(app: &App) -> Result<(), ServiceError> {
+    servers::publish_limits(app).await?;
+    let mut overdue: Vec<(DateTime<Utc>, WaitingJob)> = Vec::new();
+    let mut after = String::new();
+    loop {
+        let Some(page) = list_to_reconcile(&app.db, &after, None, PAGE).await? else { break };
+        let (rows, now) = (page.rows, page.now);
+        after = page.last;
+        app.store.restore_slots(&list_open_calls(app, &rows, now).await?).await?;
+        for row in &rows {
+            let Some(timer) = derive(row, now).filter(|timer| timer.is_due(now) && may_call(row)) else { continue };
+            if let Ok(need) = slots_for_call(app, &row.server_id, row) {
+                overdue.push((timer.due, WaitingJob { job: timer.job, need }));
+            }
+        }
+        app.binding_mirror.copy_rows(&rows);
+        report_progress();
+    }
+    overdue.sort_by_key(|(due, _)| *due);
+    let lines: Vec<WaitingJob> = overdue.into_iter().map(|(_, waiting)| waiting).collect();
+    app.store.park_jobs(&lines).await?;
+    report_progress();
+    Ok(())
+}
+
+/// Returns whether the job of this row is to make a call.
+fn may_call(row: &Binding) -> bool {
+    row.phase != BindingPhase::WaitingOtp || row.otp_value.is_some()
+}
+
+/// The open calls of these rows, whose slots count until their time is over: at the server that they go to, in the name of
+/// the job that makes them.
+async fn list_open_calls(app: &App, rows: &[Binding], now: DateTime<Utc>) -> Result<Vec<OngoingWork>, sqlx::Error> {
+    let open: Vec<&Binding> = rows.iter().filter(|row| row.call_until.is_some_and(|until| until > now)).collect();
+    let routes = find_open_routes(&app.db, &open).await?;
+    let work = |row: &&Binding| ongoing_work(app, row, routes.get(&row.id), now);
+    Ok(open.iter().filter_map(work).collect())
+}
+
+fn ongoing_work(app: &App, row: &Binding, route: Option<&OpenCallRoute>, now: DateTime<Utc>) -> Option<OngoingWork> {
+    let left = (row.call_until? - now).to_std().ok()?;
+    let server = route.map_or(&row.server_id, |route| &route.server_id);
+    let id = calling_job(row, route.is_some_and(|route| route.follows_loss))?;
+    let need = slots_for_call(app, server, row).ok()?;
+    Some(OngoingWork { queue: jobs::queues::BINDING, id, need, left })
+}

@@ -1,0 +1,30 @@
+//! `[console]`: the web page of staff.
+
+use garde::Validate;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, Validate)]
+#[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
+pub struct ConsoleConfig {
+    pub enabled: bool,
+    /// Without a slash at its end.
+    #[garde(custom(be_page_path))]
+    pub path: String,
+}
+
+/// The rule of the path: segments of plain characters, and none of the API's.
+fn be_page_path(path: &str, (): &()) -> garde::Result {
+    let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(is_letter);
+    let taken = ["api", "healthz", "readyz"];
+    let fits = path.strip_prefix('/').is_some_and(|rest| {
+        let mut segments = rest.split('/');
+        segments.clone().all(is_segment) && !segments.next().is_some_and(|first| taken.contains(&first))
+    });
+    if fits {
+        return Ok(());
+    }
+    let problem = "must be a path such as /console or /ops/console: letters, digits, '-' or '_' between slashes, and not below /api";
+    Err(garde::Error::new(problem))
+}

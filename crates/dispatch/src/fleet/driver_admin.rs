@@ -1,0 +1,164 @@
+//! Drivers as staff handle them: added, changed, disabled, listed. Each change is one transaction with its record.
+
+use model::ids::{DriverId, ServiceType, is_phone};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::staff_actions::{ActionAuthor, StaffAction, record_action},
+    app::App,
+    db::{Pool, Transaction},
+    fleet::{
+        driver_index,
+        drivers::{self, DriverRecord, NewDriver, present_or_null},
+    },
+};
+
+/// Why a driver was not added or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("no driver of this id")]
+    NotFound,
+    #[error("driver '{0}' exists")]
+    Exists(DriverId),
+    #[error("{0}")]
+    Invalid(String),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+/// What is to be another. What is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverChange {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_types: Option<Vec<ServiceType>>,
+    /// Null removes it.
+    #[serde(default, deserialize_with = "present_or_null", skip_serializing_if = "Option::is_none")]
+    pub phone: Option<Option<String>>,
+}
+
+impl DriverChange {
+    /// What is wrong with it, if anything.
+    fn find_problem(&self) -> Option<&'static str> {
+        if self.service_types.as_ref().is_some_and(Vec::is_empty) {
+            Some("service_types must name at least one")
+        } else if self.phone.iter().flatten().any(|phone| !is_phone(phone)) {
+            Some("phone must be as in E.164: '+', then 7 to 15 digits")
+        } else {
+            None
+        }
+    }
+}
+
+/// Adds a driver.
+pub async fn create_driver(app: &App, new: &NewDriver, by: ActionAuthor<'_>) -> Result<DriverRecord, DriverError> {
+    if let Some(problem) = new.find_problem() {
+        return Err(DriverError::Invalid(problem));
+    }
+    let mut tx = app.db.begin().await?;
+    let added = sqlx::query(
+        "-- add driver
+         INSERT INTO drivers (id, service_types, lat, lng, available, phone) VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(&new.id)
+    .bind(&new.service_types)
+    .bind(new.latitude)
+    .bind(new.longitude)
+    .bind(new.available)
+    .bind(new.phone.as_ref().and_then(Option::as_ref))
+    .execute(&mut *tx)
+    .await?;
+    if added.rows_affected() == 0 {
+        return Err(DriverError::Exists(new.id.clone()));
+    }
+    finish_change(app, tx, &new.id, StaffAction::DriverCreated, by).await
+}
+
+/// Changes what a driver drives for, and the driver's phone number.
+pub async fn change_driver(
+    app: &App,
+    id: &DriverId,
+    change: &DriverChange,
+    by: ActionAuthor<'_>,
+) -> Result<DriverRecord, DriverError> {
+    if let Some(problem) = change.find_problem() {
+        return Err(DriverError::Invalid(problem.to_owned()));
+    }
+    let mut tx = app.db.begin().await?;
+    let changed = sqlx::query(
+        "-- change driver
+         UPDATE drivers SET service_types = coalesce($2::text[], service_types),
+                phone = CASE WHEN $3 THEN $4 ELSE phone END, updated_at = dispatchq_now()
+         WHERE id = $1",
+    )
+    .bind(id)
+    .bind(&change.service_types)
+    .bind(change.phone.is_some())
+    .bind(change.phone.as_ref().and_then(Option::as_ref))
+    .execute(&mut *tx)
+    .await?;
+    if changed.rows_affected() == 0 {
+        return Err(DriverError::NotFound);
+    }
+    finish_change(app, tx, id, StaffAction::DriverChanged, by).await
+}
+
+/// Gives the driver no more work and refuses the driver's keys, or takes both back. An order the driver has stays with the driver.
+pub async fn set_disabled(db: &Pool, id: &DriverId, disabled: bool, by: ActionAuthor<'_>) -> Result<(), DriverError> {
+    let mut tx = db.begin().await?;
+    if !drivers::set_disabled(&mut *tx, id, disabled).await? {
+        return Err(DriverError::NotFound);
+    }
+    let action = if disabled { StaffAction::DriverDisabled } else { StaffAction::DriverEnabled };
+    record_action(&mut tx, by, action, id).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Records the change and commits it; the index is rebuilt, for it holds drivers by service type.
+async fn finish_change(
+    app: &App,
+    mut tx: Transaction<'static>,
+    id: &DriverId,
+    action: StaffAction,
+    by: ActionAuthor<'_>,
+) -> Result<DriverRecord, DriverError> {
+    record_action(&mut tx, by, action, id).await?;
+    tx.commit().await?;
+    driver_index::invalidate_index(app).await;
+    drivers::find_driver(&app.db, id).await?.ok_or(DriverError::NotFound)
+}
+
+/// Which drivers; by id. What is `None` does not matter.
+#[derive(Debug, Clone, Default)]
+pub struct DriverFilter {
+    pub service_type: Option<ServiceType>,
+    pub available: Option<bool>,
+    pub disabled: Option<bool>,
+}
+
+/// One page of drivers, behind this one.
+pub async fn list_page(
+    db: &Pool,
+    filter: &DriverFilter,
+    after: Option<&DriverId>,
+    limit: u32,
+) -> Result<Vec<DriverRecord>, sqlx::Error> {
+    sqlx::query_as(
+        "-- list page of drivers
+         SELECT d.id, d.service_types, d.lat, d.lng, d.available, d.idle_since, o.id AS active_order, d.disabled_at
+         FROM drivers d
+         LEFT JOIN orders o ON o.driver_id = d.id AND o.status IN ('DRIVER_ASSIGNED', 'PICKED_UP')
+              AND o.partner IS NULL
+         WHERE ($1::text IS NULL OR $1 = ANY (d.service_types)) AND ($2::boolean IS NULL OR d.available = $2)
+           AND ($3::boolean IS NULL OR (d.disabled_at IS NOT NULL) = $3) AND ($4::text IS NULL OR d.id > $4)
+         ORDER BY d.id LIMIT $5",
+    )
+    .bind(&filter.service_type)
+    .bind(filter.available)
+    .bind(filter.disabled)
+    .bind(after)
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}

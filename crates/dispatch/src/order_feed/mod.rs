@@ -1,0 +1,13 @@
+//! The steps of orders, as producers read them: what `GET /api/v1/events` answers with.
+//!
+//! Rows are written in the transaction of their step: those of changes by [`orders::store`](crate::orders), those of creations by
+//! a trigger.
+//!
+//! * `read`: pages of steps, and the cursor between them. `board`: requests that wait for the next step.
+
+mod board;
+mod read;
+
+pub use board::FeedBoard;
+pub use read::{FeedCursor, FeedPage, FeedScope, InvalidCursor, StepData, StepEvent};
+pub(crate) use read::{erase_driver, load_creation};

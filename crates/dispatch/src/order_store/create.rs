@@ -1,0 +1,136 @@
+//! Creates orders, many in one statement and one commit.
+//!
+//! Each creation is on its own: one that is refused for want of room, or that exists already, refuses no other. The locks of
+//! areas are taken in one order by every batch, and are held until its commit.
+
+use std::{collections::HashMap, sync::Arc};
+
+use jobs::OrderId;
+use model::{
+    ids::{AreaId, ServiceType},
+    order::Snapshot,
+};
+use serde::Serialize;
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::load;
+use crate::{
+    crash,
+    db::{Pool, write_or_halve},
+};
+
+/// An order to be created, past admission.
+#[derive(Debug, Clone, Serialize)]
+pub struct OrderCreation {
+    pub id: OrderId,
+    /// Stored with the order, which is known again by it when the answer to its commit was lost.
+    pub write_id: Uuid,
+    pub service_type: ServiceType,
+    pub pickup_lat: f64,
+    pub pickup_lng: f64,
+    pub payment_status: String,
+    pub amount_minor: Option<i64>,
+    pub currency: Option<String>,
+    pub area_id: Option<AreaId>,
+    pub customer_id: Option<String>,
+    pub actor: String,
+    /// Of the area, instead of the service type's.
+    pub lifetime_ms: Option<f64>,
+    pub owner: Option<String>,
+    pub key_id: Option<Uuid>,
+    /// BCP 47.
+    pub language: Option<String>,
+    /// How it came past admission: where the customer ordered, the loyalty level as it was said, the verdict, and what it met.
+    pub channel: Option<String>,
+    pub loyalty_level: Option<String>,
+    pub admission: Option<String>,
+    pub met_waiting: Option<i64>,
+    pub met_threshold: i64,
+    /// Created only while fewer wait in the area for this service type.
+    pub max_waiting: Option<i64>,
+}
+
+/// What became of a creation.
+#[derive(Debug, Clone)]
+pub enum CreateVerdict {
+    /// The order as it was read after the commit; `None`: it could not be read.
+    Created(Option<Box<Snapshot>>),
+    /// There is an order of this id.
+    Exists,
+    /// Its area has no room.
+    NoRoom,
+}
+
+pub(super) type CreateResult = Result<CreateVerdict, sqlx::Error>;
+
+/// One result per creation, in their order.
+pub(super) async fn create_all(db: &Pool, items: Vec<OrderCreation>) -> Vec<CreateResult> {
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    let results = write_or_halve(&items, |items| {
+        let db = db.clone();
+        async move {
+            crash::reach_point("create", "commits");
+            let created = create_rows(&db, items.iter().map(|item| &**item)).await?;
+            crash::reach_point("create", "committed");
+            Ok(created)
+        }
+    });
+    let mut results = results.await;
+    let is_created = |result: &CreateResult| matches!(result, Ok(CreateVerdict::Created(_)));
+    let created = items.iter().zip(&results).filter(|(_, result)| is_created(result));
+    let queries: Vec<_> = created.map(|(item, _)| (item.id.clone(), None)).collect();
+    let mut loaded = load::load_all(db, &queries).await.into_iter();
+    for result in results.iter_mut().filter(|result| is_created(result)) {
+        // What cannot be read now is read by the caller.
+        let snapshot = loaded.next().and_then(Result::ok).flatten();
+        *result = Ok(CreateVerdict::Created(snapshot.map(Box::new)));
+    }
+    results
+}
+
+/// Creates one order on `db`, which is in a transaction.
+pub async fn create_alone(db: impl PgExecutor<'_>, item: &OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
+    let mut created = create_rows(db, std::iter::once(item)).await?;
+    created.pop().ok_or(sqlx::Error::RowNotFound)
+}
+
+/// One verdict per creation, in their order. The place is the one that was taken: no row is located again.
+async fn create_rows<'a>(
+    db: impl PgExecutor<'_>,
+    items: impl Iterator<Item = &'a OrderCreation> + Clone,
+) -> Result<Vec<CreateVerdict>, sqlx::Error> {
+    let values: Vec<&OrderCreation> = items.clone().collect();
+    let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let rows: Vec<(String, Option<bool>)> = sqlx::query_as(
+        "-- create order
+         SELECT c.id,
+                CASE WHEN set_config('dispatchq.write_id', c.write_id, true) IS NOT NULL
+                      AND set_config('dispatchq.located', CASE WHEN c.area_id IS NULL THEN '' ELSE 'on' END, true) IS NOT NULL
+                      AND (c.max_waiting IS NULL
+                           OR dispatchq_take_place(c.id, c.area_id, c.service_type, c.max_waiting))
+                     THEN CASE WHEN dispatchq_create_order(
+                                        c.id, c.service_type, c.pickup_lat, c.pickup_lng, c.payment_status, c.amount_minor,
+                                        c.currency, c.area_id, c.customer_id, c.actor,
+                                        c.lifetime_ms * interval '1 millisecond', c.owner, c.key_id, c.language)
+                               THEN dispatchq_keep_admission(c.id, c.channel, c.loyalty_level, c.admission, c.met_waiting,
+                                                             c.met_threshold)
+                               ELSE false END END
+         FROM (SELECT * FROM json_to_recordset($1::json) AS c (
+                   id text, write_id text, service_type text, pickup_lat float8, pickup_lng float8, payment_status text,
+                   amount_minor bigint, currency text, area_id text, customer_id text, actor text, lifetime_ms float8,
+                   owner text, key_id uuid, max_waiting bigint, language text, channel text, loyalty_level text,
+                   admission text, met_waiting bigint, met_threshold bigint)
+               ORDER BY area_id, service_type, id) c",
+    )
+    .bind(values)
+    .fetch_all(db)
+    .await?;
+    let mut created: HashMap<String, Option<bool>> = rows.into_iter().collect();
+    let mut verdict = |item: &OrderCreation| match created.remove(item.id.as_str()) {
+        Some(Some(true)) => CreateVerdict::Created(None),
+        Some(Some(false)) => CreateVerdict::Exists,
+        Some(None) | None => CreateVerdict::NoRoom,
+    };
+    Ok(items.map(&mut verdict).collect())
+}

@@ -1,0 +1,130 @@
+//! Stores callbacks of partners, many in one statement and one commit.
+
+use std::{collections::HashMap, sync::Arc};
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::ids::PartnerName;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::db::{Pool, write_or_halve};
+
+/// The state of a callback's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, sqlx::Type)]
+#[serde(rename_all = "snake_case")]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+pub enum CallbackState {
+    /// Waits to be acted on.
+    Pending,
+    /// Acted on.
+    Processed,
+    /// Acted on, and it changed nothing.
+    Ignored,
+    /// Of a booking that is not known yet. It is pending once the booking is.
+    Unmatched,
+}
+
+impl CallbackState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Processed => "processed",
+            Self::Ignored => "ignored",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
+
+/// A callback as it lies in the inbox.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct InboxRow {
+    pub id: i64,
+    /// `None`: of a booking we do not know (yet).
+    pub order_id: Option<String>,
+    pub state: CallbackState,
+    pub received_at: DateTime<Utc>,
+    /// It had not come before.
+    #[sqlx(default)]
+    pub is_new: bool,
+}
+
+/// A callback to be stored.
+#[derive(Debug, Clone, Serialize)]
+pub struct NewCallback {
+    pub partner: PartnerName,
+    pub event_id: String,
+    pub booking_id: String,
+    /// The order our reference names.
+    pub referred: Option<OrderId>,
+    pub body: Value,
+}
+
+pub(super) type StoreResult = Result<InboxRow, sqlx::Error>;
+
+#[derive(sqlx::FromRow)]
+struct StoredRow {
+    partner: PartnerName,
+    event_id: String,
+    #[sqlx(flatten)]
+    row: InboxRow,
+}
+
+/// One result per callback, in their order.
+pub(super) async fn store_all(db: &Pool, items: Vec<NewCallback>) -> Vec<StoreResult> {
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    write_or_halve(&items, |items| {
+        let db = db.clone();
+        async move { store_rows(&db, &items).await }
+    })
+    .await
+}
+
+async fn store_rows(db: &Pool, items: &[Arc<NewCallback>]) -> Result<Vec<InboxRow>, sqlx::Error> {
+    let values: Vec<&NewCallback> = items.iter().map(|item| &**item).collect();
+    let values = serde_json::to_string(&values).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    let mut rows: Vec<StoredRow> = sqlx::query_as(
+        "-- store callback
+         INSERT INTO inbox (partner, event_id, order_id, booking_id, body, state, received_at)
+         SELECT found.partner, found.event_id, found.id, found.booking_id, found.body,
+                CASE WHEN found.id IS NULL THEN 'unmatched' ELSE 'pending' END, dispatchq_now()
+         FROM (SELECT c.*,
+                      coalesce((SELECT order_id FROM bookings WHERE partner = c.partner AND booking_id = c.booking_id),
+                               (SELECT order_id FROM bookings
+                                WHERE order_id = c.referred AND partner = c.partner LIMIT 1)) AS id
+               FROM json_to_recordset($1::json) AS c (
+                   partner text, event_id text, booking_id text, referred text, body jsonb)
+               ORDER BY c.partner, c.event_id) found
+         ON CONFLICT (partner, event_id) DO NOTHING
+         RETURNING partner, event_id, id, order_id, state, received_at, true AS is_new",
+    )
+    .bind(values)
+    .fetch_all(db)
+    .await?;
+    if rows.len() < items.len() {
+        let known: Vec<(String, String)> =
+            rows.iter().map(|r| (r.partner.as_str().to_owned(), r.event_id.clone())).collect();
+        let is_known =
+            |item: &NewCallback| known.iter().any(|(p, e)| *p == item.partner.as_str() && *e == item.event_id);
+        let stored = items.iter().filter(|item| !is_known(item));
+        let (partners, events): (Vec<&str>, Vec<&str>) =
+            stored.map(|item| (item.partner.as_str(), item.event_id.as_str())).unzip();
+        let stored: Vec<StoredRow> = sqlx::query_as(
+            "-- stored callback
+             SELECT i.partner, i.event_id, i.id, i.order_id, i.state, i.received_at
+             FROM unnest($1::text[], $2::text[]) AS c (partner, event_id)
+             JOIN inbox i ON i.partner = c.partner AND i.event_id = c.event_id",
+        )
+        .bind(partners)
+        .bind(events)
+        .fetch_all(db)
+        .await?;
+        rows.extend(stored);
+    }
+    let mut rows: HashMap<_, _> = rows.into_iter().map(|r| ((r.partner.into_string(), r.event_id), r.row)).collect();
+    let mut row_of = |item: &NewCallback| {
+        let key = (item.partner.as_str().to_owned(), item.event_id.clone());
+        rows.remove(&key).ok_or(sqlx::Error::RowNotFound)
+    };
+    items.iter().map(|item| row_of(item)).collect()
+}

@@ -1,0 +1,141 @@
+//! Loads orders, many in one statement.
+
+use std::collections::HashMap;
+
+use jobs::OrderId;
+use model::{
+    ids::{OfferId, PartnerName},
+    order::{Booking, KnownPayment, Offer, Order, PendingAlert, PendingCallback, PendingMessage, Snapshot},
+};
+use sqlx::{FromRow, PgExecutor, Row, postgres::PgRow, types::Json};
+
+use crate::db::{DatabaseFailure, Pool, classify_error, copy_error};
+
+/// An order, and the offer a decision is about.
+pub(super) type OrderQuery = (OrderId, Option<OfferId>);
+pub(super) type LoadResult = Result<Option<Snapshot>, sqlx::Error>;
+
+/// The order with all that decisions look at and the time, read in one statement.
+pub async fn load_order(db: impl PgExecutor<'_>, id: &OrderId) -> LoadResult {
+    load_order_with(db, id, None).await
+}
+
+/// As [`load_order`], with this offer, however old it is. Of the others only those count that are live or accepted, or of the
+/// running attempt: an order that was offered to a hundred drivers ten times over is loaded as quickly as any other.
+pub async fn load_order_with(db: impl PgExecutor<'_>, id: &OrderId, offer: Option<OfferId>) -> LoadResult {
+    Ok(load_orders(db, &[(id.clone(), offer)]).await?.pop().flatten())
+}
+
+/// One result per query, in their order.
+pub(super) async fn load_all(db: &Pool, queries: &[OrderQuery]) -> Vec<LoadResult> {
+    if queries.is_empty() {
+        return Vec::new();
+    }
+    match load_orders(db, queries).await {
+        // One that this version cannot read keeps the others from nothing.
+        Err(error) if queries.len() > 1 && classify_error(&error) == DatabaseFailure::Own => {
+            let mut results = Vec::with_capacity(queries.len());
+            for (id, offer) in queries {
+                results.push(load_order_with(db, id, *offer).await);
+            }
+            results
+        }
+        loaded => share_result(loaded, queries.len()),
+    }
+}
+
+/// What operators set for these partners at run time, if anything: one result per partner, in their order.
+pub(super) async fn load_polling_shares(db: &Pool, partners: &[PartnerName]) -> Vec<Result<Option<i16>, sqlx::Error>> {
+    let rows: Result<Vec<(PartnerName, i16)>, sqlx::Error> = sqlx::query_as(
+        "-- polling percent
+         SELECT partner, polling_percent FROM partner_settings
+         WHERE partner = ANY ($1) AND polling_percent IS NOT NULL",
+    )
+    .bind(partners.iter().map(PartnerName::as_str).collect::<Vec<_>>())
+    .fetch_all(db)
+    .await;
+    let shares = rows.map(|rows| {
+        let set: HashMap<_, _> = rows.into_iter().collect();
+        partners.iter().map(|partner| set.get(partner).copied()).collect()
+    });
+    share_result(shares, partners.len())
+}
+
+/// One result for each of so many items.
+fn share_result<T>(results: Result<Vec<T>, sqlx::Error>, items: usize) -> Vec<Result<T, sqlx::Error>> {
+    match results {
+        Ok(results) => results.into_iter().map(Ok).collect(),
+        Err(error) => {
+            let mut shared: Vec<_> = (1..items).map(|_| Err(copy_error(&error))).collect();
+            shared.push(Err(error));
+            shared
+        }
+    }
+}
+
+/// Columns are named one by one: a new one must not change what a prepared statement of a running process returns.
+async fn load_orders(db: impl PgExecutor<'_>, queries: &[OrderQuery]) -> Result<Vec<Option<Snapshot>>, sqlx::Error> {
+    let ids: Vec<&str> = queries.iter().map(|(id, _)| id.as_str()).collect();
+    let offers: Vec<Option<OfferId>> = queries.iter().map(|(_, offer)| *offer).collect();
+    let rows = sqlx::query(
+        "-- load order
+         SELECT q.place, o.id, o.service_type, o.area_id, o.customer_id, o.channel, o.loyalty_level, o.admission,
+                o.pickup_lat, o.pickup_lng, o.amount_minor, o.currency, o.payment_status, o.status, o.partner, o.job_id,
+                o.driver_id, o.former_drivers, o.attempt_no, o.round, o.attempt_deadline, o.next_attempt_at, o.poll_no,
+                o.next_poll_at, o.job_id_asks, o.lifetime_deadline, o.lifetime_waived,
+                o.trip_deadline, o.held_for_review, o.held_reason, o.hold_cause, o.version, o.created_at, o.updated_at, o.closed_at,
+                o.owner, o.language,
+                dispatchq_now() AS now,
+                (SELECT coalesce(json_agg(json_build_object(
+                            'id', f.id, 'attempt_no', f.attempt_no, 'round', f.round, 'driver_id', f.driver_id,
+                            'state', f.state, 'offered_at', f.offered_at, 'expires_at', f.expires_at)
+                            ORDER BY f.attempt_no, f.offered_at, f.rank), '[]')
+                 FROM offers f
+                 WHERE f.order_id = o.id
+                   AND (f.attempt_no = o.attempt_no OR f.state IN ('offered', 'accepted') OR f.id = q.offer)) AS offers,
+                (SELECT coalesce(json_agg(b ORDER BY b.attempt_no), '[]') FROM bookings b
+                 WHERE b.order_id = o.id) AS bookings,
+                (SELECT coalesce(json_agg(json_build_object('id', m.id, 'next_attempt_at', m.next_attempt_at)
+                                          ORDER BY m.id), '[]')
+                 FROM outbox m WHERE m.order_id = o.id AND m.state = 'pending') AS messages,
+                (SELECT coalesce(json_agg(json_build_object('id', a.id, 'kind', a.kind,
+                                                            'next_escalation_at', a.next_escalation_at)
+                                          ORDER BY a.id), '[]')
+                 FROM alerts a WHERE a.order_id = o.id AND a.next_escalation_at IS NOT NULL AND a.gave_up_at IS NULL) AS alerts,
+                (SELECT coalesce(json_agg(json_build_object('id', i.id, 'received_at', i.received_at)
+                                          ORDER BY i.id), '[]')
+                 FROM inbox i WHERE i.order_id = o.id AND i.state = 'pending') AS callbacks,
+                (SELECT coalesce(json_agg(p ORDER BY p.received_at), '[]') FROM payment_events p
+                 WHERE p.order_id = o.id) AS payments,
+                CASE WHEN o.status = 'REFUND_PENDING'
+                     THEN (SELECT r.next_try_at FROM refunds r WHERE r.order_id = o.id) END AS refund_at
+         FROM unnest($1::text[], $2::uuid[]) WITH ORDINALITY AS q (id, offer, place) JOIN orders o ON o.id = q.id",
+    )
+    .bind(ids)
+    .bind(offers)
+    .fetch_all(db)
+    .await?;
+    let mut loaded: Vec<Option<Snapshot>> = queries.iter().map(|_| None).collect();
+    for row in &rows {
+        let place: i64 = row.try_get("place")?;
+        let found = usize::try_from(place - 1).ok().and_then(|index| loaded.get_mut(index));
+        if let Some(found) = found {
+            *found = Some(snapshot_from_row(row)?);
+        }
+    }
+    Ok(loaded)
+}
+
+fn snapshot_from_row(row: &PgRow) -> Result<Snapshot, sqlx::Error> {
+    Ok(Snapshot {
+        order: Order::from_row(row)?,
+        offers: row.try_get::<Json<Vec<Offer>>, _>("offers")?.0,
+        bookings: row.try_get::<Json<Vec<Booking>>, _>("bookings")?.0,
+        messages: row.try_get::<Json<Vec<PendingMessage>>, _>("messages")?.0,
+        alerts: row.try_get::<Json<Vec<PendingAlert>>, _>("alerts")?.0,
+        callbacks: row.try_get::<Json<Vec<PendingCallback>>, _>("callbacks")?.0,
+        payments: row.try_get::<Json<Vec<KnownPayment>>, _>("payments")?.0,
+        refund_at: row.try_get("refund_at")?,
+        now: row.try_get("now")?,
+    })
+}

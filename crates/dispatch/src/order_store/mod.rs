@@ -1,0 +1,160 @@
+//! Orders as rows, read and written together with those of other jobs and requests of this process.
+//!
+//! * [`load`]: orders with all that decisions look at, many in one statement.
+//! * [`write`]: changes of many orders, each on its own condition; `statement`: the one that writes them, `values`: what they hold.
+//! * [`create`]: new orders. [`inbox`]: callbacks of partners.
+//!
+//! What arrives while a batch is under way is the next: see [`batch`](crate::batch). No batch holds two changes of one order,
+//! driver, booking or callback.
+
+pub mod create;
+pub mod inbox;
+pub mod load;
+mod statement;
+mod values;
+pub mod write;
+
+use jobs::OrderId;
+use model::{
+    ids::{OfferId, PartnerName},
+    order::Snapshot,
+};
+use uuid::Uuid;
+
+use self::{
+    create::{CreateResult, CreateVerdict, OrderCreation},
+    inbox::{InboxRow, NewCallback, StoreResult},
+    load::{LoadResult, OrderQuery},
+    write::{OrderWrite, WriteKey, WriteResult, WriteVerdict},
+};
+use crate::{
+    batch::{BatchLost, BatchQueue, BatchSize},
+    db::{DatabaseFailure, LONG_WAIT, Pool, classify_error},
+};
+
+const LOADS: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
+const WRITES: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 25 };
+/// Creations that may wait for the lock of their area begin at once.
+const COUNTED: BatchSize = BatchSize { most: 100, lanes: 4, crowd: 1 };
+
+/// Times a row is asked about a write whose answer was lost.
+const FIND_TRIES: usize = 4;
+
+/// Reads and writes orders. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OrderStore {
+    db: Pool,
+    loads: BatchQueue<(), OrderQuery, LoadResult>,
+    writes: BatchQueue<WriteKey, OrderWrite, WriteResult>,
+    creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
+    /// Of areas whose places are counted, for which Postgres may have to wait.
+    counted_creations: BatchQueue<OrderId, OrderCreation, CreateResult>,
+    callbacks: BatchQueue<(PartnerName, String), NewCallback, StoreResult>,
+    polling_shares: BatchQueue<(), PartnerName, Result<Option<i16>, sqlx::Error>>,
+}
+
+impl OrderStore {
+    pub fn new(db: &Pool) -> Self {
+        Self {
+            loads: BatchQueue::new("load orders", LOADS, {
+                let db = db.clone();
+                move |queries: Vec<OrderQuery>| {
+                    let db = db.clone();
+                    async move { load::load_all(&db, &queries).await }
+                }
+            }),
+            writes: BatchQueue::new("write orders", WRITES, {
+                let db = db.clone();
+                move |items: Vec<OrderWrite>| {
+                    let db = db.clone();
+                    async move { write::write_all(&db, items).await }
+                }
+            }),
+            creations: creation_queue(db, "create orders", WRITES),
+            counted_creations: creation_queue(db, "create counted orders", COUNTED),
+            callbacks: BatchQueue::new("store callbacks", WRITES, {
+                let db = db.clone();
+                move |items: Vec<NewCallback>| {
+                    let db = db.clone();
+                    async move { inbox::store_all(&db, items).await }
+                }
+            }),
+            polling_shares: BatchQueue::new("load polling shares", LOADS, {
+                let db = db.clone();
+                move |partners: Vec<PartnerName>| {
+                    let db = db.clone();
+                    async move { load::load_polling_shares(&db, &partners).await }
+                }
+            }),
+            db: db.clone(),
+        }
+    }
+
+    /// Returns whether one more request had better be refused: others wait too long for their batch to begin.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let creations = self.creations.longest_wait().max(self.counted_creations.longest_wait());
+        let waits = [self.loads.longest_wait(), self.writes.longest_wait(), creations, self.callbacks.longest_wait()];
+        waits.into_iter().any(|wait| wait > LONG_WAIT)
+    }
+
+    /// The order with all that decisions look at, and the time. `None`: there is none of this id.
+    pub async fn load_order(&self, id: &OrderId) -> Result<Option<Snapshot>, sqlx::Error> {
+        self.load_order_with(id, None).await
+    }
+
+    /// As [`load_order`](Self::load_order), with this offer, however old it is.
+    pub async fn load_order_with(&self, id: &OrderId, offer: Option<OfferId>) -> Result<Option<Snapshot>, sqlx::Error> {
+        self.loads.submit_item([], (id.clone(), offer)).await.map_err(lost)?
+    }
+
+    /// Writes a change, or nothing at all. A caller that goes away does not take its change back.
+    pub async fn write_change(&self, item: OrderWrite) -> Result<WriteVerdict, sqlx::Error> {
+        self.writes.submit_item(item.keys(), item).await.map_err(lost)?
+    }
+
+    /// The order as it is now, if this write of it was committed, whatever its answer was. Other connections may be as dead as
+    /// the one that lost the answer: it is asked a few times.
+    pub async fn find_written(&self, order: &OrderId, write: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
+        for _ in 1..FIND_TRIES {
+            match self.try_find_written(order, write).await {
+                Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {}
+                found => return found,
+            }
+        }
+        self.try_find_written(order, write).await
+    }
+
+    async fn try_find_written(&self, order: &OrderId, write: Uuid) -> Result<Option<Snapshot>, sqlx::Error> {
+        if write::was_written(&self.db, order, write).await? { self.load_order(order).await } else { Ok(None) }
+    }
+
+    /// Creates an order, or nothing at all.
+    pub async fn create_order(&self, item: OrderCreation) -> Result<CreateVerdict, sqlx::Error> {
+        let queue = if item.max_waiting.is_some() { &self.counted_creations } else { &self.creations };
+        queue.submit_item([item.id.clone()], item).await.map_err(lost)?
+    }
+
+    /// The share of a partner's orders whose job id is asked for, in percent, as an operator set it.
+    pub async fn load_polling_share(&self, partner: &PartnerName) -> Result<Option<i16>, sqlx::Error> {
+        self.polling_shares.submit_item([], partner.clone()).await.map_err(lost)?
+    }
+
+    /// Stores a callback, or finds it stored before.
+    pub async fn store_callback(&self, item: NewCallback) -> Result<InboxRow, sqlx::Error> {
+        let key = (item.partner.clone(), item.event_id.clone());
+        self.callbacks.submit_item([key], item).await.map_err(lost)?
+    }
+}
+
+fn creation_queue(db: &Pool, name: &'static str, size: BatchSize) -> BatchQueue<OrderId, OrderCreation, CreateResult> {
+    let db = db.clone();
+    BatchQueue::new(name, size, move |items: Vec<OrderCreation>| {
+        let db = db.clone();
+        async move { create::create_all(&db, items).await }
+    })
+}
+
+/// What is known of an item whose batch has panicked: as of a connection that broke.
+fn lost(_: BatchLost) -> sqlx::Error {
+    sqlx::Error::WorkerCrashed
+}

@@ -1,0 +1,192 @@
+//! The one statement that changes orders, with the parts that a batch needs: most need few, and each costs a lone change.
+//!
+//! Its parameters: 1 rows of `orders`, 2 events, 3 ids of the orders, 4 bookings, 5 offers that end, 6 messages, 7 ids of the drivers
+//! who are free again, 8 rankings. All but 3 and 7 are JSON.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+};
+
+/// What changes of a batch write beside rows and events, and what they do about rows that are locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct WriteParts {
+    /// Rows that another session has locked are passed over, and not waited for.
+    pub(super) passes_over: bool,
+    pub(super) callbacks: bool,
+    pub(super) bookings: bool,
+    /// Bookings whose id is news.
+    pub(super) matches: bool,
+    pub(super) offers: bool,
+    pub(super) drivers: bool,
+    pub(super) rankings: bool,
+    pub(super) messages: bool,
+    /// Rows of the feed that producers read.
+    pub(super) steps: bool,
+}
+
+impl WriteParts {
+    /// Returns the statement of these parts, always the same text: it is prepared once for each connection.
+    pub(super) fn statement(self) -> Arc<str> {
+        static KNOWN: LazyLock<Mutex<HashMap<WriteParts, Arc<str>>>> = LazyLock::new(Mutex::default);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.entry(self).or_insert_with(|| self.build_statement().into()).clone()
+    }
+
+    fn build_statement(self) -> String {
+        let lock_wait = if self.passes_over { "SKIP LOCKED" } else { "" };
+        let part = |is_needed: bool, text: &str| {
+            if is_needed { text.replace("{lock_wait}", lock_wait) } else { String::new() }
+        };
+        let unlocked_driver = part(self.drivers, UNLOCKED_DRIVER);
+        let checks = part(self.callbacks, CALLBACK_CHECK) + &part(self.offers, OFFERS_CHECK);
+        let first = part(self.drivers, LOCKED_DRIVERS) + &part(self.offers, OFFERS);
+        let parts = [
+            part(self.callbacks, CALLBACKS),
+            part(self.bookings, BOOKINGS),
+            part(self.matches, MATCHES),
+            part(self.offers, ENDED_OFFERS),
+            part(self.drivers, FREED_DRIVERS),
+            part(self.rankings, RANKINGS),
+            part(self.messages, MESSAGES),
+            part(self.steps, STEPS),
+        ];
+        let parts = parts.concat();
+        let messages = if self.messages { NEW_MESSAGES } else { "'{}'::bigint[]" };
+        let steps = if self.steps { NEW_STEPS } else { "'{}'::bigint[]" };
+        let callbacks = if self.matches { MATCHED } else { "'[]'::json" };
+        format!(
+            "-- write change
+         WITH n AS MATERIALIZED (
+             SELECT * FROM json_to_recordset($1::json) AS n (
+                 id text, expected bigint, write_id uuid, status text, driver_id text, attempt_no integer, round integer,
+                 attempt_deadline timestamptz, next_attempt_at timestamptz, lifetime_waived boolean,
+                 held_for_review boolean, held_reason text, hold_cause jsonb, closed_at timestamptz,
+                 updated_at timestamptz, payment_status text, job_id text, poll_no integer, next_poll_at timestamptz,
+                 job_id_asks integer, partner text, former_drivers text[], trip_deadline timestamptz, callback bigint, result text, ended_offers bigint,
+                 freed_driver text)),
+         l AS MATERIALIZED (
+             SELECT id, version FROM orders WHERE id = ANY ($3) ORDER BY id FOR NO KEY UPDATE {lock_wait}),{first}
+         r AS MATERIALIZED (
+             SELECT n.*, l.version FROM n JOIN l ON l.id = n.id WHERE true{unlocked_driver}),
+         u AS (
+             UPDATE orders o
+             SET status = r.status, driver_id = r.driver_id, attempt_no = r.attempt_no, round = r.round,
+                 attempt_deadline = r.attempt_deadline, next_attempt_at = r.next_attempt_at,
+                 lifetime_waived = r.lifetime_waived, held_for_review = r.held_for_review, held_reason = r.held_reason,
+                 hold_cause = r.hold_cause, closed_at = r.closed_at, updated_at = r.updated_at,
+                 payment_status = r.payment_status, job_id = r.job_id, poll_no = r.poll_no,
+                 next_poll_at = r.next_poll_at, job_id_asks = r.job_id_asks, partner = r.partner, former_drivers = r.former_drivers, trip_deadline = r.trip_deadline,
+                 write_id = r.write_id, version = o.version + 1
+             FROM r WHERE o.id = r.id AND o.version = r.expected AND r.version = r.expected{checks}
+             RETURNING o.id, o.owner, o.driver_id),
+         e AS (
+             INSERT INTO order_events (order_id, from_status, to_status, reason, actor, attempt_no, detail, at, key_id)
+             SELECT e.order_id, e.from_status, e.to_status, e.reason, e.actor, e.attempt_no, e.detail, e.at, e.key_id
+             FROM ROWS FROM (json_to_recordset($2::json) AS (
+                 order_id text, from_status text, to_status text, reason text, actor text, key_id uuid,
+                 attempt_no integer, detail text, at timestamptz)) WITH ORDINALITY
+                 AS e (order_id, from_status, to_status, reason, actor, key_id, attempt_no, detail, at, place)
+             JOIN u ON u.id = e.order_id ORDER BY e.place){parts}
+         SELECT r.id, u.id IS NOT NULL AS is_written, {messages} AS messages, {callbacks} AS callbacks, {steps} AS steps
+         FROM r LEFT JOIN u ON u.id = r.id"
+        )
+    }
+}
+
+const LOCKED_DRIVERS: &str = "
+         v AS MATERIALIZED (
+             SELECT id FROM drivers WHERE id = ANY ($7) ORDER BY id FOR NO KEY UPDATE {lock_wait}),";
+
+const UNLOCKED_DRIVER: &str = "
+               AND (n.freed_driver IS NULL OR EXISTS (SELECT 1 FROM v WHERE v.id = n.freed_driver)
+                    OR NOT EXISTS (SELECT 1 FROM drivers w WHERE w.id = n.freed_driver))";
+
+const OFFERS: &str = "
+         f AS MATERIALIZED (
+             SELECT * FROM json_to_recordset($5::json) AS f (
+                 order_id text, id uuid, from_state text, to_state text, why text, at timestamptz)),";
+
+const CALLBACK_CHECK: &str = "
+               AND (r.callback IS NULL OR (SELECT i.state FROM inbox i WHERE i.id = r.callback) = 'pending')";
+
+const OFFERS_CHECK: &str = "
+               AND (r.ended_offers = 0 OR r.ended_offers = (SELECT count(*) FROM f JOIN offers x ON x.id = f.id
+                                                            WHERE f.order_id = r.id AND x.state = f.from_state))";
+
+const CALLBACKS: &str = ",
+         i AS (
+             UPDATE inbox SET state = 'processed', result = r.result, processed_at = r.updated_at
+             FROM r JOIN u ON u.id = r.id WHERE inbox.id = r.callback)";
+
+const BOOKINGS: &str = ",
+         c AS MATERIALIZED (
+             SELECT c.* FROM json_to_recordset($4::json) AS c (
+                 order_id text, is_newly_known boolean, attempt_no integer, partner text, state text, booking_id text,
+                 job_id text, tries integer, next_try_at timestamptz, last_error text, created_at timestamptz,
+                 booked_at timestamptz, closed_at timestamptz)
+             JOIN u ON u.id = c.order_id),
+         b AS (
+             INSERT INTO bookings (order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at,
+                                   last_error, created_at, booked_at, closed_at)
+             SELECT order_id, attempt_no, partner, state, booking_id, job_id, tries, next_try_at, last_error, created_at,
+                    booked_at, closed_at FROM c
+             ON CONFLICT (order_id, attempt_no) DO UPDATE
+                SET state = excluded.state, booking_id = excluded.booking_id, job_id = excluded.job_id,
+                    tries = excluded.tries, next_try_at = excluded.next_try_at, last_error = excluded.last_error,
+                    booked_at = excluded.booked_at, closed_at = excluded.closed_at)";
+
+const MATCHES: &str = ",
+         k AS (
+             UPDATE inbox SET state = 'pending', order_id = c.order_id
+             FROM c WHERE c.is_newly_known AND inbox.partner = c.partner AND inbox.booking_id = c.booking_id
+                      AND inbox.state = 'unmatched'
+             RETURNING inbox.id, inbox.order_id, inbox.received_at)";
+
+const ENDED_OFFERS: &str = ",
+         x AS (
+             UPDATE offers SET state = f.to_state, reason = f.why, responded_at = f.at
+             FROM f JOIN u ON u.id = f.order_id WHERE offers.id = f.id AND offers.state = f.from_state)";
+
+const FREED_DRIVERS: &str = ",
+         d AS (
+             UPDATE drivers SET idle_since = r.updated_at, updated_at = r.updated_at
+             FROM r JOIN u ON u.id = r.id WHERE drivers.id = r.freed_driver)";
+
+const RANKINGS: &str = ",
+         a AS (
+             INSERT INTO rankings (order_id, attempt_no, at, candidates)
+             SELECT a.order_id, a.attempt_no, a.at, a.candidates
+             FROM json_to_recordset($8::json) AS a (
+                 order_id text, attempt_no integer, at timestamptz, candidates jsonb)
+             JOIN u ON u.id = a.order_id
+             ON CONFLICT (order_id, attempt_no) DO UPDATE SET at = excluded.at, candidates = excluded.candidates)";
+
+const MESSAGES: &str = ",
+         m AS (
+             INSERT INTO outbox (order_id, kind, channel, dedupe_key, payload, next_attempt_at, expires_at, created_at)
+             SELECT m.order_id, m.kind, m.channel, m.dedupe_key, m.payload, m.at, m.expires_at, m.at
+             FROM ROWS FROM (json_to_recordset($6::json) AS (
+                 order_id text, kind text, channel text, dedupe_key text, payload jsonb, at timestamptz,
+                 expires_at timestamptz)) WITH ORDINALITY
+                 AS m (order_id, kind, channel, dedupe_key, payload, at, expires_at, place)
+             JOIN u ON u.id = m.order_id ORDER BY m.place
+             ON CONFLICT DO NOTHING RETURNING id, order_id)";
+
+const STEPS: &str = ",
+         s AS (
+             INSERT INTO order_feed (order_id, owner, kind, status, from_status, reason, attempt_no, driver_id, at)
+             SELECT s.order_id, u.owner, s.step, s.to_status, s.from_status, s.reason, s.attempt_no, u.driver_id, s.at
+             FROM ROWS FROM (json_to_recordset($2::json) AS (
+                 order_id text, from_status text, to_status text, reason text, attempt_no integer, at timestamptz, step text))
+                 WITH ORDINALITY AS s (order_id, from_status, to_status, reason, attempt_no, at, step, place)
+             JOIN u ON u.id = s.order_id WHERE s.step IS NOT NULL ORDER BY s.place
+             RETURNING seq, order_id)";
+
+const NEW_STEPS: &str = "array(SELECT s.seq FROM s WHERE s.order_id = r.id ORDER BY s.seq)";
+
+const NEW_MESSAGES: &str = "array(SELECT m.id FROM m WHERE m.order_id = r.id ORDER BY m.id)";
+
+const MATCHED: &str =
+    "(SELECT coalesce(json_agg(json_build_object('id', k.id, 'received_at', k.received_at) ORDER BY k.id), '[]')
+          FROM k WHERE k.order_id = r.id)";

@@ -1,0 +1,216 @@
+//! The values of a change, as JSON for the one statement that writes changes.
+
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{
+    decide::Change,
+    ids::{DriverId, OfferId, PartnerName},
+    messages::{ChannelRoutes, Message},
+    order::{Booking, HoldCause, OrderStep},
+    ranking::DriverRanking,
+};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::write::OrderWrite;
+
+/// Of `orders`, every column that a change may set, and what it is conditional on.
+#[derive(Serialize)]
+pub(super) struct OrderValues<'a> {
+    id: &'a str,
+    expected: i64,
+    write_id: Uuid,
+    status: &'static str,
+    driver_id: Option<&'a DriverId>,
+    attempt_no: i32,
+    round: i32,
+    attempt_deadline: Option<DateTime<Utc>>,
+    next_attempt_at: Option<DateTime<Utc>>,
+    lifetime_waived: bool,
+    held_for_review: bool,
+    held_reason: Option<&'a str>,
+    hold_cause: Option<&'a HoldCause>,
+    closed_at: Option<DateTime<Utc>>,
+    updated_at: DateTime<Utc>,
+    payment_status: &'a str,
+    job_id: Option<&'a str>,
+    poll_no: i32,
+    next_poll_at: Option<DateTime<Utc>>,
+    job_id_asks: i32,
+    partner: Option<&'a PartnerName>,
+    former_drivers: &'a [DriverId],
+    trip_deadline: Option<DateTime<Utc>>,
+    callback: Option<i64>,
+    result: Option<&'static str>,
+    ended_offers: usize,
+    freed_driver: Option<&'a DriverId>,
+}
+
+impl<'a> OrderValues<'a> {
+    pub(super) fn from_write(item: &'a OrderWrite) -> Self {
+        let change = &item.change;
+        let order = &change.order;
+        let (callback, result) = change.callback.unzip();
+        Self {
+            id: order.id.as_str(),
+            expected: change.version,
+            write_id: item.id,
+            status: order.status.as_str(),
+            driver_id: order.driver_id.as_ref(),
+            attempt_no: order.attempt_no,
+            round: order.round,
+            attempt_deadline: order.attempt_deadline,
+            next_attempt_at: order.next_attempt_at,
+            lifetime_waived: order.lifetime_waived,
+            held_for_review: order.held_for_review,
+            held_reason: order.held_reason.as_deref(),
+            hold_cause: order.hold_cause.as_ref(),
+            closed_at: order.closed_at,
+            updated_at: change.at,
+            payment_status: order.payment_status.as_str(),
+            job_id: order.job_id.as_deref(),
+            poll_no: order.poll_no,
+            next_poll_at: order.next_poll_at,
+            job_id_asks: order.job_id_asks,
+            partner: order.partner.as_ref(),
+            former_drivers: &order.former_drivers,
+            trip_deadline: order.trip_deadline,
+            callback,
+            result,
+            ended_offers: change.offers.len(),
+            freed_driver: item.freed_driver.as_ref(),
+        }
+    }
+}
+
+/// A row of `order_events`, and of `order_feed` where it is a step.
+#[derive(Serialize)]
+pub(super) struct EventValues<'a> {
+    order_id: &'a str,
+    from_status: &'static str,
+    to_status: &'static str,
+    reason: &'static str,
+    actor: String,
+    key_id: Option<Uuid>,
+    attempt_no: Option<i32>,
+    detail: Option<&'a str>,
+    at: DateTime<Utc>,
+    /// The step that it is to the order's producer.
+    step: Option<&'static str>,
+}
+
+impl<'a> EventValues<'a> {
+    pub(super) fn from_change(change: &'a Change) -> impl Iterator<Item = Self> {
+        change.events.iter().zip(change.steps()).map(|(event, step)| Self {
+            order_id: change.order.id.as_str(),
+            from_status: event.from.as_str(),
+            to_status: event.to.as_str(),
+            reason: event.reason.as_str(),
+            actor: change.actor.to_string(),
+            key_id: change.actor.key,
+            attempt_no: event.attempt_no,
+            detail: event.detail.as_deref(),
+            at: change.at,
+            step: step.map(OrderStep::as_str),
+        })
+    }
+
+    pub(super) fn is_step(&self) -> bool {
+        self.step.is_some()
+    }
+}
+
+/// A row of `bookings`.
+#[derive(Serialize)]
+pub(super) struct BookingValues<'a> {
+    order_id: &'a str,
+    is_newly_known: bool,
+    #[serde(flatten)]
+    booking: &'a Booking,
+}
+
+impl<'a> BookingValues<'a> {
+    pub(super) fn from_write(item: &'a OrderWrite) -> impl Iterator<Item = Self> {
+        item.change.bookings.iter().map(|booking| Self {
+            order_id: item.order_id(),
+            is_newly_known: item.newly_known.contains(booking),
+            booking,
+        })
+    }
+}
+
+/// What becomes of a row of `offers`.
+#[derive(Serialize)]
+pub(super) struct OfferValues<'a> {
+    order_id: &'a str,
+    id: OfferId,
+    from_state: &'static str,
+    to_state: &'static str,
+    why: Option<&'a str>,
+    at: DateTime<Utc>,
+}
+
+impl<'a> OfferValues<'a> {
+    pub(super) fn from_change(change: &'a Change) -> impl Iterator<Item = Self> {
+        change.offers.iter().map(|end| Self {
+            order_id: change.order.id.as_str(),
+            id: end.offer.id,
+            from_state: end.offer.state.as_str(),
+            to_state: end.to.as_str(),
+            why: end.why.as_deref(),
+            at: change.at,
+        })
+    }
+}
+
+/// A row of `rankings`.
+#[derive(Serialize)]
+pub(super) struct RankingValues<'a> {
+    order_id: &'a str,
+    attempt_no: i32,
+    at: DateTime<Utc>,
+    candidates: &'a DriverRanking,
+}
+
+impl<'a> RankingValues<'a> {
+    pub(super) fn from_change(change: &'a Change) -> Option<Self> {
+        let (attempt_no, candidates) = change.ranking.as_ref()?;
+        Some(Self { order_id: change.order.id.as_str(), attempt_no: *attempt_no, at: change.at, candidates })
+    }
+}
+
+/// A row of `outbox`.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct OutboxValues {
+    order_id: OrderId,
+    kind: String,
+    channel: String,
+    dedupe_key: String,
+    payload: serde_json::Value,
+    at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+}
+
+impl OutboxValues {
+    /// One row for each channel.
+    pub(super) fn from_message<'a>(
+        change: &'a Change,
+        message: &'a Message,
+        routes: &'a ChannelRoutes,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let stored = message.to_stored_in(&routes.texts);
+        routes.channels_for(&message.audience).iter().map(move |channel| Self {
+            order_id: change.order.id.clone(),
+            kind: stored.kind.clone(),
+            channel: channel.clone(),
+            dedupe_key: message.dedupe_key.clone(),
+            payload: stored.payload.clone(),
+            at: change.at,
+            expires_at: message.expires_at,
+        })
+    }
+}
+
+pub(super) fn json_of(values: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(values).map_err(|error| sqlx::Error::Encode(error.into()))
+}

@@ -1,0 +1,217 @@
+//! Writes changes of orders, many in one statement and one commit.
+//!
+//! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
+//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids. A batch
+//! passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
+//! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
+//! order), bookings, callbacks and outbox rows.
+
+use std::{collections::HashMap, sync::Arc};
+
+use jobs::OrderId;
+use model::{
+    decide::Change,
+    ids::{DriverId, PartnerName},
+    messages::{ChannelRoutes, Message, MessageAudience},
+    order::{Booking, PendingCallback, PendingMessage, Snapshot},
+};
+use sqlx::{AssertSqlSafe, PgExecutor, types::Json};
+use uuid::Uuid;
+
+use super::statement::WriteParts;
+use super::values::{BookingValues, EventValues, OfferValues, OrderValues, OutboxValues, RankingValues, json_of};
+use crate::{
+    crash,
+    db::{Pool, write_or_halve},
+};
+
+/// A change to be written, and what is known of it beside the decision.
+#[derive(Debug, Clone)]
+pub struct OrderWrite {
+    /// Stored with the change, which is known again by it when the answer to its commit was lost.
+    pub id: Uuid,
+    pub change: Arc<Change>,
+    /// Bookings whose id at the partner is news: callbacks that came before it are the order's now.
+    pub(super) newly_known: Vec<Booking>,
+    /// An own driver who has no order any more.
+    pub(super) freed_driver: Option<DriverId>,
+    pub(super) messages: Vec<OutboxValues>,
+}
+
+/// What one change of a batch may share with no other.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum WriteKey {
+    Order(OrderId),
+    Driver(DriverId),
+    Booking(PartnerName, String),
+    Callback(i64),
+}
+
+/// What became of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WriteVerdict {
+    Written(WrittenRows),
+    /// Another change was first: decide again.
+    Conflict,
+    /// Another session has locked the row or its driver, or there is none: the change is to be written alone.
+    Locked,
+}
+
+/// What Postgres alone knows of a written change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WrittenRows {
+    /// New rows of the outbox.
+    pub messages: Vec<PendingMessage>,
+    /// Callbacks that wait since their booking is known.
+    pub callbacks: Vec<PendingCallback>,
+    /// Numbers of the change's steps in the feed, in their order.
+    pub steps: Vec<i64>,
+}
+
+pub(super) type WriteResult = Result<WriteVerdict, sqlx::Error>;
+
+impl OrderWrite {
+    /// The row, its events, bookings and callbacks, the offers that end, the ranking, and the driver who is free again.
+    pub fn new(id: Uuid, before: &Snapshot, change: Arc<Change>) -> Self {
+        let is_known = |b: &&Booking| before.booking_of_attempt(b.attempt_no).is_some_and(|b| b.booking_id.is_some());
+        let with_id = change.bookings.iter().filter(|b| b.booking_id.is_some());
+        let newly_known = with_id.filter(|b| !is_known(b)).cloned().collect();
+        let leaves = before.order.status.occupies_driver() && !change.order.status.occupies_driver();
+        let is_freed = leaves && before.order.partner.is_none();
+        let freed_driver = before.order.driver_id.clone().filter(|_| is_freed);
+        Self { id, change, newly_known, freed_driver, messages: Vec::new() }
+    }
+
+    /// As [`new`](Self::new), with all that the change tells people. `None`: it writes more than one statement can.
+    pub fn whole(id: Uuid, before: &Snapshot, change: &Arc<Change>, routes: &ChannelRoutes) -> Option<Self> {
+        let is_routed = |m: &Message| !m.is_alert() && m.audience != MessageAudience::Dispatchers;
+        let is_plain = change.new_offers.is_none()
+            && change.payment_event.is_none()
+            && change.refund.is_none()
+            && change.settles.is_empty()
+            && change.messages.iter().all(is_routed);
+        is_plain.then(|| {
+            let messages =
+                change.messages.iter().flat_map(|message| OutboxValues::from_message(change, message, routes));
+            Self { messages: messages.collect(), ..Self::new(id, before, change.clone()) }
+        })
+    }
+
+    pub(super) fn keys(&self) -> Vec<WriteKey> {
+        let order = &self.change.order;
+        let mut keys = vec![WriteKey::Order(order.id.clone())];
+        let own_driver = order.driver_id.iter().filter(|_| order.partner.is_none() && order.status.occupies_driver());
+        keys.extend(own_driver.chain(&self.freed_driver).cloned().map(WriteKey::Driver));
+        let with_id = |b: &Booking| Some(WriteKey::Booking(b.partner.clone(), b.booking_id.clone()?));
+        keys.extend(self.change.bookings.iter().filter_map(with_id));
+        keys.extend(self.change.callback.map(|(id, _)| WriteKey::Callback(id)));
+        keys
+    }
+
+    pub(super) fn order_id(&self) -> &str {
+        self.change.order.id.as_str()
+    }
+
+    fn verdict_of(&self, rows: &mut HashMap<String, WrittenRow>) -> WriteVerdict {
+        match rows.remove(self.order_id()) {
+            None => WriteVerdict::Locked,
+            Some(row) if !row.is_written => WriteVerdict::Conflict,
+            Some(row) => {
+                let next_attempt_at = self.change.at;
+                let messages = row.messages.into_iter().map(|id| PendingMessage { id, next_attempt_at });
+                WriteVerdict::Written(WrittenRows {
+                    messages: messages.collect(),
+                    callbacks: row.callbacks.0,
+                    steps: row.steps,
+                })
+            }
+        }
+    }
+}
+
+/// One result per change, in their order.
+pub(super) async fn write_all(db: &Pool, items: Vec<OrderWrite>) -> Vec<WriteResult> {
+    let items: Vec<_> = items.into_iter().map(Arc::new).collect();
+    write_or_halve(&items, |items| {
+        let db = db.clone();
+        async move {
+            crash::reach_point("update", "commits");
+            let mut rows = write_rows(&db, true, items.iter().map(|item| &**item)).await?;
+            crash::reach_point("update", "committed");
+            Ok(items.iter().map(|item| item.verdict_of(&mut rows)).collect())
+        }
+    })
+    .await
+}
+
+/// Writes one change on `db`, after those who have its row locked. `None`: another change was first.
+pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<Option<WrittenRows>, sqlx::Error> {
+    let mut rows = write_rows(db, false, std::iter::once(item)).await?;
+    Ok(match item.verdict_of(&mut rows) {
+        WriteVerdict::Written(rows) => Some(rows),
+        WriteVerdict::Conflict | WriteVerdict::Locked => None,
+    })
+}
+
+/// Returns whether the row says that this write was committed. One that has the row locked is waited for; a creation that is still
+/// under way is not seen.
+pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Result<bool, sqlx::Error> {
+    let is_mine: Option<Option<bool>> = sqlx::query_scalar(
+        "-- find write
+         SELECT write_id = $2 FROM orders WHERE id = $1 FOR SHARE",
+    )
+    .bind(order.as_str())
+    .bind(write)
+    .fetch_optional(db)
+    .await?;
+    Ok(is_mine.flatten().unwrap_or(false))
+}
+
+#[derive(sqlx::FromRow)]
+struct WrittenRow {
+    id: String,
+    is_written: bool,
+    messages: Vec<i64>,
+    callbacks: Json<Vec<PendingCallback>>,
+    steps: Vec<i64>,
+}
+
+/// The rows that could be locked, by id, each with what became of its change. One statement is a transaction of its own unless
+/// `db` is in one.
+async fn write_rows<'a>(
+    db: impl PgExecutor<'_>,
+    passes_over: bool,
+    items: impl Iterator<Item = &'a OrderWrite> + Clone,
+) -> Result<HashMap<String, WrittenRow>, sqlx::Error> {
+    let changes = || items.clone().map(|item| &*item.change);
+    let orders: Vec<_> = items.clone().map(OrderValues::from_write).collect();
+    let events: Vec<_> = changes().flat_map(EventValues::from_change).collect();
+    let bookings: Vec<_> = items.clone().flat_map(BookingValues::from_write).collect();
+    let offers: Vec<_> = changes().flat_map(OfferValues::from_change).collect();
+    let rankings: Vec<_> = changes().filter_map(RankingValues::from_change).collect();
+    let messages: Vec<_> = items.clone().flat_map(|item| &item.messages).collect();
+    let freed: Vec<&str> = items.clone().filter_map(|item| item.freed_driver.as_deref()).collect();
+    let parts = WriteParts {
+        passes_over,
+        callbacks: changes().any(|change| change.callback.is_some()),
+        bookings: !bookings.is_empty(),
+        matches: items.clone().any(|item| !item.newly_known.is_empty()),
+        offers: !offers.is_empty(),
+        drivers: !freed.is_empty(),
+        rankings: !rankings.is_empty(),
+        messages: !messages.is_empty(),
+        steps: events.iter().any(EventValues::is_step),
+    };
+    let rows: Vec<WrittenRow> = sqlx::query_as(AssertSqlSafe(parts.statement()))
+        .bind(json_of(&orders)?)
+        .bind(json_of(&events)?)
+        .bind(items.clone().map(OrderWrite::order_id).collect::<Vec<_>>())
+        .bind(json_of(&bookings)?)
+        .bind(json_of(&offers)?)
+        .bind(json_of(&messages)?)
+        .bind(freed)
+        .bind(json_of(&rankings)?)
+        .fetch_all(db)
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.id.clone(), row)).collect())
+}

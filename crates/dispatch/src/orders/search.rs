@@ -1,0 +1,241 @@
+//! Lists of orders for staff: filters, pages, and how far back closed orders are looked for.
+//!
+//! Open orders are few, and read through partial indexes. Closed ones are millions: they are read by an id that they bear, or by
+//! the time of their creation, never all of them.
+
+use std::{fmt, str::FromStr};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jobs::OrderId;
+use model::{
+    ids::{AreaId, DriverId, ServiceType},
+    order::{Order, OrderStatus},
+};
+use serde::Serialize;
+
+use crate::{
+    app::App,
+    db::{self, Pool},
+};
+
+/// Closed orders are looked for so far back, unless a time is named.
+pub const CLOSED_WITHIN: TimeDelta = TimeDelta::hours(24);
+/// Orders that one id may stand for, of each sort of ids; the newest.
+const MOST_NAMED: i64 = 1000;
+
+/// Which orders; newest first. What is `None` does not matter.
+#[derive(Debug, Clone, Default)]
+pub struct OrderSearch {
+    pub status: Option<OrderStatus>,
+    pub area: Option<AreaId>,
+    pub service_type: Option<ServiceType>,
+    pub driver: Option<DriverId>,
+    pub customer: Option<String>,
+    /// Under review, or not.
+    pub held: Option<bool>,
+    /// Created at this time or later.
+    pub from: Option<DateTime<Utc>>,
+    /// Created before this time.
+    pub to: Option<DateTime<Utc>>,
+    /// The id of an order, a job or a booking at a partner, a customer or a driver.
+    pub any_id: Option<String>,
+}
+
+/// Which closed orders are among those that a search looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedOrders {
+    /// None: it is about open ones.
+    None,
+    /// All that bear the id that was named.
+    All,
+    /// Those created in this time, as open ones.
+    Within { from: DateTime<Utc>, to: Option<DateTime<Utc>> },
+}
+
+impl OrderSearch {
+    /// Returns which closed orders it looks at, at this time.
+    pub fn closed_orders(&self, now: DateTime<Utc>) -> ClosedOrders {
+        let bears_id = self.driver.is_some() || self.customer.is_some() || self.any_id.is_some();
+        match (self.from, self.to) {
+            (Some(from), to) => ClosedOrders::Within { from, to },
+            (None, Some(to)) => {
+                let from = to.checked_sub_signed(CLOSED_WITHIN).unwrap_or(to);
+                ClosedOrders::Within { from, to: Some(to) }
+            }
+            (None, None) if bears_id => ClosedOrders::All,
+            (None, None) if self.status.is_some_and(OrderStatus::is_closed) => {
+                ClosedOrders::Within { from: now - CLOSED_WITHIN, to: None }
+            }
+            (None, None) => ClosedOrders::None,
+        }
+    }
+}
+
+/// The end of the year 9999.
+const LAST_MS: i64 = 253_402_300_799_999;
+
+/// A place in a list by time: behind this row. As text `ms.id`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimedPlace {
+    /// In whole milliseconds, as rows have it.
+    pub at: DateTime<Utc>,
+    pub id: OrderId,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no cursor: expected the one that came with the page before")]
+pub struct InvalidTimedPlace(String);
+
+impl fmt::Display for TimedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.timestamp_millis(), self.id)
+    }
+}
+
+impl FromStr for TimedPlace {
+    type Err = InvalidTimedPlace;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTimedPlace> {
+        let place = text.split_once('.').and_then(|(ms, id)| {
+            let ms: i64 = ms.parse().ok()?;
+            let at = DateTime::from_timestamp_millis(ms).filter(|_| (0..=LAST_MS).contains(&ms))?;
+            Some(Self { at, id: id.parse().ok()? })
+        });
+        place.ok_or_else(|| InvalidTimedPlace(text.to_owned()))
+    }
+}
+
+/// One page of a search.
+#[derive(Debug, Clone)]
+pub struct FoundOrders {
+    pub orders: Vec<Order>,
+    pub closed: ClosedOrders,
+    /// Postgres' time of the search.
+    pub now: DateTime<Utc>,
+}
+
+/// Finds the orders behind `after`, the newest first.
+pub async fn search_orders(
+    app: &App,
+    search: &OrderSearch,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<FoundOrders, sqlx::Error> {
+    let now = db::database_now(&app.db).await?;
+    let closed = search.closed_orders(now);
+    let named = match &search.any_id {
+        Some(id) => Some(find_named(app, id).await?),
+        None => None,
+    };
+    if named.as_ref().is_some_and(Vec::is_empty) {
+        return Ok(FoundOrders { orders: Vec::new(), closed, now });
+    }
+    let (from, to) = match closed {
+        ClosedOrders::Within { from, to } => (Some(from), to),
+        ClosedOrders::None | ClosedOrders::All => (None, None),
+    };
+    let orders: Vec<Order> = sqlx::query_as(
+        "-- search orders
+         SELECT * FROM orders
+         WHERE ($1::boolean OR closed_at IS NULL)
+           AND ($2::timestamptz IS NULL OR created_at >= $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+           AND ($4::text IS NULL OR status = $4) AND ($5::text IS NULL OR area_id = $5)
+           AND ($6::text IS NULL OR service_type = $6) AND ($7::text IS NULL OR driver_id = $7)
+           AND ($8::text IS NULL OR customer_id = $8) AND ($9::boolean IS NULL OR held_for_review = $9)
+           AND ($10::text[] IS NULL OR id = ANY ($10))
+           AND ($11::timestamptz IS NULL OR (created_at, id) < ($11, $12::text))
+         ORDER BY created_at DESC, id DESC LIMIT $13",
+    )
+    // A plan for all values would read no index.
+    .persistent(false)
+    .bind(closed != ClosedOrders::None)
+    .bind(from)
+    .bind(to)
+    .bind(search.status)
+    .bind(&search.area)
+    .bind(&search.service_type)
+    .bind(&search.driver)
+    .bind(&search.customer)
+    .bind(search.held)
+    .bind(named)
+    .bind(after.map(|place| place.at))
+    .bind(after.map(|place| place.id.as_str()))
+    .bind(i64::from(limit))
+    .fetch_all(&app.db)
+    .await?;
+    Ok(FoundOrders { orders, closed, now })
+}
+
+/// The orders that bear this id in one way or another.
+async fn find_named(app: &App, id: &str) -> Result<Vec<String>, sqlx::Error> {
+    let partners: Vec<String> = app.config.partners.keys().map(ToString::to_string).collect();
+    sqlx::query_scalar(
+        "-- orders that bear an id
+         SELECT id FROM orders WHERE id = $1
+         UNION (SELECT id FROM orders WHERE job_id = $1 ORDER BY created_at DESC LIMIT $3)
+         UNION (SELECT order_id FROM bookings WHERE partner = ANY ($2) AND booking_id = $1 LIMIT $3)
+         UNION (SELECT order_id FROM bookings WHERE job_id = $1 LIMIT $3)
+         UNION (SELECT id FROM orders WHERE customer_id = $1 ORDER BY created_at DESC LIMIT $3)
+         UNION (SELECT id FROM orders WHERE driver_id = $1 ORDER BY created_at DESC LIMIT $3)",
+    )
+    .bind(id)
+    .bind(partners)
+    .bind(MOST_NAMED)
+    .fetch_all(&app.db)
+    .await
+}
+
+/// The orders that wait for a person, PENDING or under review, the oldest first; at most `limit`.
+pub async fn list_to_decide(db: &Pool, limit: u32) -> Result<Vec<Order>, sqlx::Error> {
+    sqlx::query_as(
+        "-- orders to decide on
+         SELECT * FROM orders
+         WHERE id IN ((SELECT id FROM orders WHERE status = 'PENDING' ORDER BY created_at, id LIMIT $1)
+                      UNION ALL (SELECT id FROM orders WHERE held_for_review ORDER BY id LIMIT $1))
+         ORDER BY created_at, id LIMIT $1",
+    )
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// How far a refund is that is not done yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefundProgress {
+    /// The order ended and is paid; the refund has not begun.
+    Owed,
+    /// Support has begun it.
+    Started,
+}
+
+/// One page of the orders whose money is to go back, the oldest first. `only`: those whose refund is so far.
+pub async fn list_refunds(
+    db: &Pool,
+    only: Option<RefundProgress>,
+    after: Option<&TimedPlace>,
+    limit: u32,
+) -> Result<Vec<Order>, sqlx::Error> {
+    let (owed, started) = (only != Some(RefundProgress::Started), only != Some(RefundProgress::Owed));
+    sqlx::query_as(
+        "-- list refunds
+         SELECT * FROM orders
+         WHERE (status IN ('CANCELLED_BY_SYSTEM_AFTER_PAYMENT', 'REFUND_PENDING')
+                OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER') AND payment_status IN ('PAID', 'SETTLEMENT')))
+           AND ($1::boolean OR status = 'REFUND_PENDING') AND ($2::boolean OR status <> 'REFUND_PENDING')
+           AND ($3::timestamptz IS NULL OR (closed_at, id) > ($3, $4::text))
+         ORDER BY closed_at, id LIMIT $5",
+    )
+    .bind(owed)
+    .bind(started)
+    .bind(after.map(|place| place.at))
+    .bind(after.map(|place| place.id.as_str()))
+    .bind(i64::from(limit))
+    .fetch_all(db)
+    .await
+}
+
+/// Returns how far the refund of an order of [`list_refunds`] is.
+pub fn refund_progress(order: &Order) -> RefundProgress {
+    if order.status == OrderStatus::RefundPending { RefundProgress::Started } else { RefundProgress::Owed }
+}

@@ -1,0 +1,87 @@
+//! What the tables of bindings lose once it has served its time, as statements.
+
+use super::sweeps::TableSweep;
+
+/// Every sweep, for tests of their plans.
+pub const BINDING_SWEEPS: [&TableSweep; 4] = [&TRANSACTIONS, &DELETED_BINDINGS, &BINDING_EVENTS, &BINDING_MESSAGES];
+
+// Of each binding a prefix: the lowest cycle that is left and those that follow it without a gap, while they are final and not
+// the newest. So a gap is never hidden, and what is left begins after the watermark. Several cleanups at once remove each row
+// once, and each counts what it removed itself.
+pub(super) const TRANSACTIONS: TableSweep = TableSweep {
+    what: "transactions",
+    count: "-- count old transactions
+            WITH seen AS MATERIALIZED (
+                SELECT started_at, trx_id, binding_id, cycle, status FROM transactions
+                WHERE started_at < $1 AND (started_at, trx_id) > ($3, $4)
+                ORDER BY started_at, trx_id LIMIT $2),
+            old AS (
+                SELECT 1 FROM seen s JOIN bindings b ON b.id = s.binding_id
+                WHERE s.status IN ('SUKSES', 'GAGAL') AND (b.cycle > s.cycle OR b.deleted_at IS NOT NULL)
+                  AND NOT EXISTS (SELECT 1 FROM transactions t
+                                  WHERE t.binding_id = s.binding_id AND t.cycle < s.cycle AND t.settle_at IS NOT NULL))
+            SELECT (SELECT count(*) FROM old), started_at, trx_id FROM seen ORDER BY started_at DESC, trx_id DESC LIMIT 1",
+    remove: "-- remove old transactions
+             WITH seen AS MATERIALIZED (
+                 SELECT started_at, trx_id, binding_id, cycle, status FROM transactions
+                 WHERE started_at < $1 AND (started_at, trx_id) > ($3, $4)
+                 ORDER BY started_at, trx_id LIMIT $2),
+             ranked AS (
+                 SELECT s.binding_id, s.cycle, row_number() OVER prefix AS n,
+                        bool_and(s.status IN ('SUKSES', 'GAGAL') AND (b.cycle > s.cycle OR b.deleted_at IS NOT NULL))
+                            OVER prefix AS may_go
+                 FROM seen s JOIN bindings b ON b.id = s.binding_id
+                 WINDOW prefix AS (PARTITION BY s.binding_id ORDER BY s.cycle)),
+             old AS MATERIALIZED (
+                 SELECT r.binding_id, r.cycle FROM ranked r LEFT JOIN binding_watermarks w ON w.binding_id = r.binding_id
+                 WHERE r.may_go AND r.cycle = coalesce(w.removed_through, 0) + r.n),
+             c AS (DELETE FROM transaction_snapshots s USING old
+                   WHERE s.binding_id = old.binding_id AND s.cycle = old.cycle RETURNING s.binding_id, s.part),
+             t AS (DELETE FROM transactions t USING old
+                   WHERE t.binding_id = old.binding_id AND t.cycle = old.cycle RETURNING t.binding_id, t.cycle),
+             w AS (INSERT INTO binding_watermarks AS w (binding_id, removed_through, calls_removed, updated_at)
+                   SELECT t.binding_id, max(t.cycle),
+                          (SELECT count(*) FROM c WHERE c.binding_id = t.binding_id AND c.part = 'claim'), dispatchq_now()
+                   FROM t GROUP BY t.binding_id
+                   ON CONFLICT (binding_id) DO UPDATE
+                       SET removed_through = greatest(w.removed_through, EXCLUDED.removed_through),
+                           calls_removed = w.calls_removed + EXCLUDED.calls_removed, updated_at = EXCLUDED.updated_at)
+             SELECT (SELECT count(*) FROM t), started_at, trx_id FROM seen ORDER BY started_at DESC, trx_id DESC LIMIT 1",
+};
+
+// Then its id may be given again: cycles count from 1, so nothing of the former one may be left that is counted, nor a message
+// that would pass for one of the next. One look at the transactions of each, by their index, however many are deleted.
+pub(super) const DELETED_BINDINGS: TableSweep = TableSweep {
+    what: "deleted bindings",
+    count: "-- count old deleted bindings
+            SELECT count(*) FROM bindings b
+            WHERE deleted_at < $1 AND (SELECT t.cycle FROM transactions t WHERE t.binding_id = b.id LIMIT 1) IS NULL",
+    remove: "-- remove old deleted bindings
+             WITH old AS MATERIALIZED (
+                 SELECT id FROM bindings b
+                 WHERE deleted_at < $1 AND (SELECT t.cycle FROM transactions t WHERE t.binding_id = b.id LIMIT 1) IS NULL
+                 ORDER BY deleted_at LIMIT $2),
+             w AS (DELETE FROM binding_watermarks WHERE binding_id IN (SELECT id FROM old)),
+             m AS (DELETE FROM outbox WHERE binding_id IN (SELECT id FROM old))
+             DELETE FROM bindings WHERE id IN (SELECT id FROM old)",
+};
+
+pub(super) const BINDING_EVENTS: TableSweep = TableSweep {
+    what: "events of bindings",
+    count: "-- count old events of bindings
+            SELECT count(*) FROM binding_events WHERE at < $1",
+    remove: "-- remove old events of bindings
+             DELETE FROM binding_events WHERE seq IN (
+                 SELECT seq FROM binding_events WHERE at < $1 ORDER BY at, seq LIMIT $2)",
+};
+
+// By age, whatever becomes of the binding: it may live for years.
+pub(super) const BINDING_MESSAGES: TableSweep = TableSweep {
+    what: "messages about bindings",
+    count: "-- count old messages about bindings
+            SELECT count(*) FROM outbox WHERE binding_id IS NOT NULL AND state <> 'pending' AND created_at < $1",
+    remove: "-- remove old messages about bindings
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox WHERE binding_id IS NOT NULL AND state <> 'pending' AND created_at < $1
+                 ORDER BY created_at LIMIT $2)",
+};

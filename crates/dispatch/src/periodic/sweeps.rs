@@ -1,0 +1,297 @@
+//! What each table loses once it has served its time, as statements.
+//!
+//! Each batch is the oldest by an index: its cost does not grow with the table.
+
+/// A table, how old rows of it are counted, and how a batch of the oldest is removed. `$1` is a time, `$2` the batch; a walk
+/// begins after the time `$3` and the id `$4`.
+#[derive(Debug)]
+pub struct TableSweep {
+    pub what: &'static str,
+    pub count: &'static str,
+    pub remove: &'static str,
+}
+
+/// Every sweep, for tests of their plans.
+pub const SWEEPS: [&TableSweep; 22] = [
+    &ORDERS,
+    &OFFERS,
+    &MESSAGES,
+    &ALERTS,
+    &RANKINGS,
+    &IDEMPOTENCY_KEYS,
+    &AREA_CHANGES,
+    &FEED,
+    &STAFF_ACTIONS,
+    &SESSIONS,
+    &ERASURES,
+    &RUNS,
+    &SNAPSHOTS,
+    &AREA_SNAPSHOTS,
+    &ADMISSION_COUNTS,
+    &SHADOW_REFUSALS,
+    &RECONCILE_LOG,
+    &CALLBACKS,
+    &DEAD_LETTERS,
+    &EXPIRED_DEAD_LETTERS,
+    &PLAN_ITEMS,
+    &PLANS,
+];
+
+// The first condition is that of the index orders_removable: the order is closed and its refund is not owed.
+pub(super) const ORDERS: TableSweep = TableSweep {
+    what: "orders",
+    count: "-- count old orders
+            WITH seen AS MATERIALIZED (
+                SELECT id, closed_at FROM orders
+                WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                       OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                           AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                  AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                ORDER BY closed_at, id LIMIT $2),
+            old AS (
+                SELECT id FROM seen s
+                WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
+                  AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
+                  AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL))
+            SELECT (SELECT count(*) FROM old), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
+    remove: "-- remove old orders
+             WITH seen AS MATERIALIZED (
+                 SELECT id, closed_at FROM orders
+                 WHERE (status IN ('COMPLETED', 'CANCELLED_BY_SYSTEM', 'REFUNDED')
+                        OR (status IN ('CANCELLED_BY_USER', 'CANCELLED_BY_DRIVER')
+                            AND payment_status NOT IN ('PAID', 'SETTLEMENT')))
+                   AND closed_at < $1 AND (closed_at, id) > ($3, $4)
+                 ORDER BY closed_at, id LIMIT $2),
+             old AS MATERIALIZED (
+                 SELECT id FROM seen s
+                 WHERE NOT EXISTS (SELECT 1 FROM outbox m WHERE m.order_id = s.id AND m.state = 'pending')
+                   AND NOT EXISTS (SELECT 1 FROM bookings b WHERE b.order_id = s.id AND b.state = 'cancel_wanted')
+                   AND NOT EXISTS (SELECT 1 FROM alerts a WHERE a.order_id = s.id AND a.acked_at IS NULL)),
+             f AS (DELETE FROM offers WHERE order_id IN (SELECT id FROM old)),
+             b AS (DELETE FROM bookings WHERE order_id IN (SELECT id FROM old)),
+             p AS (DELETE FROM payment_events WHERE order_id IN (SELECT id FROM old)),
+             r AS (DELETE FROM refunds WHERE order_id IN (SELECT id FROM old)),
+             i AS (DELETE FROM inbox WHERE order_id IN (SELECT id FROM old)),
+             m AS (DELETE FROM outbox WHERE order_id IN (SELECT id FROM old)),
+             a AS (DELETE FROM alerts WHERE order_id IN (SELECT id FROM old)),
+             e AS (DELETE FROM order_events_kept WHERE order_id IN (SELECT id FROM old)),
+             o AS (DELETE FROM orders WHERE id IN (SELECT id FROM old) RETURNING 1)
+             SELECT (SELECT count(*) FROM o), closed_at, id FROM seen ORDER BY closed_at DESC, id DESC LIMIT 1",
+};
+
+pub(super) const OFFERS: TableSweep = TableSweep {
+    what: "offer messages",
+    count: "-- count old offer messages
+            SELECT count(*) FROM outbox WHERE kind = 'OFFER' AND state <> 'pending' AND created_at < $1",
+    remove: "-- remove old offer messages
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox WHERE kind = 'OFFER' AND state <> 'pending' AND created_at < $1
+                 ORDER BY created_at LIMIT $2)",
+};
+
+// Messages go with their order; these are about an order that may never have been.
+pub(super) const MESSAGES: TableSweep = TableSweep {
+    what: "messages",
+    count: "-- count old messages
+            SELECT count(*) FROM outbox m
+            WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)",
+    remove: "-- remove old messages
+             DELETE FROM outbox WHERE id IN (
+                 SELECT id FROM outbox m
+                 WHERE kind = 'FAILED_TO_GET_ORDER' AND state <> 'pending' AND created_at < $1
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = m.order_id)
+                 ORDER BY created_at LIMIT $2)",
+};
+
+// Those about an order that never was, once they are acknowledged.
+pub(super) const ALERTS: TableSweep = TableSweep {
+    what: "alerts",
+    count: "-- count old alerts
+            SELECT count(*) FROM alerts a
+            WHERE kind = 'FAILED_TO_GET_ORDER' AND acked_at IS NOT NULL AND raised_at < $1
+              AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)",
+    remove: "-- remove old alerts
+             DELETE FROM alerts WHERE id IN (
+                 SELECT id FROM alerts a
+                 WHERE kind = 'FAILED_TO_GET_ORDER' AND acked_at IS NOT NULL AND raised_at < $1
+                   AND NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = a.order_id)
+                 ORDER BY raised_at LIMIT $2)",
+};
+
+// Callbacks of orders go with their orders; those of unknown bookings have no order.
+pub(super) const CALLBACKS: TableSweep = TableSweep {
+    what: "callbacks",
+    count: "-- count old callbacks
+            SELECT count(*) FROM inbox WHERE state = 'unmatched' AND received_at < $1",
+    remove: "-- remove old callbacks
+             DELETE FROM inbox WHERE id IN (
+                 SELECT id FROM inbox WHERE state = 'unmatched' AND received_at < $1 ORDER BY received_at LIMIT $2)",
+};
+
+pub(super) const RANKINGS: TableSweep = TableSweep {
+    what: "rankings",
+    count: "-- count old rankings
+            SELECT count(*) FROM rankings WHERE at < $1",
+    remove: "-- remove old rankings
+             DELETE FROM rankings WHERE (order_id, attempt_no) IN (
+                 SELECT order_id, attempt_no FROM rankings WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const AREA_CHANGES: TableSweep = TableSweep {
+    what: "changes of areas",
+    count: "-- count old changes of areas
+            SELECT count(*) FROM admission_audit WHERE at < $1",
+    remove: "-- remove old changes of areas
+             DELETE FROM admission_audit WHERE id IN (
+                 SELECT id FROM admission_audit WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const STAFF_ACTIONS: TableSweep = TableSweep {
+    what: "actions of staff",
+    count: "-- count old actions of staff
+            SELECT count(*) FROM staff_actions WHERE at < $1",
+    remove: "-- remove old actions of staff
+             DELETE FROM staff_actions WHERE id IN (
+                 SELECT id FROM staff_actions WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const SESSIONS: TableSweep = TableSweep {
+    what: "sessions of the console",
+    count: "-- count old sessions
+            SELECT count(*) FROM console_sessions WHERE created_at < $1",
+    remove: "-- remove old sessions
+             DELETE FROM console_sessions WHERE id IN (
+                 SELECT id FROM console_sessions WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
+};
+
+pub(super) const ERASURES: TableSweep = TableSweep {
+    what: "erasures",
+    count: "-- count old erasures
+            SELECT count(*) FROM erasures WHERE erased_at < $1",
+    remove: "-- remove old erasures
+             DELETE FROM erasures WHERE id IN (
+                 SELECT id FROM erasures WHERE erased_at < $1 ORDER BY erased_at LIMIT $2)",
+};
+
+pub(super) const IDEMPOTENCY_KEYS: TableSweep = TableSweep {
+    what: "idempotency keys",
+    count: "-- count old idempotency keys
+            SELECT count(*) FROM idempotency_keys WHERE created_at < $1",
+    remove: "-- remove old idempotency keys
+             DELETE FROM idempotency_keys WHERE (api_key_id, key) IN (
+                 SELECT api_key_id, key FROM idempotency_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
+};
+
+// Rows lie in the order of their transactions, which is that of their age but for what long transactions wrote.
+pub(super) const FEED: TableSweep = TableSweep {
+    what: "steps of orders",
+    count: "-- count old steps
+            SELECT count(*) FROM order_feed WHERE at < $1",
+    remove: "-- remove old steps
+             DELETE FROM order_feed WHERE (tx, seq) IN (
+                 SELECT tx, seq FROM (SELECT tx, seq, at FROM order_feed ORDER BY tx, seq LIMIT $2) oldest WHERE at < $1)",
+};
+
+pub(super) const RUNS: TableSweep = TableSweep {
+    what: "schedule runs",
+    count: "-- count old schedule runs
+            SELECT count(*) FROM schedule_runs WHERE slot < $1",
+    remove: "-- remove old schedule runs
+             DELETE FROM schedule_runs WHERE (name, slot) IN (
+                 SELECT name, slot FROM schedule_runs WHERE slot < $1 ORDER BY slot LIMIT $2)",
+};
+
+pub(super) const SNAPSHOTS: TableSweep = TableSweep {
+    what: "snapshots of queues",
+    count: "-- count old snapshots
+            SELECT count(*) FROM queue_snapshots WHERE at < $1",
+    remove: "-- remove old snapshots
+             DELETE FROM queue_snapshots WHERE (at, queue) IN (
+                 SELECT at, queue FROM queue_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const AREA_SNAPSHOTS: TableSweep = TableSweep {
+    what: "snapshots of areas",
+    count: "-- count old area snapshots
+            SELECT count(*) FROM waiting_snapshots WHERE at < $1",
+    remove: "-- remove old area snapshots
+             DELETE FROM waiting_snapshots WHERE (at, area_id, service_type) IN (
+                 SELECT at, area_id, service_type FROM waiting_snapshots WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const ADMISSION_COUNTS: TableSweep = TableSweep {
+    what: "counts of admission",
+    count: "-- count old counts of admission
+            SELECT count(*) FROM admission_counts WHERE hour < $1",
+    remove: "-- remove old counts of admission
+             DELETE FROM admission_counts
+             WHERE (hour, area_id, service_type, source, verdict, cause, loyalty, waiting) IN (
+                 SELECT hour, area_id, service_type, source, verdict, cause, loyalty, waiting
+                 FROM admission_counts WHERE hour < $1 ORDER BY hour LIMIT $2)",
+};
+
+pub(super) const SHADOW_REFUSALS: TableSweep = TableSweep {
+    what: "shadow refusals",
+    count: "-- count old shadow refusals
+            SELECT count(*) FROM shadow_refusals WHERE at < $1",
+    remove: "-- remove old shadow refusals
+             DELETE FROM shadow_refusals WHERE id IN (
+                 SELECT id FROM shadow_refusals WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const RECONCILE_LOG: TableSweep = TableSweep {
+    what: "reconciliations",
+    count: "-- count old reconciliations
+            SELECT count(*) FROM reconcile_log WHERE at < $1",
+    remove: "-- remove old reconciliations
+             DELETE FROM reconcile_log WHERE at IN (SELECT at FROM reconcile_log WHERE at < $1 ORDER BY at LIMIT $2)",
+};
+
+pub(super) const DEAD_LETTERS: TableSweep = TableSweep {
+    what: "dead letters",
+    count: "-- count old dead letters
+            SELECT count(*) FROM dead_letters WHERE resolved_at < $1",
+    remove: "-- remove old dead letters
+             DELETE FROM dead_letters WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters WHERE resolved_at < $1 ORDER BY resolved_at LIMIT $2)",
+};
+
+/// The copies of dead jobs that were not decided on; they stay as records for a while.
+pub(super) const EXPIRED_DEAD_LETTERS: TableSweep = TableSweep {
+    what: "expired dead letters",
+    count: "-- count expired dead letters
+            SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL AND died_at <= $1",
+    remove: "-- expire dead letters
+             UPDATE dead_letters SET resolved_at = dispatchq_now(), resolved_by = 'cleanup', resolved_how = 'expired',
+                    resolved_why = 'no one decided on it in time'
+             WHERE (job_id, died_at) IN (
+                 SELECT job_id, died_at FROM dead_letters
+                 WHERE resolved_at IS NULL AND died_at <= $1 ORDER BY died_at LIMIT $2)",
+};
+
+// A plan that was never run cannot be run any more by then: see `Plan::RUN_WITHIN`.
+pub(super) const PLAN_ITEMS: TableSweep = TableSweep {
+    what: "items of plans",
+    count: "-- count old items of plans
+            SELECT count(*) FROM plan_items i JOIN plans p ON p.id = i.plan_id
+            WHERE p.state <> 'RUNNING' AND p.created_at < $1",
+    remove: "-- remove old items of plans
+             DELETE FROM plan_items WHERE (plan_id, subject_id) IN (
+                 SELECT i.plan_id, i.subject_id FROM plans p JOIN plan_items i ON i.plan_id = p.id
+                 WHERE p.state <> 'RUNNING' AND p.created_at < $1
+                 ORDER BY p.created_at LIMIT $2)",
+};
+
+// Those whose last item was removed, or that had none.
+pub(super) const PLANS: TableSweep = TableSweep {
+    what: "plans",
+    count: "-- count old plans
+            SELECT count(*) FROM plans WHERE state <> 'RUNNING' AND created_at < $1",
+    remove: "-- remove old plans
+             DELETE FROM plans WHERE id IN (
+                 SELECT id FROM plans p
+                 WHERE state <> 'RUNNING' AND created_at < $1
+                   AND (SELECT i.subject_id FROM plan_items i WHERE i.plan_id = p.id LIMIT 1) IS NULL
+                 ORDER BY created_at LIMIT $2)",
+};

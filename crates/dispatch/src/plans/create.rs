@@ -1,0 +1,116 @@
+//! A plan is stored with its exact ids, and started if that is wanted.
+
+use chrono::{DateTime, Utc};
+use model::{
+    actor::Actor,
+    binding::ServerId,
+    ids::PlanId,
+    plan::{Plan, PlanConflict, PlanCounts, PlanDecision, PlanItem, PlanKind, decide_run, derive_plan_job},
+};
+use serde_json::Value;
+use tracing::Instrument;
+
+use super::store;
+use crate::{
+    app::App,
+    db::{self, DatabaseFailure, classify_error},
+    error::ServiceError,
+};
+
+/// Items of one plan.
+pub const MOST_ITEMS: usize = 100_000;
+
+/// What is to be done to which ids, not stored yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanDraft {
+    pub kind: PlanKind,
+    /// In the form of its kind.
+    pub action: Value,
+    /// In the form of its kind.
+    pub filter: Value,
+    pub reason: Option<String>,
+    pub items: Vec<PlanItem>,
+}
+
+/// What follows when a plan is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanMode {
+    /// Nothing: it is shown, and run by its id.
+    DryRun,
+    /// It runs.
+    Run,
+}
+
+/// Why a plan is not as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error("no plan '{0}'")]
+    NotFound(PlanId),
+    #[error(transparent)]
+    Conflict(#[from] PlanConflict),
+    #[error("more than {most} fit the filter: make several plans, each of a narrower filter", most = MOST_ITEMS)]
+    TooMany,
+    #[error("server '{0}' does not exist")]
+    NoServer(ServerId),
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    /// What fits could not be found out.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+/// Stores a plan under this id. One that is stored already is returned as it is by now: the request came before.
+pub async fn store_draft(
+    app: &App,
+    id: PlanId,
+    draft: &PlanDraft,
+    mode: PlanMode,
+    author: &Actor,
+) -> Result<Plan, PlanError> {
+    let now = db::database_now(&app.db).await?;
+    let about = (draft.action.clone(), draft.filter.clone());
+    let counts = PlanCounts::from_items(&draft.items);
+    let planned =
+        Plan { reason: draft.reason.clone(), ..Plan::new_planned(id, draft.kind, about, counts, author, now) };
+    let plan = match mode {
+        PlanMode::DryRun => planned,
+        PlanMode::Run => match decide_run(&planned, author, now) {
+            PlanDecision::Write(started) => *started,
+            PlanDecision::NoOp(_) => planned,
+            PlanDecision::Conflict(conflict) => return Err(conflict.into()),
+        },
+    };
+    match store::insert_plan(&app.db, &plan, &draft.items).await {
+        Ok(true) => {
+            tracing::info!(plan_id = %id, kind = %plan.kind, action = %plan.action, items = plan.counts.total, state = %plan.state, actor = %author, "A plan was made.");
+            enqueue_plan(app, &plan, now).await;
+            Ok(plan)
+        }
+        Ok(false) => find_plan(app, id).await,
+        // The commit may have been carried out all the same.
+        Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
+            let stored = store::load_plan(&app.db, id).await?;
+            stored.map_or_else(|| Err(error.into()), |stored| Ok(stored.plan))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the plan of this id.
+pub async fn find_plan(app: &App, id: PlanId) -> Result<Plan, PlanError> {
+    let loaded = store::load_plan(&app.db, id).await?;
+    loaded.map(|loaded| loaded.plan).ok_or(PlanError::NotFound(id))
+}
+
+/// Enqueues the job of a plan that runs. A failure is logged: the row is committed, and the reconciler puts its job in.
+pub(super) async fn enqueue_plan(app: &App, plan: &Plan, now: DateTime<Utc>) {
+    let Some(job) = derive_plan_job(plan, now) else { return };
+    let app_of_task = app.clone();
+    let enqueue = async move {
+        if let Err(error) = app_of_task.store.enqueue(std::slice::from_ref(&job)).await {
+            tracing::warn!(job.id = %job.id, %error, "The job of a plan could not be enqueued; it will be.");
+        }
+    };
+    let enqueued = tokio::spawn(enqueue.in_current_span());
+    let _ = tokio::time::timeout(app.patience, enqueued).await;
+}

@@ -1,0 +1,23 @@
+//! The jobs that Redis must have of plans.
+
+use model::{ids::PlanId, plan::plan_job};
+use workers::NewJob;
+
+use super::store;
+use crate::db::Pool;
+
+/// Rows read at a time.
+const PAGE: i64 = 500;
+
+/// One page of the jobs that running plans must have, and the last plan that was looked at. `overdue_secs`: only of those
+/// whose next items were due so long ago.
+pub async fn next_page(
+    db: &Pool,
+    after: PlanId,
+    overdue_secs: Option<f64>,
+) -> Result<Option<(Vec<NewJob>, PlanId)>, sqlx::Error> {
+    let rows = store::list_running(db, after, overdue_secs, PAGE).await?;
+    let Some(last) = rows.last() else { return Ok(None) };
+    let jobs = rows.iter().map(|row| plan_job(row.id, row.next_at, row.now)).collect();
+    Ok(Some((jobs, last.id)))
+}

@@ -1,0 +1,238 @@
+//! How a provider's server is called. docs/PROVIDER.md is the contract.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use model::{
+    binding::{ProviderAnswer, ProviderCall, answer::MAX_ANSWER_BYTES},
+    ids::ProviderName,
+};
+use reqwest::{
+    Response, Url,
+    header::{AUTHORIZATION, HeaderValue, RETRY_AFTER},
+};
+use serde_json::json;
+
+use crate::{
+    config::{
+        ConfigError, ProviderConfig,
+        secret::{Secret, parse_web_address},
+    },
+    crash,
+    otp_seal::PlainOtp,
+    outbound,
+};
+
+/// Of an answer, what records keep.
+const KEPT_ANSWER_BYTES: usize = 4096;
+/// What is left of a call's time must be more than this, or it is not sent.
+const SHORTEST_CALL: Duration = Duration::from_millis(1);
+/// Connecting, too, is within the call's time; this bounds clients that are made without one.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
+
+/// The configured providers, ready to be called. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderRegistry {
+    keys: BTreeMap<ProviderName, HeaderValue>,
+    http: Option<reqwest::Client>,
+}
+
+/// What was sent and what came back, for the record. Neither the key nor an OTP is in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallRecord {
+    pub http_status: Option<u16>,
+    /// `None`: nothing was sent.
+    pub sent_after: Option<Duration>,
+    pub latency: Option<Duration>,
+    pub request: Option<String>,
+    pub response: Option<String>,
+}
+
+/// A call that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedCall {
+    pub answer: ProviderAnswer,
+    pub record: CallRecord,
+}
+
+/// When a call must have ended, by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct CallDeadline {
+    /// This process' monotonic clock, by which the caller gives up.
+    pub instant: Instant,
+    /// The same moment by Postgres' clock, as the provider is told.
+    pub until: DateTime<Utc>,
+}
+
+impl ProviderRegistry {
+    pub fn new(providers: &BTreeMap<ProviderName, ProviderConfig>) -> Result<Self, ConfigError> {
+        let mut keys = BTreeMap::new();
+        for (name, config) in providers {
+            keys.insert(name.clone(), read_key(config).map_err(|error| error.within(&format!("providers.{name}")))?);
+        }
+        let http = if keys.is_empty() { None } else { Some(outbound::build_client(LONGEST_CALL)?) };
+        Ok(Self { keys, http })
+    }
+
+    /// Names of the configured providers.
+    pub fn names(&self) -> Vec<&str> {
+        self.keys.keys().map(ProviderName::as_str).collect()
+    }
+
+    /// Returns whether servers of this provider can be called.
+    pub fn knows_provider(&self, name: &ProviderName) -> bool {
+        self.keys.contains_key(name)
+    }
+
+    /// Makes a claimed call. It has ended when this returns: with an answer, or because its connection is closed.
+    pub async fn make_call(
+        &self,
+        provider: &ProviderName,
+        base_url: &str,
+        call: &ProviderCall,
+        otp: Option<&PlainOtp>,
+        deadline: CallDeadline,
+    ) -> EndedCall {
+        let begun = Instant::now();
+        let mut record = CallRecord { request: Some(request_body(call, None).to_string()), ..CallRecord::default() };
+        let (Some(http), Some(key)) = (&self.http, self.keys.get(provider)) else {
+            let problem = format!("provider '{provider}' is not configured: set [providers.{provider}] api_key");
+            return EndedCall { answer: ProviderAnswer::Unavailable(problem), record };
+        };
+        let url = match endpoint_url(base_url, call.action.wire_path()) {
+            Ok(url) => url,
+            Err(error) => return EndedCall { answer: ProviderAnswer::Unavailable(error.to_string()), record },
+        };
+        // Looked at immediately before it is sent: a process that stood still must not send what is over.
+        let left = deadline.instant.saturating_duration_since(Instant::now());
+        if left <= SHORTEST_CALL {
+            let answer = ProviderAnswer::Unreachable("not sent: its time was over".to_owned());
+            return EndedCall { answer, record };
+        }
+        let mut request = http
+            .post(url)
+            .timeout(left)
+            .header(AUTHORIZATION, key.clone())
+            .header("fence", call.fence)
+            .header("call-until", deadline.until.to_rfc3339_opts(SecondsFormat::Millis, true))
+            .json(&request_body(call, otp));
+        if let Some(key) = &call.key {
+            request = request.header("idempotency-key", key);
+        }
+        crash::reach_point("provider", "sends");
+        record.sent_after = Some(begun.elapsed());
+        let sent = Instant::now();
+        let answer = match request.send().await {
+            Ok(response) => read_answer(response, otp, &mut record).await,
+            Err(error) => ProviderAnswer::Unreachable(outbound::describe_error(&error)),
+        };
+        record.latency = Some(sent.elapsed());
+        crash::reach_point("provider", "answered");
+        EndedCall { answer, record }
+    }
+}
+
+fn read_key(config: &ProviderConfig) -> Result<HeaderValue, ConfigError> {
+    let secret = Secret {
+        name: "api_key",
+        value: Some(config.api_key.as_str()).filter(|key| !key.is_empty()),
+        env: config.api_key_env.as_deref(),
+        file: config.api_key_file.as_deref(),
+    };
+    let key = secret.read()?.ok_or_else(|| ConfigError::new("api_key is missing"))?;
+    let mut header = HeaderValue::from_str(&format!("Bearer {key}"))
+        .map_err(|_| ConfigError::new("api_key cannot be sent in a header"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// Checks the address of a server.
+pub fn check_base_url(text: &str) -> Result<(), ConfigError> {
+    let url = parse_web_address("base_url", text)?;
+    let has_login = !url.username().is_empty() || url.password().is_some();
+    if has_login || url.query().is_some() || url.fragment().is_some() {
+        return Err(ConfigError::new("base_url must have neither a login nor '?' nor '#'"));
+    }
+    Ok(())
+}
+
+fn endpoint_url(base_url: &str, path: &str) -> Result<Url, ConfigError> {
+    let mut url = parse_web_address("base_url", base_url)?;
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().push(path);
+    }
+    Ok(url)
+}
+
+fn request_body(call: &ProviderCall, otp: Option<&PlainOtp>) -> serde_json::Value {
+    let mut body = json!({
+        "trx_id": call.trx_id,
+        "binding_id": call.binding_id,
+        "account_id": call.account_id,
+        "cycle": call.cycle,
+    });
+    if let Some(otp) = otp {
+        body["otp"] = otp.reveal().into();
+    }
+    body
+}
+
+async fn read_answer(mut response: Response, otp: Option<&PlainOtp>, record: &mut CallRecord) -> ProviderAnswer {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    record.http_status = Some(status);
+    let mut body = Vec::new();
+    while body.len() <= MAX_ANSWER_BYTES {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => break,
+            Err(error) => {
+                record.response = Some(readable_text(&body, otp));
+                return ProviderAnswer::Unreachable(outbound::describe_error(&error));
+            }
+        }
+    }
+    body.truncate(MAX_ANSWER_BYTES + 1);
+    record.response = Some(readable_text(&body, otp));
+    ProviderAnswer::from_response(status, retry_after.map(Duration::from_secs), &body)
+}
+
+/// An answer as records keep it: cut, fit for Postgres, and without the OTP it may repeat.
+fn readable_text(body: &[u8], otp: Option<&PlainOtp>) -> String {
+    let mut text = String::from_utf8_lossy(body).replace('\0', "\u{fffd}");
+    if let Some(otp) = otp {
+        text = text.replace(otp.reveal(), "***");
+    }
+    let end = (0..=KEPT_ANSWER_BYTES.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text.truncate(end);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_show_no_otp_and_fit_into_a_column() {
+        let otp = PlainOtp::parse("4711".to_owned()).unwrap();
+        assert_eq!(readable_text(b"{\"otp\":\"4711\"}\0", Some(&otp)), "{\"otp\":\"***\"}\u{fffd}");
+        assert_eq!(readable_text("ä".repeat(5000).as_bytes(), None).len(), KEPT_ANSWER_BYTES);
+        // The cut falls into the OTP's place only after it was replaced.
+        let body = format!("{}4711", "x".repeat(KEPT_ANSWER_BYTES - 2));
+        assert!(!readable_text(body.as_bytes(), Some(&otp)).contains("47"));
+    }
+
+    #[test]
+    fn an_address_keeps_its_path() {
+        let url = |base| endpoint_url(base, "status").unwrap().to_string();
+        assert_eq!(url("http://h:1/servers/S1"), "http://h:1/servers/S1/status");
+        assert_eq!(url("http://h:1/servers/S1/"), "http://h:1/servers/S1/status");
+        assert!(check_base_url("https://provider.example.com/api").is_ok());
+        for bad in ["", "ftp://h", "h:1", "http://u:p@h/", "http://h/?a=b", "http://h/#a"] {
+            assert!(check_base_url(bad).is_err(), "{bad}");
+        }
+    }
+}
