@@ -1,0 +1,176 @@
+// The console without this script is complete but still. It adds: pages that refresh themselves and can be paused, countdowns,
+// times as one likes them, keys, and a call when the desk has something new.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  root.classList.remove("no-script");
+  const store = {
+    get(name) { try { return localStorage.getItem("dispatchq." + name); } catch { return null; } },
+    set(name, value) { try { localStorage.setItem("dispatchq." + name, value); } catch { /* private windows */ } },
+  };
+  const all = (selector, within = document) => within.querySelectorAll(selector);
+
+  // What was done is said once, and not again after a reload.
+  const here = new URL(location.href);
+  if (here.searchParams.has("did")) {
+    here.searchParams.delete("did");
+    history.replaceState(null, "", here);
+  }
+
+  // Times. The server's clock counts, not this machine's.
+  const served = document.body.dataset.now;
+  const skew = served ? Date.parse(served) - Date.now() : 0;
+  const now = () => Date.now() + skew;
+  const span = (ms) => {
+    const s = Math.max(0, Math.floor(ms / 1000));
+    if (s < 60) return s + " s";
+    if (s < 3600) return Math.floor(s / 60) + " min " + (s % 60) + " s";
+    if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min";
+    return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
+  };
+  const two = (n) => String(n).padStart(2, "0");
+  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const shown = {
+    utc: (d) => `${two(d.getUTCDate())} ${months[d.getUTCMonth()]} ${two(d.getUTCHours())}:${two(d.getUTCMinutes())}:${two(d.getUTCSeconds())} UTC`,
+    local: (d) => `${two(d.getDate())} ${months[d.getMonth()]} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`,
+    relative: (d) => (d.getTime() > now() ? "in " + span(d.getTime() - now()) : span(now() - d.getTime()) + " ago"),
+  };
+  let mode = shown[store.get("times")] ? store.get("times") : "utc";
+  const tick = () => {
+    for (const time of all("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      if (time.classList.contains("countdown")) {
+        const left = at.getTime() - now();
+        time.classList.toggle("late", left < 0);
+        time.textContent = left < 0 ? "late by " + span(-left) : "in " + span(left);
+      } else {
+        time.textContent = shown[mode](at);
+      }
+    }
+  };
+  const times = document.getElementById("times");
+  if (times) {
+    times.value = mode;
+    times.addEventListener("change", () => { mode = times.value; store.set("times", mode); tick(); });
+  }
+  tick();
+  setInterval(tick, 1000);
+
+  // Refreshing. It waits while a person reads: something is selected, filled in, or opened.
+  const every = Number(document.body.dataset.refresh || 0) * 1000;
+  const live = () => document.getElementById("live");
+  const state = document.getElementById("live-state");
+  const pause = document.getElementById("pause");
+  let paused = store.get("paused") === "yes";
+  let failed = false;
+  const isReading = () => {
+    const part = live();
+    if (!part || document.hidden) return true;
+    const focused = document.activeElement;
+    if (focused && part.contains(focused) && focused.matches("input, select, textarea")) return true;
+    if (part.querySelector("details[open] form")) return true;
+    const selected = getSelection();
+    return Boolean(selected && !selected.isCollapsed && part.contains(selected.anchorNode));
+  };
+  const say = () => {
+    if (!state) return;
+    state.textContent = paused ? "Paused" : failed ? "No connection; trying again" : "Live";
+    pause.textContent = paused ? "Go on" : "Pause";
+    pause.setAttribute("aria-pressed", String(paused));
+  };
+  if (every > 0 && pause) {
+    pause.hidden = false;
+    state.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      store.set("paused", paused ? "yes" : "no");
+      say();
+    });
+    setInterval(() => { if (!paused && !isReading()) htmx.trigger(live(), "refresh"); }, every);
+    document.body.addEventListener("htmx:sendError", () => { failed = true; say(); });
+    document.body.addEventListener("htmx:responseError", () => { failed = true; say(); });
+    document.body.addEventListener("htmx:afterSwap", () => { failed = false; say(); tick(); count(); });
+    say();
+  }
+
+  // The desk calls: its count in the title, a sound and a notification when there is more than before.
+  let waiting = null;
+  const title = document.title;
+  const count = () => {
+    const part = live();
+    const wanted = part && part.dataset.waiting;
+    if (!wanted) return;
+    const number = Number(wanted);
+    document.title = number > 0 ? `(${number}) ${title}` : title;
+    if (waiting !== null && number > waiting && store.get("call") === "yes") call(number);
+    waiting = number;
+  };
+  const call = (number) => {
+    try {
+      const audio = new AudioContext();
+      const tone = audio.createOscillator();
+      const loud = audio.createGain();
+      loud.gain.setValueAtTime(0.08, audio.currentTime);
+      loud.gain.exponentialRampToValueAtTime(0.001, audio.currentTime + 0.5);
+      tone.frequency.value = 660;
+      tone.connect(loud).connect(audio.destination);
+      tone.start();
+      tone.stop(audio.currentTime + 0.5);
+    } catch { /* no sound here */ }
+    if ("Notification" in window && Notification.permission === "granted") {
+      new Notification("dispatchq", { body: `${number} orders wait for a dispatcher`, tag: "desk" });
+    }
+  };
+  const bell = document.getElementById("call");
+  if (bell) {
+    const show = () => { bell.textContent = store.get("call") === "yes" ? "Stop calling me" : "Call me"; };
+    bell.hidden = false;
+    bell.addEventListener("click", () => {
+      const on = store.get("call") !== "yes";
+      store.set("call", on ? "yes" : "no");
+      if (on && "Notification" in window && Notification.permission === "default") Notification.requestPermission();
+      show();
+    });
+    show();
+  }
+  count();
+
+  // The menu of small screens.
+  const toggle = document.getElementById("menu-toggle");
+  if (toggle) {
+    toggle.addEventListener("click", () => {
+      const open = document.getElementById("side").classList.toggle("open");
+      toggle.setAttribute("aria-expanded", String(open));
+    });
+  }
+
+  // A form is sent once.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post") return;
+    if (form.dataset.sent) { event.preventDefault(); return; }
+    form.dataset.sent = "yes";
+    addEventListener("pageshow", () => { delete form.dataset.sent; });
+  });
+
+  // Keys: / searches, j and k walk the rows, Enter opens one, ? tells.
+  let row = -1;
+  const help = document.getElementById("help");
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const rows = [...all("tbody tr[data-href]")];
+    const step = { j: 1, k: -1 }[event.key];
+    if (event.key === "/") {
+      const search = document.getElementById("search") || document.getElementById("jump");
+      if (search) { event.preventDefault(); search.focus(); search.select(); }
+    } else if (step && rows.length > 0) {
+      row = Math.min(rows.length - 1, Math.max(0, row + step));
+      rows.forEach((one, i) => one.classList.toggle("here", i === row));
+      rows[row].scrollIntoView({ block: "nearest" });
+    } else if (event.key === "Enter" && rows[row] && event.target === document.body) {
+      location.href = rows[row].dataset.href;
+    } else if (event.key === "?" && help) {
+      help.showModal();
+    }
+  });
+})();

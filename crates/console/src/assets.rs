@@ -1,0 +1,68 @@
+//! Style, scripts and icon, in the binary. Their names hold a hash of what is in them, so browsers keep them for ever.
+
+use std::sync::LazyLock;
+
+use axum::{
+    extract::Path,
+    http::{
+        StatusCode,
+        header::{CACHE_CONTROL, CONTENT_TYPE},
+    },
+    response::{IntoResponse, Response},
+};
+use sha2::{Digest, Sha256};
+
+/// One file of the page.
+struct Asset {
+    name: String,
+    media_type: &'static str,
+    bytes: &'static [u8],
+}
+
+impl Asset {
+    fn new(stem: &str, ending: &str, media_type: &'static str, bytes: &'static [u8]) -> Self {
+        let hash = hex::encode(&Sha256::digest(bytes)[..6]);
+        Self { name: format!("{stem}.{hash}.{ending}"), media_type, bytes }
+    }
+}
+
+/// The files, and the names pages link.
+struct Assets {
+    style: Asset,
+    script: Asset,
+    htmx: Asset,
+    icon: Asset,
+}
+
+static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
+    style: Asset::new("console", "css", "text/css; charset=utf-8", include_bytes!("../assets/console.css")),
+    script: Asset::new("console", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/console.js")),
+    htmx: Asset::new("htmx", "js", "text/javascript; charset=utf-8", include_bytes!("../assets/htmx.min.js")),
+    icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../assets/icon.svg")),
+});
+
+pub(crate) fn style_name() -> &'static str {
+    &ASSETS.style.name
+}
+
+pub(crate) fn script_name() -> &'static str {
+    &ASSETS.script.name
+}
+
+pub(crate) fn htmx_name() -> &'static str {
+    &ASSETS.htmx.name
+}
+
+pub(crate) fn icon_name() -> &'static str {
+    &ASSETS.icon.name
+}
+
+/// Serves one of the files. Its name is that of its bytes, so it is never another.
+pub(crate) async fn serve_asset(Path(name): Path<String>) -> Response {
+    let Assets { style, script, htmx, icon } = &*ASSETS;
+    let Some(asset) = [style, script, htmx, icon].into_iter().find(|asset| asset.name == name) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    (headers, asset.bytes).into_response()
+}

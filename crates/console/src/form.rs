@@ -1,0 +1,63 @@
+//! What people fill in, checked at the edge.
+
+use std::fmt::Write as _;
+
+use axum::extract::{
+    Form, Query,
+    rejection::{FormRejection, QueryRejection},
+};
+use dispatch::plain_text;
+use serde::de::DeserializeOwned;
+
+use crate::page::PageError;
+
+/// Characters of a reason, a note or a filter.
+const MAX_TEXT: usize = 500;
+
+/// A form that arrived, or the page that says what is wrong with it.
+pub(crate) fn read_form<T>(form: Result<Form<T>, FormRejection>) -> Result<T, PageError> {
+    form.map(|Form(value)| value).map_err(|rejection| PageError::Invalid(rejection.body_text()))
+}
+
+/// The filter in an address, or the page that says what is wrong with it.
+pub(crate) fn read_query<T: DeserializeOwned>(query: Result<Query<T>, QueryRejection>) -> Result<T, PageError> {
+    query.map(|Query(value)| value).map_err(|rejection| PageError::Invalid(rejection.body_text()))
+}
+
+/// What must be said: why something is done, or what was done.
+pub(crate) fn given_text(name: &str, text: &str) -> Result<String, PageError> {
+    let text = optional_text(name, Some(text))?;
+    text.ok_or_else(|| PageError::Invalid(format!("The {name} is missing: say why.")))
+}
+
+/// What may be said. Blank is nothing.
+pub(crate) fn optional_text(name: &str, text: Option<&str>) -> Result<Option<String>, PageError> {
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
+    match plain_text::find_problem(text, MAX_TEXT) {
+        Some(problem) => Err(PageError::Invalid(format!("The {name} {problem}."))),
+        None => Ok(Some(text.to_owned())),
+    }
+}
+
+/// Writes a value as it may stand in the query of an address.
+pub(crate) fn encode_component(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            encoded.push(char::from(byte));
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// The query of an address, of those pairs that say something; begins with `?` unless empty.
+pub(crate) fn write_query(pairs: &[(&str, &str)]) -> String {
+    let mut query = String::new();
+    for (name, value) in pairs.iter().filter(|(_, value)| !value.is_empty()) {
+        let lead = if query.is_empty() { '?' } else { '&' };
+        let _ = write!(query, "{lead}{name}={}", encode_component(value));
+    }
+    query
+}

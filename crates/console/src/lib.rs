@@ -1,0 +1,39 @@
+//! The web page of dispatchers, support and operators, on the address of `serve`.
+//!
+//! * [`assets`]: style, scripts and icon, in the binary, under names that change with them.
+//! * [`session`]: signing in with a key, and who makes a request.
+//! * [`guard`]: what every answer carries, and which requests are refused before a handler sees them.
+//! * [`page`]: the frame of a page, errors as pages. [`shown`]: times, amounts and states as people read them.
+//! * [`form`]: what people fill in, checked at the edge. [`chart`]: small curves. [`table`]: pages that are a table.
+//! * `pages`: one file for each page, with its actions. They call the services that the HTTP API calls, and write no SQL.
+
+// Futures of handlers are nested deeper than the default allows.
+#![recursion_limit = "256"]
+
+mod assets;
+mod chart;
+mod form;
+mod guard;
+mod page;
+mod pages;
+mod session;
+mod shown;
+mod table;
+
+use axum::{Router, extract::DefaultBodyLimit, middleware::from_fn_with_state, routing::any};
+use dispatch::app::App;
+
+/// Larger than any form.
+const MAX_FORM_BYTES: usize = 16 * 1024;
+
+/// The pages, under the path of `[console]`; none if they are switched off.
+pub fn console_pages(app: &App) -> Router<App> {
+    if !app.config.console.enabled {
+        return Router::new();
+    }
+    let base = app.config.console.path.as_str();
+    pages::routes(base)
+        .route(&format!("{base}/{{*rest}}"), any(page::no_such_page))
+        .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
+        .layer(from_fn_with_state(app.clone(), guard::guard_request))
+}

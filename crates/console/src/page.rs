@@ -1,0 +1,341 @@
+//! The frame of a page, and errors as pages.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::{
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    response::{Html, IntoResponse, Redirect, Response},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::{api_keys::AccountRole, known_keys::LookupError},
+    app::App,
+    error::ServiceError,
+    orders::{OrderRefusal, commit::ChangeError},
+};
+
+use crate::{
+    assets,
+    form::write_query,
+    session::SignedIn,
+    shown::{self, Moment},
+};
+
+/// Why there is no page, or no change.
+#[derive(Debug)]
+pub(crate) enum PageError {
+    /// Sign in first; then the person sees this address.
+    SignIn(Option<String>),
+    Forbidden(&'static str),
+    NotFound(&'static str),
+    /// What was sent breaks a rule.
+    Invalid(String),
+    /// What is asked for cannot be done as things stand.
+    Conflict(String),
+    /// Too many requests with this session.
+    TooMany(Duration),
+    /// Too many wrong keys from one address.
+    TooManyFailures(Duration),
+    /// Others wait long for Postgres.
+    Overloaded(Duration),
+    /// Postgres or Redis cannot be asked.
+    Unavailable(String),
+    /// A fault of ours.
+    Broken(String),
+}
+
+/// What became of a request, for [`dress_error`].
+#[derive(Debug, Clone)]
+struct Problem {
+    title: &'static str,
+    text: String,
+    sign_in: Option<Option<String>>,
+}
+
+impl PageError {
+    fn describe(self) -> (StatusCode, Problem) {
+        let problem = |title, text: String| Problem { title, text, sign_in: None };
+        let wait = |wait: Duration| format!("Try again in {} s.", wait.as_secs().max(1));
+        match self {
+            Self::SignIn(target) => {
+                let text = "Your session has ended, or you have none yet.".to_owned();
+                (StatusCode::UNAUTHORIZED, Problem { title: "Sign in", text, sign_in: Some(target) })
+            }
+            Self::Forbidden(text) => (StatusCode::FORBIDDEN, problem("Not allowed", text.to_owned())),
+            Self::NotFound(text) => (StatusCode::NOT_FOUND, problem("Not found", text.to_owned())),
+            Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, problem("That cannot be read", text)),
+            Self::Conflict(text) => (StatusCode::CONFLICT, problem("That was not done", text)),
+            Self::TooMany(after) => (StatusCode::TOO_MANY_REQUESTS, problem("Too many requests", wait(after))),
+            Self::TooManyFailures(after) => {
+                let text = format!("Too many wrong keys came from this address. {}", wait(after));
+                (StatusCode::TOO_MANY_REQUESTS, problem("Too many wrong keys", text))
+            }
+            Self::Overloaded(after) => {
+                let text = format!("The database has more to do than it can. {}", wait(after));
+                (StatusCode::SERVICE_UNAVAILABLE, problem("Busy", text))
+            }
+            Self::Unavailable(cause) => {
+                tracing::warn!(error = cause, "A page of the console could not be made.");
+                let text = "Postgres or Redis does not answer right now. Orders go on; this page comes back by itself.";
+                (StatusCode::SERVICE_UNAVAILABLE, problem("Not available", text.to_owned()))
+            }
+            Self::Broken(cause) => {
+                tracing::error!(error = cause, "A page of the console failed.");
+                let text = "This page failed by a fault of ours; the log has the details.".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, problem("Something broke", text))
+            }
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::TooMany(wait) | Self::TooManyFailures(wait) | Self::Overloaded(wait) => Some(*wait),
+            _ => None,
+        }
+    }
+}
+
+/// Without a body: [`dress_error`] knows the page around it.
+impl IntoResponse for PageError {
+    fn into_response(self) -> Response {
+        let retry_after = self.retry_after();
+        let (status, problem) = self.describe();
+        let mut answer = status.into_response();
+        if let Some(wait) = retry_after {
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+        }
+        answer.extensions_mut().insert(problem);
+        answer
+    }
+}
+
+impl From<sqlx::Error> for PageError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<workers::StoreError> for PageError {
+    fn from(error: workers::StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<ServiceError> for PageError {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Unusable(text) => Self::Conflict(text),
+            error => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<LookupError> for PageError {
+    fn from(error: LookupError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<ChangeError> for PageError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::NotFound | ChangeError::Refused(OrderRefusal::NoSuchOrder) => {
+                Self::NotFound("There is no order of this id.")
+            }
+            ChangeError::Refused(refusal) => Self::Conflict(shown::sentence(&refusal.to_string())),
+            ChangeError::Busy => Self::Conflict("The order is changing too quickly. Try again.".to_owned()),
+            ChangeError::Database(error) => error.into(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage {
+    shell: Shell,
+    status: u16,
+    title: &'static str,
+    text: String,
+}
+
+/// Puts the page around an error; sends those who have no session to the page for signing in. `is_refresh`: a script asks, and
+/// cannot show another page in the place of a part of one.
+pub(crate) fn dress_error(app: &App, is_refresh: bool, mut answer: Response) -> Response {
+    let Some(Problem { title, text, sign_in }) = answer.extensions_mut().remove() else { return answer };
+    let base = app.config.console.path.as_str();
+    if let Some(target) = sign_in {
+        let query = write_query(&[("next", target.as_deref().unwrap_or_default())]);
+        let address = format!("{base}/login{query}");
+        return match HeaderValue::from_str(&address) {
+            Ok(address) if is_refresh => ([("hx-redirect", address)], StatusCode::OK).into_response(),
+            _ => Redirect::to(&address).into_response(),
+        };
+    }
+    let status = answer.status();
+    let page = ProblemPage { shell: Shell::without_person(base, title), status: status.as_u16(), title, text };
+    let body = page.render().unwrap_or_else(|_| title.to_owned());
+    let mut dressed = (status, Html(body)).into_response();
+    if let Some(wait) = answer.headers_mut().remove(RETRY_AFTER) {
+        dressed.headers_mut().insert(RETRY_AFTER, wait);
+    }
+    dressed
+}
+
+/// For addresses below the console's path that are none.
+pub(crate) async fn no_such_page() -> PageError {
+    PageError::NotFound("There is no page at this address.")
+}
+
+/// Renders a page.
+pub(crate) fn render(page: &impl Template) -> Result<Response, PageError> {
+    page.render().map(|body| Html(body).into_response()).map_err(|error| PageError::Broken(error.to_string()))
+}
+
+/// What an action leads back to, with a word that [`describe_deed`] knows.
+pub(crate) fn go_back(app: &App, path: &str, deed: &'static str) -> Redirect {
+    let base = &app.config.console.path;
+    let lead = if path.contains('?') { '&' } else { '?' };
+    Redirect::to(&format!("{base}{path}{lead}did={deed}"))
+}
+
+/// The address of [`go_back`] that a form names, if it is one of the console's; else `usual`.
+pub(crate) fn safe_path<'a>(named: Option<&'a str>, usual: &'a str) -> &'a str {
+    let is_plain = |path: &str| {
+        path.starts_with('/')
+            && !path.starts_with("//")
+            && path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-_.~?&=%".contains(&b))
+    };
+    named.filter(|path| is_plain(path)).unwrap_or(usual)
+}
+
+/// What was done, as it is said above the page.
+fn describe_deed(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "assign" => "The driver has the order.",
+        "release" => "The order was taken back, and the search goes on.",
+        "redispatch" => "The search starts again.",
+        "hold" => "The order is under review: its timers stand still.",
+        "resume" => "The review is over: the order goes on.",
+        "cancel" => "The order is cancelled.",
+        "refund-start" => "The refund is begun.",
+        "refund-done" => "The refund is done.",
+        "ack" => "The alert is acknowledged.",
+        "override" => "The override is set.",
+        "auto" => "The override is over: the area goes by its count again.",
+        "pause" => "The queue is stopped. What runs, finishes.",
+        "queue-resume" => "The queue runs again.",
+        "requeue" => "The job has another life.",
+        "discard" => "The job is discarded.",
+        "replay" => "The message is sent again.",
+        "driver-disabled" => "The driver gets no more work.",
+        "driver-enabled" => "The driver may work again.",
+        "plan-made" => "The plan is stored. Nothing has been done yet: look at it, then run it.",
+        "plan-run" => "The plan runs.",
+        "plan-cancel" => "The plan is cancelled. What was done stays done.",
+        "session-ended" => "The session has ended.",
+        "binding" => "The binding was told.",
+        _ => return None,
+    })
+}
+
+/// One entry of the menu.
+pub(crate) struct NavLink {
+    pub(crate) path: &'static str,
+    pub(crate) label: &'static str,
+    pub(crate) is_here: bool,
+}
+
+/// Entries of the menu under one heading.
+pub(crate) struct NavGroup {
+    pub(crate) heading: &'static str,
+    pub(crate) links: Vec<NavLink>,
+}
+
+type MenuEntry = (&'static str, &'static str);
+
+/// For all staff; below for operators, and for admins.
+const MENU: [(&str, &[MenuEntry]); 2] = [
+    (
+        "Watch",
+        &[("/", "Now"), ("/desk", "Desk"), ("/alerts", "Alerts"), ("/orders", "Orders"), ("/refunds", "Refunds")],
+    ),
+    ("Fleet", &[("/areas", "Areas"), ("/drivers", "Drivers"), ("/bindings", "Bindings"), ("/plans", "Plans")]),
+];
+const OPERATORS_MENU: [MenuEntry; 4] =
+    [("/queues", "Queues"), ("/workers", "Workers"), ("/dead", "Dead letters"), ("/outbox", "Outbox")];
+const ADMINS_MENU: [MenuEntry; 1] = [("/sessions", "Sessions")];
+
+/// What every page has around it.
+pub(crate) struct Shell {
+    pub(crate) base: String,
+    pub(crate) title: String,
+    /// Empty: not signed in.
+    pub(crate) person: String,
+    pub(crate) role: &'static str,
+    pub(crate) menu: Vec<NavGroup>,
+    /// What was just done.
+    pub(crate) deed: Option<&'static str>,
+    pub(crate) style: &'static str,
+    pub(crate) script: &'static str,
+    pub(crate) htmx: &'static str,
+    pub(crate) icon: &'static str,
+    pub(crate) made_at: Moment,
+    /// The page refreshes itself every so many seconds; 0: it does not.
+    pub(crate) refresh_s: u32,
+}
+
+impl Shell {
+    fn new(base: &str, title: &str) -> Self {
+        Self {
+            base: base.to_owned(),
+            title: title.to_owned(),
+            person: String::new(),
+            role: "",
+            menu: Vec::new(),
+            deed: None,
+            style: assets::style_name(),
+            script: assets::script_name(),
+            htmx: assets::htmx_name(),
+            icon: assets::icon_name(),
+            made_at: Moment(Utc::now()),
+            refresh_s: 0,
+        }
+    }
+
+    /// For errors, and for signing in.
+    pub(crate) fn without_person(base: &str, title: &str) -> Self {
+        Self::new(base, title)
+    }
+
+    /// `here`: the path of the menu's entry this page belongs to. `did`: what was just done.
+    pub(crate) fn for_person(app: &App, person: &SignedIn, here: &str, title: &str, did: Option<&str>) -> Self {
+        let links = |entries: &[MenuEntry]| -> Vec<NavLink> {
+            entries.iter().map(|(path, label)| NavLink { path, label, is_here: *path == here }).collect()
+        };
+        let mut menu: Vec<NavGroup> =
+            MENU.iter().map(|(heading, entries)| NavGroup { heading, links: links(entries) }).collect();
+        if person.may(&[AccountRole::Operator]) {
+            menu.push(NavGroup { heading: "Engine", links: links(&OPERATORS_MENU) });
+        }
+        if person.may(&[]) {
+            menu.push(NavGroup { heading: "Access", links: links(&ADMINS_MENU) });
+        }
+        Self {
+            person: person.0.key.name.clone(),
+            role: shown::role_word(person.role()),
+            menu,
+            deed: did.and_then(describe_deed),
+            ..Self::new(&app.config.console.path, title)
+        }
+    }
+
+    /// Refreshes itself, and shows this time: that of Postgres.
+    pub(crate) fn live(self, refresh_s: u32) -> Self {
+        Self { refresh_s, ..self }
+    }
+
+    pub(crate) fn made_at(self, at: DateTime<Utc>) -> Self {
+        Self { made_at: Moment(at), ..self }
+    }
+}

@@ -1,0 +1,149 @@
+//! Alerts: what a person has to do, and that it is done.
+
+use askama::Template;
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    db,
+    notifications::alerts::{self, AlertFilter, AlertSelection, RaisedAlert},
+};
+use model::messages;
+use serde::Deserialize;
+
+use super::STAFF;
+use crate::{
+    form::{given_text, optional_text, read_form, read_query, write_query},
+    page::{PageError, Shell, go_back, render, safe_path},
+    session::SignedIn,
+    shown::{Countdown, Moment, describe_age, spaced},
+};
+
+const PAGE: u32 = 50;
+const REFRESH_S: u32 = 10;
+/// Dispatchers acknowledge the alerts that are theirs.
+const WRITERS: [AccountRole; 2] = [AccountRole::Support, AccountRole::Dispatcher];
+
+/// Returns whether this person takes care of alerts of this kind: a dispatcher of those about orders that wait for one.
+pub(super) fn may_acknowledge(person: &SignedIn, kind: &str) -> bool {
+    person.may(&WRITERS) && (person.role() != AccountRole::Dispatcher || messages::is_for_dispatchers(kind))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AlertQuery {
+    /// "all": acknowledged ones, too.
+    show: String,
+    kind: String,
+    before: Option<i64>,
+    did: Option<String>,
+}
+
+struct AlertRow {
+    id: i64,
+    kind: String,
+    order: String,
+    raised: Moment,
+    waits: String,
+    told_again: i32,
+    next: Option<Countdown>,
+    is_open: bool,
+    acked: String,
+    may_ack: bool,
+}
+
+impl AlertRow {
+    fn new(alert: RaisedAlert, person: &SignedIn, now: DateTime<Utc>) -> Self {
+        let is_open = alert.acked_at.is_none();
+        let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
+        Self {
+            id: alert.id,
+            may_ack: is_open && may_acknowledge(person, &alert.kind),
+            kind: spaced(&alert.kind),
+            order: alert.order_id,
+            raised: Moment(alert.raised_at),
+            waits: describe_age(Some(alert.raised_at), alert.acked_at.unwrap_or(now)),
+            told_again: alert.escalations,
+            next: alert.next_escalation_at.map(|to| Countdown { to, now }),
+            is_open,
+            acked: acked.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "alerts.html")]
+struct AlertsPage {
+    shell: Shell,
+    query: AlertQuery,
+    here: String,
+    rows: Vec<AlertRow>,
+    next: Option<String>,
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<AlertQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let query: AlertQuery = read_query(query)?;
+    let filter = AlertFilter {
+        open: query.show != "all",
+        kind: optional_text("kind", Some(&query.kind))?,
+        order: None,
+        before: query.before,
+        limit: PAGE,
+    };
+    let raised = alerts::list_alerts(&app.db, &filter).await?;
+    let now = db::database_now(&app.db).await?;
+    let is_full = u32::try_from(raised.len()).is_ok_and(|n| n == PAGE);
+    let address = |before: Option<i64>| {
+        let before = before.map(|id| id.to_string()).unwrap_or_default();
+        write_query(&[("show", &query.show), ("kind", &query.kind), ("before", &before)])
+    };
+    let shell = Shell::for_person(&app, &person, "/alerts", "Alerts", query.did.as_deref());
+    let page = AlertsPage {
+        shell: shell.live(if query.before.is_none() { REFRESH_S } else { 0 }).made_at(now),
+        here: address(query.before),
+        next: raised.last().filter(|_| is_full).map(|alert| address(Some(alert.id))),
+        rows: raised.into_iter().map(|alert| AlertRow::new(alert, &person, now)).collect(),
+        query,
+    };
+    render(&page)
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct AcknowledgeForm {
+    #[serde(default)]
+    note: String,
+    back: Option<String>,
+}
+
+/// Acknowledges an alert. One that was acknowledged before stays as it was.
+pub(crate) async fn acknowledge_alert(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(id): Path<String>,
+    form: Result<Form<AcknowledgeForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&WRITERS)?;
+    let missing = || PageError::NotFound("There is no alert of this id.");
+    let id: i64 = id.parse().map_err(|_| missing())?;
+    let AcknowledgeForm { note, back } = read_form(form)?;
+    let note = given_text("note", &note)?;
+    let alert = alerts::load_alert(&app.db, id).await?.ok_or_else(missing)?;
+    if !may_acknowledge(&person, &alert.kind) {
+        return Err(PageError::Forbidden("This alert is for support."));
+    }
+    alerts::acknowledge_alerts(&app.db, &AlertSelection::One(id), &person.actor(), &note).await?;
+    Ok(go_back(&app, safe_path(back.as_deref(), "/alerts"), "ack").into_response())
+}

@@ -1,0 +1,241 @@
+//! Areas and drivers: how they stand, and what is decided for them.
+
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
+use chrono::TimeDelta;
+use dispatch::{
+    accounts::{api_keys::AccountRole, staff_actions::ActionAuthor},
+    app::App,
+    areas::table::{ChangeAuthor, TableError, overrides},
+    fleet::driver_admin::{self, DriverError, DriverFilter},
+    ids::{AreaId, DriverId, ServiceType},
+    reports::area_status,
+};
+use model::admission::limits::ForcedStatus;
+use serde::Deserialize;
+
+use super::{STAFF, desk::Deed};
+use crate::{
+    form::{given_text, optional_text, read_form, read_query, write_query},
+    page::{PageError, Shell, go_back, render},
+    session::SignedIn,
+    shown::{Chip, Moment, describe_age, sentence, spaced},
+    table::{Action, Cell, Field, TablePage, TableRow},
+};
+
+const PAGE: u32 = 100;
+const AREAS_REFRESH_S: u32 = 10;
+/// Who overrides areas.
+const DECIDERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
+const OPERATORS: [AccountRole; 1] = [AccountRole::Operator];
+/// The longest an override set here lasts.
+const LONGEST_OVERRIDE_MIN: i64 = 7 * 24 * 60;
+
+const AREA_HEADINGS: [&str; 6] = ["Area", "Service", "Waiting", "Mode", "Threshold holds", "Oldest waits"];
+
+pub(crate) async fn show_areas(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let Deed { did } = read_query(query)?;
+    let mut areas = area_status::area_statuses(&app).await?;
+    areas.sort_by(|one, other| other.utilization.total_cmp(&one.utilization));
+    let now = app.rules.database_now();
+    let may_decide = person.may(&DECIDERS);
+    let rows = areas.into_iter().map(|area| {
+        let mode = match area.mode {
+            "AUTO" => Chip::new("plain", "by its count"),
+            "FORCE_AVAILABLE" => Chip::new("good", "forced open"),
+            other => Chip::new("warn", spaced(other)),
+        };
+        let modes = [
+            ("FORCE_BUSY", "busy: take no more orders"),
+            ("FORCE_AVAILABLE", "open: whatever waits"),
+            ("AUTO", "by its count again"),
+        ];
+        let fields = vec![
+            Field::choice("status", "The area is", "FORCE_BUSY", &modes),
+            Field::text("minutes", "For so many minutes; empty: until a person ends it", ""),
+            Field::reason(),
+        ];
+        let decide = Action::new("Override", format!("/areas/{}/override", area.area_id), fields);
+        TableRow {
+            cells: vec![
+                Cell::id(&area.area_id),
+                Cell::text(&area.service_type),
+                Cell::meter(area.waiting, area.threshold),
+                Cell::html(mode),
+                Cell::text(spaced(&format!("{:?}", area.enforcement))),
+                Cell::text(describe_age(area.oldest_waiting_since, now)),
+            ],
+            actions: if may_decide { vec![decide] } else { Vec::new() },
+        }
+    });
+    let shell = Shell::for_person(&app, &person, "/areas", "Areas", did.as_deref());
+    let shell = shell.live(AREAS_REFRESH_S).made_at(now);
+    let page = TablePage {
+        note: "The fullest first. An override holds for all service types of its area.".to_owned(),
+        if_empty: ("No areas yet", "Import them: dispatchq area import FILE.geojson"),
+        ..TablePage::new(shell, "/areas", &AREA_HEADINGS, rows.collect())
+    };
+    render(&page)
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct OverrideForm {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    minutes: String,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Decides for an area, whatever its count; or gives it back to its count.
+pub(crate) async fn set_override(
+    State(app): State<App>,
+    person: SignedIn,
+    Path(area): Path<String>,
+    form: Result<Form<OverrideForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&DECIDERS)?;
+    let OverrideForm { status, minutes, reason } = read_form(form)?;
+    let reason = given_text("reason", &reason)?;
+    let minutes = match minutes.trim() {
+        "" => None,
+        text => match text.parse::<i64>() {
+            Ok(minutes) if (1..=LONGEST_OVERRIDE_MIN).contains(&minutes) => Some(minutes),
+            _ => return Err(PageError::Invalid(format!("An override lasts 1 to {LONGEST_OVERRIDE_MIN} minutes."))),
+        },
+    };
+    let until = minutes.map(|minutes| app.rules.database_now() + TimeDelta::minutes(minutes));
+    let forced = match status.as_str() {
+        "FORCE_BUSY" => Some((ForcedStatus::ForceBusy, until)),
+        "FORCE_AVAILABLE" => Some((ForcedStatus::ForceAvailable, until)),
+        "AUTO" => None,
+        _ => return Err(PageError::Invalid("An area is forced busy, forced open, or goes by its count.".to_owned())),
+    };
+    let author = ChangeAuthor { actor: &person.actor(), reason: Some(&reason) };
+    match overrides::set_override(&app.db, &AreaId::from(area), forced, None, author).await {
+        Ok(_) => {}
+        Err(TableError::NoSuchArea) => return Err(PageError::NotFound("There is no area of this id.")),
+        Err(TableError::Database(error)) => return Err(error.into()),
+        Err(error) => return Err(PageError::Conflict(sentence(&error.to_string()))),
+    }
+    Ok(go_back(&app, "/areas", if forced.is_some() { "override" } else { "auto" }).into_response())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DriverQuery {
+    service_type: String,
+    available: String,
+    after: String,
+    did: Option<String>,
+}
+
+const DRIVER_HEADINGS: [&str; 6] = ["Driver", "State", "Drives for", "Order", "Idle since", "Place"];
+
+pub(crate) async fn show_drivers(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<DriverQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let query: DriverQuery = read_query(query)?;
+    let filter = DriverFilter {
+        service_type: optional_text("service type", Some(&query.service_type))?.map(Into::into),
+        available: match query.available.as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        },
+        disabled: None,
+    };
+    let after = optional_text("cursor", Some(&query.after))?.map(DriverId::from);
+    let drivers = driver_admin::list_page(&app.db, &filter, after.as_ref(), PAGE).await?;
+    let is_full = u32::try_from(drivers.len()).is_ok_and(|n| n == PAGE);
+    let address = |after: &str| {
+        write_query(&[("service_type", &query.service_type), ("available", &query.available), ("after", after)])
+    };
+    let next = drivers.last().filter(|_| is_full).map(|driver| address(driver.id.as_str()));
+    let base = &app.config.console.path;
+    let may_act = person.may(&OPERATORS);
+    let rows = drivers.into_iter().map(|driver| {
+        let is_disabled = driver.disabled_at.is_some();
+        let state = match driver.active_order {
+            _ if is_disabled => Chip::new("bad", "disabled"),
+            Some(_) => Chip::new("busy", "has an order"),
+            None if driver.available => Chip::new("good", "free"),
+            None => Chip::new("plain", "off duty"),
+        };
+        let (label, word) = if is_disabled { ("Enable", "enable") } else { ("Disable", "disable") };
+        let action = Action::new(label, format!("/drivers/{}/{word}", driver.id), vec![Field::reason()]);
+        let services: Vec<&str> = driver.service_types.iter().map(ServiceType::as_str).collect();
+        TableRow {
+            cells: vec![
+                Cell::id(&driver.id),
+                Cell::html(state),
+                Cell::text(services.join(", ")),
+                driver
+                    .active_order
+                    .as_deref()
+                    .map_or_else(|| Cell::text(""), |order| Cell::link(&format!("{base}/orders/{order}"), order)),
+                Cell::html(Moment(driver.idle_since)),
+                Cell::text(format!("{:.4}, {:.4}", driver.lat, driver.lng)),
+            ],
+            actions: if may_act { vec![action] } else { Vec::new() },
+        }
+    });
+    let rows = rows.collect();
+    let shell = Shell::for_person(&app, &person, "/drivers", "Drivers", query.did.as_deref());
+    let free = [("", "any"), ("true", "on duty"), ("false", "off duty")];
+    let page = TablePage {
+        filters: vec![
+            Field::text("service_type", "Service type", &query.service_type),
+            Field::choice("available", "Duty", &query.available, &free),
+        ],
+        if_empty: ("No driver fits", "Add drivers: dispatchq driver import FILE, or POST /api/v1/drivers."),
+        next,
+        ..TablePage::new(shell, &format!("/drivers{}", address(&query.after)), &DRIVER_HEADINGS, rows)
+    };
+    render(&page)
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReasonForm {
+    #[serde(default)]
+    pub(super) reason: String,
+}
+
+/// Gives a driver no more work, or takes that back.
+pub(crate) async fn set_driver(
+    State(app): State<App>,
+    person: SignedIn,
+    Path((id, word)): Path<(String, String)>,
+    form: Result<Form<ReasonForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&OPERATORS)?;
+    let (disabled, deed) = match word.as_str() {
+        "disable" => (true, "driver-disabled"),
+        "enable" => (false, "driver-enabled"),
+        _ => return Err(PageError::NotFound("There is no such action.")),
+    };
+    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let by = ActionAuthor { actor: &person.actor(), reason: Some(&reason) };
+    match driver_admin::set_disabled(&app.db, &DriverId::from(id), disabled, by).await {
+        Ok(()) => Ok(go_back(&app, "/drivers", deed).into_response()),
+        Err(DriverError::NotFound) => Err(PageError::NotFound("There is no driver of this id.")),
+        Err(DriverError::Database(error)) => Err(error.into()),
+        Err(error) => Err(PageError::Conflict(sentence(&error.to_string()))),
+    }
+}

@@ -1,0 +1,72 @@
+//! One file for each page, with its actions.
+//!
+//! * [`sign_in`]: in and out. [`now`]: one glance.
+//! * [`orders`], [`order`], [`desk`]: finding an order, one order with what can be done, and what waits for a person.
+//! * [`refunds`], [`alerts`]: what support does. [`fleet`]: areas and drivers.
+//! * [`engine`]: queues, workers, dead jobs, messages. [`control`]: bindings, plans, sessions.
+
+mod alerts;
+mod control;
+mod desk;
+mod engine;
+mod fleet;
+mod now;
+mod order;
+mod orders;
+mod refunds;
+mod rows;
+mod sign_in;
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+use dispatch::{accounts::api_keys::AccountRole, app::App};
+
+use crate::assets;
+
+/// Who reads the pages about orders.
+const STAFF: [AccountRole; 4] =
+    [AccountRole::Viewer, AccountRole::Dispatcher, AccountRole::Support, AccountRole::Operator];
+/// Who decides on orders that wait for a person.
+const DISPATCHERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Operator];
+
+/// A page below this path shows what its forms do; each has its roles in its handler.
+pub(crate) fn routes(base: &str) -> Router<App> {
+    let at = |path: &str| format!("{base}{path}");
+    Router::new()
+        .route(base, get(now::show_page))
+        .route(&at("/"), get(sign_in::to_first_page))
+        .route(&at("/assets/{name}"), get(assets::serve_asset))
+        .route(&at("/login"), get(sign_in::show_page).post(sign_in::sign_in))
+        .route(&at("/logout"), post(sign_in::sign_out))
+        .route(&at("/orders"), get(orders::show_page))
+        .route(&at("/orders/{id}"), get(order::show_page))
+        .route(&at("/orders/{id}/refund-start"), post(refunds::start_refund))
+        .route(&at("/orders/{id}/refund-done"), post(refunds::finish_refund))
+        .route(&at("/orders/{id}/cancel"), post(order::cancel_order))
+        .route(&at("/orders/{id}/{action}"), post(order::act_on_order))
+        .route(&at("/desk"), get(desk::show_page))
+        .route(&at("/refunds"), get(refunds::show_page))
+        .route(&at("/refunds.csv"), get(refunds::export_csv))
+        .route(&at("/alerts"), get(alerts::show_page))
+        .route(&at("/alerts/{id}/ack"), post(alerts::acknowledge_alert))
+        .route(&at("/areas"), get(fleet::show_areas))
+        .route(&at("/areas/{id}/override"), post(fleet::set_override))
+        .route(&at("/drivers"), get(fleet::show_drivers))
+        .route(&at("/drivers/{id}/{action}"), post(fleet::set_driver))
+        .route(&at("/queues"), get(engine::show_queues))
+        .route(&at("/queues/{queue}/{action}"), post(engine::set_queue))
+        .route(&at("/workers"), get(engine::show_workers))
+        .route(&at("/dead"), get(engine::show_dead))
+        .route(&at("/dead/plan"), post(engine::plan_dead))
+        .route(&at("/dead/{id}/{action}"), post(engine::decide_dead))
+        .route(&at("/outbox"), get(engine::show_outbox))
+        .route(&at("/outbox/{id}/replay"), post(engine::replay_message))
+        .route(&at("/bindings"), get(control::show_bindings))
+        .route(&at("/bindings/{id}/{action}"), post(control::command_binding))
+        .route(&at("/plans"), get(control::show_plans))
+        .route(&at("/plans/{id}/{action}"), post(control::change_plan))
+        .route(&at("/sessions"), get(control::show_sessions))
+        .route(&at("/sessions/{id}/end"), post(control::end_session))
+}

@@ -1,0 +1,210 @@
+//! Now: how things stand, at one glance.
+
+use askama::Template;
+use axum::{extract::State, response::Response};
+use dispatch::{app::App, db, reports::glance};
+
+use super::STAFF;
+use crate::{
+    chart::Sparkline,
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::{Chip, describe_age, describe_amount, describe_count, group_digits},
+};
+
+/// Seconds between two refreshes.
+const REFRESH_S: u32 = 5;
+
+/// One number with what it is about.
+struct Tile {
+    label: &'static str,
+    figure: String,
+    under: String,
+    /// "", "warn" or "bad".
+    tone: &'static str,
+    /// Where more of it is; empty: nowhere.
+    path: &'static str,
+}
+
+impl Tile {
+    fn flag(&self) -> &'static str {
+        match self.tone {
+            "warn" => "! look",
+            "bad" => "✕ act",
+            _ => "",
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "now.html")]
+struct NowPage {
+    shell: Shell,
+    tiles: Vec<Tile>,
+    charts: Vec<Sparkline>,
+    states: Vec<(Chip, String, &'static str)>,
+    /// The counts by state are of the oldest orders alone.
+    is_cut: bool,
+    /// Redis does not answer, and why.
+    redis_problem: Option<String>,
+    to_decide: u64,
+}
+
+fn tone(is_bad: bool, is_odd: bool) -> &'static str {
+    if is_bad {
+        "bad"
+    } else if is_odd {
+        "warn"
+    } else {
+        ""
+    }
+}
+
+pub(crate) async fn show_page(State(app): State<App>, person: SignedIn) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let now = db::database_now(&app.db).await?;
+    let open = glance::count_open_orders(&app.db).await?;
+    let refunds = glance::count_refunds(&app.db).await?;
+    let alerts = glance::count_alerts(&app.db).await?;
+    let queue_curve = glance::queue_curve(&app.db).await?;
+    let area_curve = glance::area_curve(&app.db).await?;
+    let sla_ends = refunds.oldest.map(|oldest| app.config.notifications.sla_end(oldest));
+    let latest = area_curve.last();
+    let sums: Vec<String> =
+        refunds.sums.iter().map(|(currency, sum)| describe_amount(Some(*sum), Some(currency))).collect();
+    let mut tiles = vec![
+        Tile {
+            label: "Open orders",
+            figure: describe_count(open.all),
+            under: format!("the oldest is {} old", describe_age(open.oldest, now)),
+            tone: "",
+            path: "/orders",
+        },
+        Tile {
+            label: "For a person",
+            figure: group_digits(open.to_decide),
+            under: format!("{} under review", group_digits(open.held)),
+            tone: tone(false, open.to_decide > 0),
+            path: "/desk",
+        },
+        Tile {
+            label: "Open alerts",
+            figure: describe_count(alerts.all),
+            under: format!("the oldest is {} old", describe_age(alerts.oldest, now)),
+            tone: tone(false, alerts.all.rows > 0),
+            path: "/alerts",
+        },
+        Tile {
+            label: "Refunds owed",
+            figure: describe_count(refunds.all),
+            under: if sums.is_empty() { "nothing to pay back".to_owned() } else { sums.join(", ") },
+            tone: tone(sla_ends.is_some_and(|end| end < now), refunds.all.rows > 0),
+            path: "/refunds",
+        },
+        Tile {
+            label: "Areas at threshold",
+            figure: latest.map_or_else(|| "–".to_owned(), |point| point.full.to_string()),
+            under: latest.map_or_else(
+                || "no snapshot in the last hour".to_owned(),
+                |point| format!("{} orders wait in areas", point.waiting),
+            ),
+            tone: tone(false, latest.is_some_and(|point| point.full > 0)),
+            path: "/areas",
+        },
+    ];
+    let redis_problem = add_engine(&app, &mut tiles).await;
+    let curve = |title, pick: &dyn Fn(usize) -> Option<(chrono::DateTime<chrono::Utc>, i64)>, len: usize| {
+        let points: Vec<_> = (0..len).filter_map(pick).collect();
+        Sparkline::draw(title, &points, now)
+    };
+    let charts = [
+        curve("Jobs that are due", &|i| queue_curve.get(i).map(|p| (p.at, p.due)), queue_curve.len()),
+        curve("Dead jobs", &|i| queue_curve.get(i).map(|p| (p.at, p.dead)), queue_curve.len()),
+        curve("Orders that wait in areas", &|i| area_curve.get(i).map(|p| (p.at, p.waiting)), area_curve.len()),
+        curve("Requests refused", &|i| area_curve.get(i).map(|p| (p.at, p.rejected)), area_curve.len()),
+    ];
+    let states = open.by_status.iter();
+    let page = NowPage {
+        tiles,
+        charts: charts.into_iter().flatten().collect(),
+        states: states.map(|(s, n)| (Chip::of_status(*s), group_digits(*n), s.as_str())).collect(),
+        is_cut: open.all.is_cut,
+        redis_problem,
+        to_decide: open.to_decide,
+        shell: Shell::for_person(&app, &person, "/", "Now", None).live(REFRESH_S).made_at(now),
+    };
+    render(&page)
+}
+
+/// Adds what Redis says. Without it the page shows what Postgres knows; returns why.
+async fn add_engine(app: &App, tiles: &mut Vec<Tile>) -> Option<String> {
+    let asked = async {
+        let queues = app.store.queue_stats(&jobs::queues::ALL).await?;
+        let workers = app.store.list_workers().await?;
+        let lateness = app.store.read_lateness().await?;
+        Ok::<_, workers::StoreError>((queues, workers, lateness))
+    };
+    let (queues, workers, lateness) = match asked.await {
+        Ok(answers) => answers,
+        Err(error) => return Some(error.to_string()),
+    };
+    let sum = |pick: fn(&workers::store::QueueStats) -> u64| queues.iter().map(pick).sum::<u64>();
+    let oldest_ms = queues.iter().filter_map(|queue| queue.oldest_due_ms).max();
+    let paused: Vec<&str> = queues.iter().filter(|queue| queue.paused).map(|queue| queue.queue.as_str()).collect();
+    let (due, dead) = (sum(|queue| queue.due), sum(|queue| queue.dead));
+    let in_hand: usize = workers.iter().map(|worker| worker.info.in_hand).sum();
+    tiles.extend([
+        Tile {
+            label: "Jobs due",
+            figure: group_digits(due),
+            under: match oldest_ms {
+                Some(ms) => format!("the oldest for {}", describe_ms(ms)),
+                None => format!("{} come later", group_digits(sum(|queue| queue.scheduled))),
+            },
+            tone: tone(false, oldest_ms.is_some_and(|ms| ms > 5_000) || !paused.is_empty()),
+            path: "/queues",
+        },
+        Tile {
+            label: "Lateness (p99)",
+            figure: describe_ms(lateness.p99_ms),
+            under: format!("half within {}, since the last full hour", describe_ms(lateness.p50_ms)),
+            tone: tone(false, lateness.p99_ms > 1_000),
+            path: "/queues",
+        },
+        Tile {
+            label: "Dead jobs",
+            figure: group_digits(dead),
+            under: if dead == 0 { "none".to_owned() } else { "wait for a decision".to_owned() },
+            tone: tone(false, dead > 0),
+            path: "/dead",
+        },
+        Tile {
+            label: "Workers",
+            figure: workers.len().to_string(),
+            under: format!("jobs in hand: {in_hand}"),
+            tone: tone(workers.is_empty(), false),
+            path: "/workers",
+        },
+    ]);
+    for partner in app.partners.iter() {
+        let state = partner.breaker_state(&app.store).await.ok()?;
+        if state.is_open() {
+            tiles.push(Tile {
+                label: "Partner left alone",
+                figure: format!("{} s", state.open_for.as_secs().max(1)),
+                under: state.why,
+                tone: "bad",
+                path: "",
+            });
+        }
+    }
+    None
+}
+
+fn describe_ms(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        _ => crate::shown::describe_span(chrono::TimeDelta::milliseconds(ms.cast_signed())),
+    }
+}

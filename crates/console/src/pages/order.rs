@@ -1,0 +1,370 @@
+//! Order: one order: why it is as it is, what happens next, its history, and what can be done about it.
+
+use askama::Template;
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    explain::{JobStanding, LatestRanking, NextJob, OperatorAdvice, OrderExplanation, gather},
+    ids::{AreaId, DriverId, PartnerName},
+    notifications::alerts::{self, AlertFilter, RaisedAlert},
+    operator::order::{self, OrderAction},
+    orders::{OrderStatus, actions, query::TimelineEvent, update},
+};
+use serde::Deserialize;
+
+use super::{DISPATCHERS, STAFF, alerts::may_acknowledge, desk::Deed, refunds::REFUNDERS, rows::parse_order};
+use crate::{
+    form::{given_text, read_form, read_query},
+    page::{PageError, Shell, go_back, render, safe_path},
+    session::SignedIn,
+    shown::{Chip, Countdown, Moment, describe_amount, spaced},
+};
+
+const REFRESH_S: u32 = 3;
+/// Alerts of one order.
+const ALERTS: u32 = 20;
+const CANCELLERS: [AccountRole; 2] = [AccountRole::Dispatcher, AccountRole::Support];
+
+/// A job that fires next.
+struct NextStep {
+    what: &'static str,
+    when: Countdown,
+    job: String,
+    queue: String,
+    standing: Chip,
+    /// Who holds it, or what it died of.
+    more: String,
+}
+
+impl NextStep {
+    fn new(job: NextJob, now: chrono::DateTime<chrono::Utc>) -> Self {
+        let (standing, more) = match job.state {
+            JobStanding::Waiting { .. } => (Chip::new("wait", "waits"), String::new()),
+            JobStanding::Parked { .. } => (Chip::new("wait", "waits for a slot"), String::new()),
+            JobStanding::Running { worker, .. } => {
+                let by = worker.map(|worker| format!("held by {worker}")).unwrap_or_default();
+                (Chip::new("busy", "runs"), by)
+            }
+            JobStanding::Dead { error } => (Chip::new("bad", "dead"), error),
+            JobStanding::Missing => {
+                (Chip::new("warn", "missing"), "Redis lost it; the reconciler puts it back".to_owned())
+            }
+        };
+        let when = Countdown { to: job.at, now };
+        Self { what: job.does, when, job: job.job, queue: job.queue, standing, more }
+    }
+}
+
+struct TimelineRow {
+    at: Moment,
+    what: String,
+    status: Chip,
+    actor: String,
+    attempt: Option<i32>,
+    detail: String,
+}
+
+impl TimelineRow {
+    fn new(event: TimelineEvent) -> Self {
+        Self {
+            at: Moment(event.at),
+            what: spaced(&event.reason),
+            status: Chip::of_status(event.to_status),
+            actor: event.actor,
+            attempt: event.attempt_no,
+            detail: event.detail.unwrap_or_default(),
+        }
+    }
+}
+
+struct OfferRow {
+    attempt: i32,
+    driver: String,
+    state: String,
+    offered: Moment,
+    expires: Countdown,
+    is_open: bool,
+}
+
+struct RankedRow {
+    place: usize,
+    driver: String,
+    distance: String,
+    idle: String,
+    offers: i64,
+    score: String,
+}
+
+struct ExcludedRow {
+    driver: String,
+    distance: String,
+    why: &'static str,
+}
+
+/// The latest search.
+struct RankingPart {
+    attempt: i32,
+    at: Moment,
+    ranked: Vec<RankedRow>,
+    excluded: Vec<ExcludedRow>,
+}
+
+impl RankingPart {
+    fn new(ranking: LatestRanking) -> Self {
+        let metres = |distance: f64| {
+            if distance < 1_000.0 { format!("{distance:.0} m") } else { format!("{:.1} km", distance / 1_000.0) }
+        };
+        let ranked = ranking.candidates.ranked.into_iter().enumerate().map(|(i, driver)| RankedRow {
+            place: i + 1,
+            driver: driver.driver_id.into_string(),
+            distance: metres(driver.distance_m),
+            idle: format!("{:.0} min", driver.idle_min),
+            offers: driver.live_offers,
+            score: format!("{:.0}", driver.score),
+        });
+        let excluded = ranking.candidates.excluded.into_iter().map(|driver| ExcludedRow {
+            driver: driver.driver_id.into_string(),
+            distance: metres(driver.distance_m),
+            why: driver.why.reason_text(),
+        });
+        Self {
+            attempt: ranking.attempt_no,
+            at: Moment(ranking.at),
+            ranked: ranked.collect(),
+            excluded: excluded.collect(),
+        }
+    }
+}
+
+struct BookingRow {
+    attempt: i32,
+    partner: String,
+    state: &'static str,
+    booking: String,
+    job: String,
+    error: String,
+}
+
+struct AlertRow {
+    id: i64,
+    kind: String,
+    raised: Moment,
+    is_open: bool,
+    acked: String,
+    may_ack: bool,
+}
+
+impl AlertRow {
+    fn new(alert: RaisedAlert, person: &SignedIn) -> Self {
+        let acked = alert.acked_by.map(|by| format!("{by}: {}", alert.ack_note.unwrap_or_default()));
+        Self {
+            id: alert.id,
+            may_ack: alert.acked_at.is_none() && may_acknowledge(person, &alert.kind),
+            kind: spaced(&alert.kind),
+            raised: Moment(alert.raised_at),
+            is_open: alert.acked_at.is_none(),
+            acked: acked.unwrap_or_default(),
+        }
+    }
+}
+
+/// What this person may do with the order as it is. The services judge again.
+struct Actions {
+    assign: bool,
+    release: bool,
+    redispatch: bool,
+    hold: bool,
+    resume: bool,
+    cancel: bool,
+    refund_start: bool,
+    refund_done: bool,
+}
+
+impl Actions {
+    fn new(person: &SignedIn, status: OrderStatus, is_held: bool, is_paid: bool) -> Self {
+        let dispatches = person.may(&DISPATCHERS);
+        let is_open = !status.is_closed();
+        let refunds = person.may(&REFUNDERS);
+        let is_owed = match status {
+            OrderStatus::CancelledBySystemAfterPayment => true,
+            OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => is_paid,
+            _ => false,
+        };
+        Self {
+            assign: dispatches && status.is_searching(),
+            release: dispatches && status.occupies_driver(),
+            redispatch: dispatches && status.is_searching(),
+            hold: dispatches && is_open && !is_held,
+            resume: dispatches && is_held,
+            cancel: person.may(&CANCELLERS) && is_open && status != OrderStatus::PickedUp,
+            refund_start: refunds && is_owed,
+            refund_done: refunds && status == OrderStatus::RefundPending,
+        }
+    }
+
+    fn are_none(&self) -> bool {
+        let Self { assign, release, redispatch, hold, resume, cancel, refund_start, refund_done } = self;
+        ![assign, release, redispatch, hold, resume, cancel, refund_start, refund_done].into_iter().any(|one| *one)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "order.html")]
+struct OrderPage {
+    shell: Shell,
+    id: String,
+    status: Chip,
+    is_held: bool,
+    why: String,
+    facts: Vec<(&'static str, String)>,
+    created: Moment,
+    closed: Option<Moment>,
+    lifetime: Option<Countdown>,
+    next: Vec<NextStep>,
+    to_do: Vec<OperatorAdvice>,
+    offers: Vec<OfferRow>,
+    ranking: Option<RankingPart>,
+    bookings: Vec<BookingRow>,
+    alerts: Vec<AlertRow>,
+    timeline: Vec<TimelineRow>,
+    actions: Actions,
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+    query: Result<Query<Deed>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let id = parse_order(path)?;
+    let Deed { did } = read_query(query)?;
+    let explained = gather::explain_order(&app, &id).await?;
+    let explained = explained.ok_or(PageError::NotFound("There is no order of this id."))?;
+    let filter = AlertFilter { order: Some(id), limit: ALERTS, ..AlertFilter::default() };
+    let raised = alerts::list_alerts(&app.db, &filter).await?;
+    render(&build_page(&app, &person, explained, raised, did.as_deref()))
+}
+
+fn build_page(
+    app: &App,
+    person: &SignedIn,
+    explained: OrderExplanation,
+    raised: Vec<RaisedAlert>,
+    did: Option<&str>,
+) -> OrderPage {
+    let OrderExplanation { order, why, next, to_do, offers, ranking, bookings, timeline, now } = explained;
+    let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    let facts = vec![
+        ("Service type", order.service_type.as_str().to_owned()),
+        ("Area", text(order.area_id.map(AreaId::into_string))),
+        ("Customer", text(order.customer_id)),
+        ("Driver", text(order.driver_id.map(DriverId::into_string))),
+        ("Partner", text(order.partner.map(PartnerName::into_string))),
+        ("Job id", text(order.job_id)),
+        ("Attempts", order.attempt_no.to_string()),
+        ("Payment", order.payment_status.as_str().to_owned()),
+        ("Amount", describe_amount(order.amount_minor, order.currency.as_deref())),
+        ("Admission", text(order.admission.map(|verdict| spaced(&verdict)))),
+    ];
+    let shell = Shell::for_person(app, person, "/orders", &format!("Order {}", order.order_id), did);
+    let offers = offers.into_iter().rev().map(|offer| OfferRow {
+        attempt: offer.attempt_no,
+        driver: offer.driver_id.into_string(),
+        state: spaced(offer.state.as_str()),
+        offered: Moment(offer.offered_at),
+        expires: Countdown { to: offer.expires_at, now },
+        is_open: offer.state == dispatch::orders::OfferState::Offered,
+    });
+    let bookings = bookings.into_iter().map(|booking| BookingRow {
+        attempt: booking.attempt_no,
+        partner: booking.partner.into_string(),
+        state: booking.state.as_str(),
+        booking: text(booking.booking_id),
+        job: text(booking.job_id),
+        error: booking.last_error.unwrap_or_default(),
+    });
+    OrderPage {
+        shell: shell.live(REFRESH_S).made_at(now),
+        id: order.order_id.to_string(),
+        status: Chip::of_status(order.status),
+        is_held: order.held_for_review,
+        why,
+        facts,
+        created: Moment(order.created_at),
+        closed: order.closed_at.map(Moment),
+        lifetime: order.lifetime_left_sec.map(|_| Countdown { to: order.lifetime_deadline, now }),
+        next: next.into_iter().map(|job| NextStep::new(job, now)).collect(),
+        to_do,
+        offers: offers.collect(),
+        ranking: ranking.map(RankingPart::new),
+        bookings: bookings.collect(),
+        alerts: raised.into_iter().map(|alert| AlertRow::new(alert, person)).collect(),
+        timeline: timeline.into_iter().rev().map(TimelineRow::new).collect(),
+        actions: Actions::new(person, order.status, order.held_for_review, order.payment_status.is_paid()),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ActionForm {
+    #[serde(default)]
+    driver_id: String,
+    #[serde(default)]
+    reason: String,
+    back: Option<String>,
+}
+
+/// Assigns, releases, redispatches, holds or resumes, as the path says.
+pub(crate) async fn act_on_order(
+    State(app): State<App>,
+    person: SignedIn,
+    Path((id, word)): Path<(String, String)>,
+    form: Result<Form<ActionForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&DISPATCHERS)?;
+    let id = parse_order(Path(id))?;
+    let ActionForm { driver_id, reason, back } = read_form(form)?;
+    let action = match word.as_str() {
+        "assign" => {
+            let driver = driver_id.trim();
+            if driver.is_empty() {
+                return Err(PageError::Invalid("Say which driver takes the order.".to_owned()));
+            }
+            OrderAction::Assign(DriverId::from(driver))
+        }
+        "release" => OrderAction::Release,
+        "redispatch" => OrderAction::Redispatch,
+        "hold" => OrderAction::Hold,
+        "resume" => OrderAction::Resume,
+        _ => return Err(PageError::NotFound("There is no such action.")),
+    };
+    let reason = given_text("reason", &reason)?;
+    order::act_on_order(&app, &id, &action, &person.actor(), Some(&reason)).await?;
+    let usual = format!("/orders/{id}");
+    Ok(go_back(&app, safe_path(back.as_deref(), &usual), action.as_str()).into_response())
+}
+
+/// Cancels an order for its customer.
+pub(crate) async fn cancel_order(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+    form: Result<Form<ActionForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&CANCELLERS)?;
+    let id = parse_order(path)?;
+    let reason = given_text("reason", &read_form(form)?.reason)?;
+    let actor = person.actor();
+    let decide =
+        |s: &dispatch::orders::Snapshot| actions::cancel_order(s, &actor, Some(reason.clone())).signed_by(&actor);
+    update::update_order(&app, &id, decide).await?;
+    Ok(go_back(&app, &format!("/orders/{id}"), "cancel").into_response())
+}

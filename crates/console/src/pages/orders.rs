@@ -1,0 +1,188 @@
+//! Orders: found by filters that are in the address, or by any id.
+
+use askama::Template;
+use axum::{
+    extract::{Query, State, rejection::QueryRejection},
+    response::{IntoResponse, Redirect, Response},
+};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use dispatch::{
+    app::App,
+    orders::{
+        OrderStatus,
+        search::{self, ClosedOrders, OrderSearch, TimedPlace},
+    },
+};
+use serde::Deserialize;
+
+use super::{STAFF, rows::OrderRow};
+use crate::{
+    form::{encode_component, optional_text, read_query, write_query},
+    page::{PageError, Shell, render},
+    session::SignedIn,
+    shown::spaced,
+};
+
+const PAGE: u32 = 50;
+const REFRESH_S: u32 = 10;
+/// Seconds since 1970 at the end of the year 9999. No order is younger.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// As it stands in the address. What is empty does not matter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OrderFilter {
+    q: String,
+    status: String,
+    area: String,
+    service_type: String,
+    driver: String,
+    customer: String,
+    held: String,
+    from: String,
+    to: String,
+    cursor: String,
+    did: Option<String>,
+}
+
+impl OrderFilter {
+    /// The address of these orders, from `cursor` on.
+    fn to_query(&self, cursor: &str) -> String {
+        write_query(&[
+            ("q", &self.q),
+            ("status", &self.status),
+            ("area", &self.area),
+            ("service_type", &self.service_type),
+            ("driver", &self.driver),
+            ("customer", &self.customer),
+            ("held", &self.held),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("cursor", cursor),
+        ])
+    }
+
+    fn to_search(&self) -> Result<OrderSearch, PageError> {
+        let text = |name: &str, value: &str| optional_text(name, Some(value));
+        let any_id = text("search", &self.q)?;
+        if any_id.as_ref().is_some_and(|id| id.len() > 128) {
+            return Err(PageError::Invalid("An id has at most 128 characters.".to_owned()));
+        }
+        let status = text("state", &self.status)?.map(|word| parse_status(&word)).transpose()?;
+        let held = match self.held.as_str() {
+            "" => None,
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => return Err(PageError::Invalid("held is true or false.".to_owned())),
+        };
+        Ok(OrderSearch {
+            status,
+            area: text("area", &self.area)?.map(Into::into),
+            service_type: text("service type", &self.service_type)?.map(Into::into),
+            driver: text("driver", &self.driver)?.map(Into::into),
+            customer: text("customer", &self.customer)?,
+            held,
+            from: parse_time("from", &self.from)?,
+            to: parse_time("to", &self.to)?,
+            any_id,
+        })
+    }
+}
+
+fn parse_status(word: &str) -> Result<OrderStatus, PageError> {
+    let found = OrderStatus::ALL.into_iter().find(|status| status.as_str() == word);
+    found.ok_or_else(|| PageError::Invalid("There is no such state of an order.".to_owned()))
+}
+
+/// RFC 3339, or as browsers send it: without seconds or zone, and then in UTC.
+fn parse_time(name: &str, text: &str) -> Result<Option<DateTime<Utc>>, PageError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let plain = || {
+        let forms = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
+        forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok()).map(|time| time.and_utc())
+    };
+    let time = text.parse::<DateTime<Utc>>().ok().or_else(plain);
+    match time.filter(|at| (0..=LAST_SECOND).contains(&at.timestamp())) {
+        Some(time) => Ok(Some(time)),
+        None => Err(PageError::Invalid(format!("'{name}' is no time such as 2026-01-08T09:30, in UTC."))),
+    }
+}
+
+struct StatusOption {
+    word: &'static str,
+    label: String,
+    is_chosen: bool,
+}
+
+#[derive(Template)]
+#[template(path = "orders.html")]
+struct OrdersPage {
+    shell: Shell,
+    filter: OrderFilter,
+    statuses: Vec<StatusOption>,
+    service_types: Vec<String>,
+    rows: Vec<OrderRow>,
+    /// Which closed orders were looked at.
+    note: &'static str,
+    /// The address of this page, and of the next one.
+    here: String,
+    next: Option<String>,
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<OrderFilter>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let filter: OrderFilter = read_query(query)?;
+    let search = filter.to_search()?;
+    let after = match filter.cursor.as_str() {
+        "" => None,
+        cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
+    };
+    let found = search::search_orders(&app, &search, after.as_ref(), PAGE).await?;
+    // An id of an order, as it stands, is that order.
+    if let [order] = found.orders.as_slice()
+        && search.any_id.as_deref() == Some(order.id.as_str())
+        && filter.cursor.is_empty()
+    {
+        let address = format!("{}/orders/{}", app.config.console.path, encode_component(order.id.as_str()));
+        return Ok(Redirect::to(&address).into_response());
+    }
+    let is_full = u32::try_from(found.orders.len()).is_ok_and(|n| n == PAGE);
+    let next = found.orders.last().filter(|_| is_full).map(|order| {
+        let place = TimedPlace { at: order.created_at, id: order.id.clone() };
+        filter.to_query(&place.to_string())
+    });
+    let note = match found.closed {
+        ClosedOrders::None => "Open orders. Closed ones are found by a closed state, by an id, or by a time.",
+        ClosedOrders::All => "Open and closed orders that bear this id.",
+        ClosedOrders::Within { .. } if search.from.is_none() && search.to.is_none() => {
+            "Those created in the last 24 hours. For others say from when to when."
+        }
+        ClosedOrders::Within { .. } => "Those created in this time.",
+    };
+    let statuses = OrderStatus::ALL.into_iter().map(|status| StatusOption {
+        word: status.as_str(),
+        label: spaced(status.as_str()),
+        is_chosen: search.status == Some(status),
+    });
+    let refresh = if filter.cursor.is_empty() { REFRESH_S } else { 0 };
+    let shell = Shell::for_person(&app, &person, "/orders", "Orders", filter.did.as_deref());
+    let page = OrdersPage {
+        shell: shell.live(refresh).made_at(found.now),
+        statuses: statuses.collect(),
+        service_types: app.config.service_types.keys().map(ToString::to_string).collect(),
+        rows: found.orders.into_iter().map(|order| OrderRow::new(order, found.now)).collect(),
+        note,
+        here: filter.to_query(&filter.cursor),
+        next,
+        filter,
+    };
+    render(&page)
+}

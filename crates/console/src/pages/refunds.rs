@@ -1,0 +1,222 @@
+//! Refunds: what is to go back, the oldest first, and the steps of support.
+
+use std::fmt::Write as _;
+
+use askama::Template;
+use axum::{
+    extract::{
+        Form, Path, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    http::header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, SecondsFormat, Utc};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    app::App,
+    db,
+    orders::{
+        Order, Snapshot, actions,
+        search::{self, RefundProgress, TimedPlace},
+        update,
+    },
+};
+use serde::Deserialize;
+
+use super::{STAFF, rows::parse_order};
+use crate::{
+    form::{given_text, optional_text, read_form, read_query, write_query},
+    page::{PageError, Shell, go_back, render, safe_path},
+    session::SignedIn,
+    shown::{Chip, Countdown, describe_age, describe_amount},
+};
+
+const PAGE: u32 = 50;
+const REFRESH_S: u32 = 15;
+/// Rows of an export.
+const MOST_EXPORTED: u32 = 10_000;
+pub(super) const REFUNDERS: [AccountRole; 1] = [AccountRole::Support];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct RefundFilter {
+    state: String,
+    cursor: String,
+    did: Option<String>,
+}
+
+impl RefundFilter {
+    fn progress(&self) -> Result<Option<RefundProgress>, PageError> {
+        match self.state.as_str() {
+            "" => Ok(None),
+            "owed" => Ok(Some(RefundProgress::Owed)),
+            "started" => Ok(Some(RefundProgress::Started)),
+            _ => Err(PageError::Invalid("A refund is owed or started.".to_owned())),
+        }
+    }
+}
+
+struct RefundRow {
+    id: String,
+    progress: Chip,
+    is_started: bool,
+    status: Chip,
+    amount: String,
+    customer: String,
+    service_type: String,
+    waits: String,
+    sla: Option<Countdown>,
+}
+
+impl RefundRow {
+    fn new(app: &App, order: Order, now: DateTime<Utc>) -> Self {
+        let is_started = search::refund_progress(&order) == RefundProgress::Started;
+        let sla = order.closed_at.map(|closed_at| app.config.notifications.sla_end(closed_at));
+        Self {
+            id: order.id.to_string(),
+            progress: if is_started { Chip::new("wait", "begun") } else { Chip::new("warn", "owed") },
+            is_started,
+            status: Chip::of_status(order.status),
+            amount: describe_amount(order.amount_minor, order.currency.as_deref()),
+            customer: order.customer_id.unwrap_or_else(|| "–".to_owned()),
+            service_type: order.service_type.into_string(),
+            waits: describe_age(order.closed_at, now),
+            sla: sla.map(|to| Countdown { to, now }),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "refunds.html")]
+struct RefundsPage {
+    shell: Shell,
+    filter: RefundFilter,
+    here: String,
+    rows: Vec<RefundRow>,
+    next: Option<String>,
+    may_act: bool,
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<RefundFilter>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let filter: RefundFilter = read_query(query)?;
+    let only = filter.progress()?;
+    let after = match filter.cursor.as_str() {
+        "" => None,
+        cursor => Some(cursor.parse::<TimedPlace>().map_err(|error| PageError::Invalid(error.to_string()))?),
+    };
+    let orders = search::list_refunds(&app.db, only, after.as_ref(), PAGE).await?;
+    let now = db::database_now(&app.db).await?;
+    let is_full = u32::try_from(orders.len()).is_ok_and(|n| n == PAGE);
+    let next = orders.last().filter(|_| is_full).map(|order| {
+        let place = TimedPlace { at: order.closed_at.unwrap_or(order.updated_at), id: order.id.clone() };
+        write_query(&[("state", &filter.state), ("cursor", &place.to_string())])
+    });
+    let shell = Shell::for_person(&app, &person, "/refunds", "Refunds", filter.did.as_deref());
+    let page = RefundsPage {
+        shell: shell.live(if filter.cursor.is_empty() { REFRESH_S } else { 0 }).made_at(now),
+        here: write_query(&[("state", &filter.state), ("cursor", &filter.cursor)]),
+        rows: orders.into_iter().map(|order| RefundRow::new(&app, order, now)).collect(),
+        next,
+        may_act: person.may(&REFUNDERS),
+        filter,
+    };
+    render(&page)
+}
+
+/// The refunds of the filter as a table for a spreadsheet; at most 10,000, the oldest first.
+pub(crate) async fn export_csv(
+    State(app): State<App>,
+    person: SignedIn,
+    query: Result<Query<RefundFilter>, QueryRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&STAFF)?;
+    let app = person.reading(app);
+    let only = read_query(query)?.progress()?;
+    let orders = search::list_refunds(&app.db, only, None, MOST_EXPORTED).await?;
+    let mut text = "order_id,state,order_status,payment_status,amount_minor,currency,customer_id,service_type,area_id,closed_at\r\n".to_owned();
+    for order in orders {
+        let state = match search::refund_progress(&order) {
+            RefundProgress::Owed => "owed",
+            RefundProgress::Started => "started",
+        };
+        let closed = order.closed_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).unwrap_or_default();
+        let amount = order.amount_minor.map(|amount| amount.to_string()).unwrap_or_default();
+        let cells = [
+            order.id.as_str(),
+            state,
+            order.status.as_str(),
+            order.payment_status.as_str(),
+            &amount,
+            order.currency.as_deref().unwrap_or_default(),
+            order.customer_id.as_deref().unwrap_or_default(),
+            order.service_type.as_str(),
+            order.area_id.as_deref().unwrap_or_default(),
+            &closed,
+        ];
+        let line: Vec<String> = cells.into_iter().map(quote_cell).collect();
+        let _ = write!(text, "{}\r\n", line.join(","));
+    }
+    let name = "attachment; filename=\"refunds.csv\"";
+    Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8"), (CONTENT_DISPOSITION, name)], text).into_response())
+}
+
+/// A cell as RFC 4180 has it. One that a spreadsheet would calculate is text.
+fn quote_cell(cell: &str) -> String {
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t']);
+    let lead = if is_formula { "'" } else { "" };
+    if is_formula || cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{lead}{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct RefundForm {
+    #[serde(default)]
+    note: String,
+    back: Option<String>,
+}
+
+/// Records that support has begun a refund.
+pub(crate) async fn start_refund(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+    form: Result<Form<RefundForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&REFUNDERS)?;
+    let id = parse_order(path)?;
+    let RefundForm { note, back } = read_form(form)?;
+    let note = optional_text("note", Some(&note))?;
+    let actor = person.actor();
+    let decide = |s: &Snapshot| actions::start_refund(s, &actor, note.clone()).signed_by(&actor);
+    update::update_order(&app, &id, decide).await?;
+    let usual = format!("/orders/{id}");
+    Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-start").into_response())
+}
+
+/// Records that the money is back, and how.
+pub(crate) async fn finish_refund(
+    State(app): State<App>,
+    person: SignedIn,
+    path: Path<String>,
+    form: Result<Form<RefundForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    person.require_role(&REFUNDERS)?;
+    let id = parse_order(path)?;
+    let RefundForm { note, back } = read_form(form)?;
+    let note = given_text("note", &note)?;
+    let actor = person.actor();
+    let decide = |s: &Snapshot| actions::finish_refund(s, &actor, Some(note.clone())).signed_by(&actor);
+    update::update_order(&app, &id, decide).await?;
+    let usual = format!("/orders/{id}");
+    Ok(go_back(&app, safe_path(back.as_deref(), &usual), "refund-done").into_response())
+}

@@ -1,0 +1,62 @@
+//! Orders as rows of tables, and small things that pages share.
+
+use axum::extract::Path;
+use chrono::{DateTime, Utc};
+use jobs::OrderId;
+use model::{
+    ids::{AreaId, DriverId},
+    order::{Order, Snapshot},
+};
+
+use crate::{
+    page::PageError,
+    shown::{Chip, Countdown, Moment, describe_age, describe_amount, spaced},
+};
+use dispatch::orders::view::OrderView;
+
+/// An order as a row.
+pub(super) struct OrderRow {
+    pub(super) id: String,
+    pub(super) status: Chip,
+    /// Why a person must decide, if one must.
+    pub(super) held: Option<String>,
+    pub(super) service_type: String,
+    pub(super) area: String,
+    pub(super) driver: String,
+    pub(super) customer: String,
+    pub(super) amount: String,
+    pub(super) created: Moment,
+    /// How long it has been as it is.
+    pub(super) unchanged_for: String,
+    /// What happens next by itself, and when.
+    pub(super) next: Option<(String, Countdown)>,
+    pub(super) has_driver: bool,
+}
+
+impl OrderRow {
+    pub(super) fn new(order: Order, now: DateTime<Utc>) -> Self {
+        let (updated_at, held) = (order.updated_at, order.held_reason.clone());
+        let has_driver = order.status.occupies_driver();
+        let view = OrderView::from(&Snapshot::from_order(order, now));
+        let text = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+        Self {
+            id: view.order_id.to_string(),
+            status: Chip::of_status(view.status),
+            held,
+            service_type: view.service_type.into_string(),
+            area: text(view.area_id.map(AreaId::into_string)),
+            driver: text(view.driver_id.map(DriverId::into_string)),
+            customer: text(view.customer_id),
+            amount: describe_amount(view.amount_minor, view.currency.as_deref()),
+            created: Moment(view.created_at),
+            unchanged_for: describe_age(Some(updated_at), now),
+            next: view.next.map(|next| (spaced(next.action), Countdown { to: next.at, now })),
+            has_driver,
+        }
+    }
+}
+
+/// The order that a path names.
+pub(super) fn parse_order(Path(id): Path<String>) -> Result<OrderId, PageError> {
+    id.parse().map_err(|_| PageError::NotFound("There is no order of this id."))
+}

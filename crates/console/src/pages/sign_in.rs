@@ -1,0 +1,128 @@
+//! In and out.
+
+use api::client::ClientAddress;
+use askama::Template;
+use axum::{
+    extract::{
+        Extension, Form, Query, State,
+        rejection::{FormRejection, QueryRejection},
+    },
+    http::{HeaderMap, StatusCode, header::SET_COOKIE},
+    response::{Html, IntoResponse, Redirect, Response},
+};
+use dispatch::{accounts::sessions, app::App};
+use serde::Deserialize;
+
+use crate::{
+    form::read_form,
+    page::{PageError, Shell, safe_path},
+    session::{Transport, is_staff},
+};
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage {
+    shell: Shell,
+    next: String,
+    problem: Option<&'static str>,
+    /// Plain http from elsewhere.
+    is_exposed: bool,
+}
+
+impl LoginPage {
+    fn respond(self, status: StatusCode) -> Result<Response, PageError> {
+        let body = self.render().map_err(|error| PageError::Broken(error.to_string()))?;
+        Ok((status, Html(body)).into_response())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LoginQuery {
+    #[serde(default)]
+    next: String,
+}
+
+fn login_page(app: &App, transport: Transport, next: &str, problem: Option<&'static str>) -> LoginPage {
+    let base = app.config.console.path.as_str();
+    LoginPage {
+        shell: Shell::without_person(base, "Sign in"),
+        next: inner_path(base, next).to_owned(),
+        problem,
+        is_exposed: transport == Transport::Exposed,
+    }
+}
+
+/// The address if it is one of the console's, or else its first page.
+fn inner_path<'a>(base: &'a str, next: &'a str) -> &'a str {
+    let is_inner = next.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']));
+    safe_path(Some(next).filter(|_| is_inner), base)
+}
+
+pub(crate) async fn show_page(
+    State(app): State<App>,
+    Extension(transport): Extension<Transport>,
+    query: Result<Query<LoginQuery>, QueryRejection>,
+) -> Result<Response, PageError> {
+    // A query that cannot be read leads nowhere else.
+    let next = query.map_or_else(|_| String::new(), |Query(query)| query.next);
+    login_page(&app, transport, &next, None).respond(StatusCode::OK)
+}
+
+pub(crate) async fn to_first_page(State(app): State<App>) -> Redirect {
+    Redirect::to(&app.config.console.path)
+}
+
+#[derive(Deserialize)]
+pub(crate) struct LoginForm {
+    key: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// Exchanges a key for a session. Wrong keys are counted with those of the API: their address has so many a minute.
+pub(crate) async fn sign_in(
+    State(app): State<App>,
+    Extension(transport): Extension<Transport>,
+    Extension(address): Extension<ClientAddress>,
+    form: Result<Form<LoginForm>, FormRejection>,
+) -> Result<Response, PageError> {
+    if transport == Transport::Exposed {
+        return Err(PageError::Forbidden("Sign in over https: over plain http others could listen in."));
+    }
+    let LoginForm { key, next } = read_form(form)?;
+    let owner = app.keys.find_owner(&app.db, key.trim()).await?;
+    let Some(owner) = owner else {
+        app.limits.count_failure(address.network()).map_err(PageError::TooManyFailures)?;
+        let problem = "There is no such key, or it has expired or was revoked.";
+        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::UNAUTHORIZED);
+    };
+    if !is_staff(owner.role) {
+        let problem = "This key is a producer's or a driver's. The console is for staff.";
+        return login_page(&app, transport, &next, Some(problem)).respond(StatusCode::FORBIDDEN);
+    }
+    let token = sessions::open_session(&app.db, &owner).await?;
+    app.key_use.record_use(owner.id);
+    let base = app.config.console.path.as_str();
+    let mut answer = Redirect::to(inner_path(base, &next)).into_response();
+    if let Some(cookie) = transport.write_cookie(base, &token) {
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(answer)
+}
+
+/// Ends the session. Harmless without one.
+pub(crate) async fn sign_out(
+    State(app): State<App>,
+    Extension(transport): Extension<Transport>,
+    headers: HeaderMap,
+) -> Result<Response, PageError> {
+    if let Some(token) = transport.read_cookie(&headers) {
+        sessions::end_session(&app.db, &token).await?;
+    }
+    let base = app.config.console.path.as_str();
+    let mut answer = Redirect::to(&format!("{base}/login")).into_response();
+    if let Some(cookie) = transport.write_cookie(base, "") {
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(answer)
+}

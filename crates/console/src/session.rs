@@ -1,0 +1,167 @@
+//! Signing in: a staff key is exchanged for a session, whose token is in a cookie that scripts cannot read.
+//!
+//! Over https the cookie is `__Host-`: Secure, for this host alone. Over plain http there are sessions on this machine only, where
+//! none can listen in; elsewhere the sign-in page says what to do.
+
+use api::client::ClientAddress;
+use axum::{
+    extract::{ConnectInfo, FromRequestParts, Request},
+    http::{
+        HeaderMap, HeaderValue, Method,
+        header::{COOKIE, HOST},
+        request::Parts,
+    },
+};
+use dispatch::{
+    accounts::{
+        api_keys::AccountRole,
+        sessions::{self, ConsoleSession, LONGEST},
+    },
+    actor::Actor,
+    app::App,
+};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::page::PageError;
+
+/// Of https. Browsers take it from this host alone.
+const SECURE_COOKIE: &str = "__Host-dispatchq";
+/// Of plain http on this machine.
+const PLAIN_COOKIE: &str = "dispatchq-console";
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
+/// How the browser reached this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// A trusted proxy took the request over https.
+    Https,
+    /// Plain http, from this machine to this machine.
+    Loopback,
+    /// Plain http, or a proxy that is not trusted to say otherwise.
+    Exposed,
+}
+
+impl Transport {
+    /// Judged by the peer, by what a trusted proxy says, and by the name the browser used.
+    pub(crate) fn of_request(request: &Request, proxies: &[IpNet]) -> Self {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_canonical());
+        let is_proxy = peer.is_some_and(|peer| proxies.iter().any(|network| network.contains(&peer)));
+        let proto = request.headers().get(FORWARDED_PROTO).and_then(|value| value.to_str().ok());
+        // The last word is that of the nearest proxy.
+        let last = proto.and_then(|value| value.rsplit(',').next()).map(str::trim);
+        if is_proxy && last.is_some_and(|proto| proto.eq_ignore_ascii_case("https")) {
+            return Self::Https;
+        }
+        let client = ClientAddress::of_request(request).0;
+        let is_here = client.is_loopback() && host_of(request.headers()).is_some_and(is_loopback_name);
+        if is_here { Self::Loopback } else { Self::Exposed }
+    }
+
+    fn cookie_name(self) -> Option<&'static str> {
+        match self {
+            Self::Https => Some(SECURE_COOKIE),
+            Self::Loopback => Some(PLAIN_COOKIE),
+            Self::Exposed => None,
+        }
+    }
+
+    /// The cookie that holds a token; an empty one is forgotten. `None`: none may be set.
+    pub(crate) fn write_cookie(self, base: &str, token: &str) -> Option<HeaderValue> {
+        let name = self.cookie_name()?;
+        let age = if token.is_empty() { 0 } else { LONGEST.as_secs() };
+        let scope = match self {
+            Self::Https => "Path=/; Secure".to_owned(),
+            Self::Loopback | Self::Exposed => format!("Path={base}"),
+        };
+        HeaderValue::from_str(&format!("{name}={token}; {scope}; HttpOnly; SameSite=Lax; Max-Age={age}")).ok()
+    }
+
+    /// The token of the cookie that fits.
+    pub(crate) fn read_cookie(self, headers: &HeaderMap) -> Option<String> {
+        let name = self.cookie_name()?;
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        pairs.find(|(found, _)| *found == name).map(|(_, token)| token.to_owned())
+    }
+}
+
+/// The host that the browser named, without its port.
+fn host_of(headers: &HeaderMap) -> Option<&str> {
+    let host = headers.get(HOST)?.to_str().ok()?;
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    }
+}
+
+/// A name of elsewhere may lead here too, if its owner wants it to.
+fn is_loopback_name(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The person who makes this request.
+#[derive(Debug, Clone)]
+pub(crate) struct SignedIn(pub(crate) ConsoleSession);
+
+impl SignedIn {
+    pub(crate) fn role(&self) -> AccountRole {
+        self.0.key.role
+    }
+
+    /// Lets these roles pass, and admin.
+    pub(crate) fn require_role(&self, roles: &[AccountRole]) -> Result<(), PageError> {
+        if self.may(roles) { Ok(()) } else { Err(PageError::Forbidden("Your role may not do this.")) }
+    }
+
+    pub(crate) fn may(&self, roles: &[AccountRole]) -> bool {
+        self.role() == AccountRole::Admin || roles.contains(&self.role())
+    }
+
+    /// What this person's reads go by: a viewer's transactions are READ ONLY.
+    pub(crate) fn reading(&self, app: App) -> App {
+        if self.role() == AccountRole::Viewer { app.reading() } else { app }
+    }
+
+    /// How histories name this person.
+    pub(crate) fn actor(&self) -> Actor {
+        self.0.key.actor()
+    }
+}
+
+/// A page that refreshes itself says so: it keeps no session alive.
+pub(crate) fn is_refresh(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-console-refresh")
+}
+
+impl FromRequestParts<App> for SignedIn {
+    type Rejection = PageError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, PageError> {
+        let target =
+            (parts.method == Method::GET).then(|| parts.uri.path_and_query().map(ToString::to_string)).flatten();
+        let unknown = || PageError::SignIn(target.clone());
+        let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Exposed);
+        let token = transport.read_cookie(&parts.headers).ok_or_else(unknown)?;
+        let session = sessions::find_session(&app.db, &token).await?.ok_or_else(unknown)?;
+        app.limits.count_request(session.key.id).map_err(PageError::TooMany)?;
+        app.key_use.record_use(session.key.id);
+        if session.is_stale
+            && !is_refresh(&parts.headers)
+            && let Err(error) = sessions::record_seen(&app.db, session.session_id).await
+        {
+            // Postgres may take no writes: reading goes on.
+            tracing::debug!(%error, "That a session is used could not be written down.");
+        }
+        // Each handler checks its roles; this holds for those to come, too.
+        if session.key.role == AccountRole::Viewer && !parts.method.is_safe() {
+            return Err(PageError::Forbidden("A viewer reads, and changes nothing."));
+        }
+        Ok(Self(session))
+    }
+}
+
+/// Staff sign in; producers and drivers have no page here.
+pub(crate) fn is_staff(role: AccountRole) -> bool {
+    !matches!(role, AccountRole::Producer | AccountRole::Driver)
+}

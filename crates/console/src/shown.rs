@@ -1,0 +1,178 @@
+//! Times, amounts and states as people read them. Nothing is told by colour alone: each state has a sign and a word.
+
+use std::fmt;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use dispatch::{accounts::api_keys::AccountRole, reports::glance::BoundedCount};
+use model::{messages::money, order::OrderStatus};
+
+/// A time. A script shows it as UTC, as local time, or as how long ago; without one it is UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment(pub(crate) DateTime<Utc>);
+
+impl Moment {
+    /// As programs read it.
+    pub(crate) fn machine(&self) -> String {
+        self.0.to_rfc3339_opts(SecondsFormat::Millis, true)
+    }
+}
+
+/// HTML.
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = self.machine();
+        write!(f, "<time datetime=\"{machine}\" title=\"{machine}\">{} UTC</time>", self.0.format("%d %b %H:%M:%S"))
+    }
+}
+
+/// A time to come, which a script counts down to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Countdown {
+    pub(crate) to: DateTime<Utc>,
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// HTML.
+impl fmt::Display for Countdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = Moment(self.to).machine();
+        let left = self.to - self.now;
+        let class = if left < TimeDelta::zero() { "countdown late" } else { "countdown" };
+        write!(f, "<time class=\"{class}\" datetime=\"{machine}\" title=\"{machine}\">{}</time>", describe_left(left))
+    }
+}
+
+fn describe_left(left: TimeDelta) -> String {
+    if left < TimeDelta::zero() {
+        format!("late by {}", describe_span(-left))
+    } else {
+        format!("in {}", describe_span(left))
+    }
+}
+
+/// `42 s`, `12 min 5 s`, `3 h 20 min`, `4 d 2 h`.
+pub(crate) fn describe_span(span: TimeDelta) -> String {
+    let s = span.num_seconds().max(0);
+    match s {
+        0..60 => format!("{s} s"),
+        60..3_600 => format!("{} min {} s", s / 60, s % 60),
+        3_600..86_400 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3_600),
+    }
+}
+
+/// How long something has lasted, or a dash.
+pub(crate) fn describe_age(since: Option<DateTime<Utc>>, now: DateTime<Utc>) -> String {
+    since.map_or_else(|| "–".to_owned(), |since| describe_span(now - since))
+}
+
+/// `1,234`, or `10,000+`.
+pub(crate) fn describe_count(count: BoundedCount) -> String {
+    let digits = group_digits(count.rows);
+    if count.is_cut { format!("{digits}+") } else { digits }
+}
+
+pub(crate) fn group_digits(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An amount with its currency, or a dash.
+pub(crate) fn describe_amount(minor: Option<i64>, currency: Option<&str>) -> String {
+    match (minor, currency) {
+        (Some(minor), Some(currency)) => money::format_amount(minor, currency),
+        (Some(minor), None) => minor.to_string(),
+        (None, _) => "–".to_owned(),
+    }
+}
+
+/// A state as it is shown: a sign, a word, and a tone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chip {
+    pub(crate) sign: &'static str,
+    pub(crate) word: String,
+    pub(crate) tone: &'static str,
+}
+
+impl Chip {
+    pub(crate) fn new(tone: &'static str, word: impl Into<String>) -> Self {
+        let sign = match tone {
+            "good" => "✓",
+            "busy" => "→",
+            "wait" => "◷",
+            "warn" => "!",
+            "bad" => "✕",
+            _ => "·",
+        };
+        Self { sign, word: word.into(), tone }
+    }
+
+    /// The state of an order.
+    pub(crate) fn of_status(status: OrderStatus) -> Self {
+        let tone = match status {
+            OrderStatus::PendingJobId | OrderStatus::Assigned | OrderStatus::Dispatching => "busy",
+            OrderStatus::Pending | OrderStatus::CancelledBySystemAfterPayment => "warn",
+            OrderStatus::DriverAssigned | OrderStatus::PickedUp => "busy",
+            OrderStatus::Completed | OrderStatus::Refunded => "good",
+            OrderStatus::Compensating | OrderStatus::RefundPending => "wait",
+            OrderStatus::CancelledBySystem | OrderStatus::CancelledByUser | OrderStatus::CancelledByDriver => "bad",
+        };
+        Self::new(tone, spaced(status.as_str()))
+    }
+}
+
+/// HTML.
+impl fmt::Display for Chip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sign, word, tone } = self;
+        write!(f, "<span class=\"chip {tone}\"><b aria-hidden=\"true\">{sign}</b>{}</span>", escape(word))
+    }
+}
+
+/// Text as it may stand between tags and in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// `DRIVER_ASSIGNED` as `driver assigned`.
+pub(crate) fn spaced(word: &str) -> String {
+    word.replace('_', " ").to_lowercase()
+}
+
+/// A message of a service as a sentence.
+pub(crate) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let end = if text.ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{first}{}{end}", chars.as_str())
+}
+
+pub(crate) fn role_word(role: AccountRole) -> &'static str {
+    match role {
+        AccountRole::Producer => "producer",
+        AccountRole::Driver => "driver",
+        AccountRole::Viewer => "viewer",
+        AccountRole::Dispatcher => "dispatcher",
+        AccountRole::Support => "support",
+        AccountRole::Operator => "operator",
+        AccountRole::Admin => "admin",
+    }
+}
