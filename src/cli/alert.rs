@@ -1,5 +1,7 @@
 //! `dispatchq alert list|ack`.
 
+mod remote;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
@@ -86,17 +88,19 @@ impl Command {
                 };
                 let acked = alerts::acknowledge_alerts(&app.db, &which, &cli_operator(), &note).await?;
                 ensure!(!acked.is_empty(), "no such alert; see: dispatchq alert list");
-                for alert in acked {
-                    let by = alert.acked_by.unwrap_or_default();
-                    output::print_escaped(&format!(
-                        "Alert {} ({} of {}) is acknowledged by {by}.",
-                        alert.id, alert.kind, alert.order_id
-                    ));
-                }
+                acked.into_iter().for_each(print_acknowledged);
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn print_acknowledged(alert: RaisedAlert) {
+    let by = alert.acked_by.unwrap_or_default();
+    output::print_escaped(&format!(
+        "Alert {} ({} of {}) is acknowledged by {by}.",
+        alert.id, alert.kind, alert.order_id
+    ));
 }
 
 /// The open alerts of an order.

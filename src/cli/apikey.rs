@@ -1,5 +1,7 @@
 //! `dispatchq apikey create|rotate|list|revoke`. Postgres alone is needed.
 
+mod remote;
+
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::ensure;
@@ -7,15 +9,21 @@ use clap::ArgGroup;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::output::{self, format_time, or_dash};
+use super::{
+    order::cli_operator,
+    output::{self, format_time, or_dash},
+};
 use dispatch::{
     accounts::{
         api_keys::{AccountRole, ApiKey},
         key_admin::{self, KeyFilter, KeySelection, ListedKey, NewKey},
+        recorded,
+        staff_actions::ActionAuthor,
     },
     config::Config,
     db::{self, Pool},
     ids::DriverId,
+    plain_text,
 };
 
 /// [`AccountRole`] as it is written.
@@ -25,6 +33,8 @@ pub(super) enum RoleName {
     Producer,
     /// Answers offers and carries out orders, for one driver.
     Driver,
+    /// Reads what staff read, and changes nothing.
+    Viewer,
     /// Decides on orders that wait for a person.
     Dispatcher,
     /// Reads everything about orders.
@@ -40,6 +50,7 @@ impl From<RoleName> for AccountRole {
         match name {
             RoleName::Producer => Self::Producer,
             RoleName::Driver => Self::Driver,
+            RoleName::Viewer => Self::Viewer,
             RoleName::Dispatcher => Self::Dispatcher,
             RoleName::Support => Self::Support,
             RoleName::Operator => Self::Operator,
@@ -62,6 +73,9 @@ pub(super) enum Command {
         /// How long it is valid, for example 90days [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         expires_in: Option<Duration>,
+        /// Why; kept in the record
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -76,6 +90,9 @@ pub(super) enum Command {
         /// How long the new key is valid [default: until it is revoked]
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
         expires_in: Option<Duration>,
+        /// Why; kept in the record
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -116,6 +133,9 @@ pub(super) struct RevokeArgs {
     /// Only say which would be revoked
     #[arg(long)]
     dry_run: bool,
+    /// Why; kept in the record
+    #[arg(long, value_parser = plain_text::parse)]
+    reason: Option<String>,
     #[arg(long)]
     json: bool,
 }
@@ -124,15 +144,18 @@ impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
+        let author = cli_operator();
         match self {
-            Self::Create { name, role, driver, expires_in, json } => {
+            Self::Create { name, role, driver, expires_in, reason, json } => {
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
                 let role = AccountRole::from(role);
                 ensure!((role == AccountRole::Driver) == driver.is_some(), "--driver goes with --role driver");
                 let new = NewKey { name: &name, role, driver_id: driver.as_ref(), expires_in };
-                show_key(key_admin::create_key(&db, &new).await?, json)?;
+                show_key(recorded::create_key(&db, &new, by).await?, json)?;
             }
-            Self::Rotate { name, overlap, expires_in, json } => {
-                show_key(key_admin::rotate_key(&db, &name, overlap, expires_in).await?, json)?;
+            Self::Rotate { name, overlap, expires_in, reason, json } => {
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+                show_key(recorded::rotate_key(&db, &name, overlap, expires_in, by).await?, json)?;
             }
             Self::List { role, driver, name, unused_for, all, json } => {
                 let filter = KeyFilter { role: role.map(AccountRole::from), driver, name, all, unused_for };
@@ -154,29 +177,41 @@ impl RevokeArgs {
         let keys = if self.dry_run {
             key_admin::list_revocable(db, &which).await?
         } else {
-            key_admin::revoke_keys(&mut db.acquire().await?, &which).await?
+            let by = ActionAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
+            recorded::revoke_keys(db, &which, by).await?
         };
         ensure!(!keys.is_empty(), "no such live key; see: dispatchq apikey list");
-        if self.json {
-            let keys: Vec<_> = keys.into_iter().map(|(id, name)| json!({ "id": id, "name": name })).collect();
-            return output::print_json(&json!({ "revoked": keys, "dry_run": self.dry_run }));
-        }
-        let done = if self.dry_run { "would be revoked" } else { "is revoked" };
-        for (id, name) in keys {
-            output::print_escaped(&format!("{id} ({name}) {done}."));
-        }
-        Ok(())
+        print_revoked(&keys, self.dry_run, self.json)
     }
+}
+
+fn print_revoked(keys: &[(Uuid, String)], dry_run: bool, json: bool) -> anyhow::Result<()> {
+    if json {
+        let keys: Vec<_> = keys.iter().map(|(id, name)| json!({ "id": id, "name": name })).collect();
+        return output::print_json(&json!({ "revoked": keys, "dry_run": dry_run }));
+    }
+    let done = if dry_run { "would be revoked" } else { "is revoked" };
+    for (id, name) in keys {
+        output::print_escaped(&format!("{id} ({name}) {done}."));
+    }
+    Ok(())
 }
 
 fn show_key((row, key): (ApiKey, String), json: bool) -> anyhow::Result<()> {
     if json {
         return output::print_json(&json!({ "id": row.id, "name": row.name, "role": row.role, "key": key }));
     }
-    println!("{key}");
-    eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
+    print_key_text(&key);
     Ok(())
 }
+
+fn print_key_text(key: &str) {
+    println!("{key}");
+    eprintln!("Keep it now: it is stored nowhere and cannot be shown again.");
+}
+
+const HEADINGS: [&str; 8] = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
+const NO_KEYS: &str = "No such keys. Make one: dispatchq apikey create NAME --role producer";
 
 fn print_keys(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
     if json {
@@ -200,7 +235,6 @@ fn print_keys(keys: Vec<ListedKey>, json: bool) -> anyhow::Result<()> {
             state,
         ]
     });
-    let headings = ["ID", "NAME", "ROLE", "DRIVER", "CREATED", "LAST USED", "EXPIRES", "STATE"];
-    output::print_rows(&headings, rows, "No such keys. Make one: dispatchq apikey create NAME --role producer");
+    output::print_rows(&HEADINGS, rows, NO_KEYS);
     Ok(())
 }

@@ -1,28 +1,45 @@
-//! `dispatchq area list|show|set|override|flag|import|remove|report|changes`.
+//! `dispatchq area list|show|set|advise|override|flag|import|export|remove|report|changes`. `set`: limits of one area.
+//! `advise`: thresholds that are proposed.
+
+mod advise;
+mod remote;
+mod report;
+mod set;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, ensure};
 use chrono::{DateTime, Utc};
 
+use self::{advise::AreaAdviseArgs, set::AreaSetArgs};
 use super::{
     order::cli_operator,
     output::{self, format_time, or_dash},
 };
 use dispatch::{
-    admission::limits::ForcedStatus,
+    admission::{
+        limits::{ForcedStatus, ThresholdEnforcement},
+        schedule::ThresholdSchedule,
+    },
     app::App,
     areas::{
         import,
         table::{
-            self, ChangeAuthor, flag, geofences,
-            limits::{self, LimitsChange},
+            self, ChangeAuthor, flag,
+            geofences::{self, AreaRow},
+            limits::{self, LimitsRow},
             overrides,
         },
     },
     ids::{AreaId, ServiceType},
-    reports::area_status,
+    reports::{
+        area_report::ReportScope,
+        area_status::{self, AreaStatus},
+    },
 };
+
+const HEADINGS: [&str; 8] = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
+const NO_AREAS: &str = "No areas. Add some: dispatchq area import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -31,7 +48,7 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// One area: its limits, and how it stands
+    /// One area: its limits, how it stands, and what holds there
     Show {
         area: AreaId,
         #[arg(long)]
@@ -39,9 +56,14 @@ pub(super) enum Command {
     },
     /// Change how many orders may wait in an area, and how long; what is not named stays
     #[command(
-        after_help = "Example:\n  dispatchq area set JKT-PUSAT --service-type RIDE --max-waiting-orders 150 --reason \"Lebaran\""
+        after_help = "Examples:\n  dispatchq area set JKT-PUSAT --service-type RIDE --max-waiting-orders 150 --reason \"Lebaran\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --schedule \"MON-FRI 07:00-09:30=60; SAT,SUN 10:00-22:00=80\"\n  dispatchq area set JKT-PUSAT --service-type RIDE --inherit schedule,max-waiting-orders"
     )]
     Set(Box<AreaSetArgs>),
+    /// Propose thresholds by time of day from what the area has done, with reasons, judged on later days; nothing is changed
+    #[command(
+        after_help = "Example:\n  dispatchq area advise JKT-PUSAT --service-type RIDE --wait 10m --days 28 --judge-days 14"
+    )]
+    Advise(AreaAdviseArgs),
     /// Decide for an area, whatever its count: force-busy, force-available; auto gives it back
     #[command(
         after_help = "Example:\n  dispatchq area override JKT-PUSAT force-busy --reason \"Banjir di area\" --for 2h"
@@ -56,12 +78,13 @@ pub(super) enum Command {
         #[arg(long = "for", value_name = "DURATION")]
         lasts: Option<humantime::Duration>,
     },
-    /// Whether areas refuse orders at all, and for whom; without an option it is shown
+    /// Whether thresholds refuse orders, and for whom; without an option it is shown. Overrides and disabled areas hold in any case
     #[command(
         after_help = "Example:\n  dispatchq area flag --enabled true --shadow true --areas JKT-PUSAT,CGK-T3 --percentage 10"
     )]
     Flag(AreaFlagArgs),
-    /// Add areas from GeoJSON (properties area_id, name, priority, geohashes), or bring known ones up to date
+    /// Add areas from GeoJSON (properties area_id, name, priority, geohashes, service_type, time_zone), or bring known ones up
+    /// to date
     Import {
         /// A FeatureCollection; "-" is standard input
         file: PathBuf,
@@ -74,18 +97,25 @@ pub(super) enum Command {
         #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
     },
+    /// Print all areas as GeoJSON, as `import` reads them
+    Export,
     /// Remove an area with its limits
     Remove {
         area: AreaId,
         #[arg(long, value_parser = dispatch::plain_text::parse)]
         reason: Option<String>,
     },
-    /// Utilisation, refusals and bypasses, hour by hour
+    /// Utilisation, refusals and bypasses, hour by hour; with --threshold what another threshold would have refused
+    #[command(after_help = "Example:\n  dispatchq area report --area JKT-PUSAT --hours 168 --threshold 80")]
     Report {
         #[arg(long)]
         area: Option<AreaId>,
-        #[arg(long, default_value_t = 24)]
+        /// Every hour and area of the last so many hours is shown
+        #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=87_600))]
         hours: u32,
+        /// Try this threshold out on what was counted
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..=1_000_000))]
+        threshold: Option<i64>,
         #[arg(long)]
         json: bool,
     },
@@ -108,53 +138,10 @@ pub(super) enum WantedStatus {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct AreaSetArgs {
-    area: AreaId,
-    #[arg(long)]
-    service_type: ServiceType,
-    /// Orders that may wait
-    #[arg(long)]
-    max_waiting_orders: Option<i64>,
-    /// How long a driver may take to answer
-    #[arg(long)]
-    dispatch_timeout_sec: Option<i64>,
-    /// From creation to a driver
-    #[arg(long)]
-    order_lifetime_sec: Option<i64>,
-    /// Pause before the search restarts
-    #[arg(long)]
-    retry_interval_sec: Option<i64>,
-    /// The same while the area is full, and what those who are refused are told to wait
-    #[arg(long)]
-    busy_retry_interval_sec: Option<i64>,
-    /// Once full, the area stays busy for so long at least
-    #[arg(long)]
-    cooldown_period_sec: Option<i64>,
-    /// And until fewer than this part of the limit wait
-    #[arg(long)]
-    low_water_percentage: Option<i32>,
-    #[arg(long)]
-    bypass_enabled: Option<bool>,
-    /// Such as ELITE,VOYAGER
-    #[arg(long, value_delimiter = ',')]
-    bypass_loyalty_levels: Option<Vec<String>>,
-    #[arg(long)]
-    max_bypass_percentage: Option<i32>,
-    /// Does the area take orders of this service type at all?
-    #[arg(long)]
-    enabled: Option<bool>,
-    #[arg(long, value_parser = dispatch::plain_text::parse)]
-    reason: Option<String>,
-    /// Only if it has still this version
-    #[arg(long)]
-    if_version: Option<i64>,
-}
-
-#[derive(Debug, clap::Args)]
 pub(super) struct AreaFlagArgs {
     #[arg(long)]
     enabled: Option<bool>,
-    /// No request is refused; those that would have been are counted
+    /// No threshold refuses a request; those that it would have refused are logged and kept
     #[arg(long)]
     shadow: Option<bool>,
     /// Only these; "all" for all
@@ -182,6 +169,7 @@ impl Command {
                 print_areas(&app, Some(&area), json).await?;
             }
             Self::Set(set) => set.run(&app).await?,
+            Self::Advise(advise) => advise.run(&app).await?,
             Self::Override { area, status, reason, lasts } => {
                 let until =
                     lasts.map(|d| chrono::TimeDelta::from_std(*d)).transpose()?.map(|d| app.rules.database_now() + d);
@@ -192,24 +180,31 @@ impl Command {
                 };
                 let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
                 overrides::set_override(&app.db, &area, forced, None, author).await?;
-                let status = forced.map_or("AUTO", |(status, _)| status.as_str());
-                let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
-                println!("{area} is {status}{until}.");
+                print_override(&area, forced.map_or("AUTO", |(status, _)| status.as_str()), until);
             }
             Self::Flag(flag) => flag.run(&app).await?,
             Self::Import { file, replace, check, reason } => {
                 import_file(&app, &file, replace, check, reason.as_deref()).await?;
             }
+            Self::Export => output::print_json(&geofences::export_areas(&app.db).await?)?,
             Self::Remove { area, reason } => {
                 let author = ChangeAuthor { actor: &cli_operator(), reason: reason.as_deref() };
                 geofences::remove_area(&app.db, &area, None, author).await?;
                 println!("{area} is removed.");
             }
-            Self::Report { area, hours, json } => print_report(&app, area.as_ref(), hours, json).await?,
+            Self::Report { area, hours, threshold, json } => {
+                let scope = ReportScope { area: area.as_ref(), hours, until: None, threshold };
+                report::print_report(&app, scope, json).await?;
+            }
             Self::Changes { area, limit, json } => print_changes(&app, area.as_ref(), limit, json).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn print_override(area: &AreaId, status: &str, until: Option<DateTime<Utc>>) {
+    let until = until.map(|at| format!(" until {}", format_time(at))).unwrap_or_default();
+    println!("{area} is {status}{until}.");
 }
 
 async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Result<()> {
@@ -221,63 +216,88 @@ async fn print_areas(app: &App, only: Option<&AreaId>, json: bool) -> anyhow::Re
     if json {
         return output::print_json(&serde_json::json!({ "areas": areas, "limits": limits, "status": status }));
     }
+    if only.is_some() {
+        print_area(&areas, &limits, &status);
+        return Ok(());
+    }
+    let rules = app.rules.get();
     let rows = areas.iter().flat_map(|area| {
         let own: Vec<_> = status.iter().filter(|row| row.area_id == area.id).collect();
-        let line = |service: String, waiting: String, threshold: String, mode: &str, oldest: Option<DateTime<Utc>>| {
-            let oldest = oldest.map(format_time);
-            [
-                area.id.to_string(),
-                area.name.clone(),
-                area.priority.to_string(),
-                service,
-                waiting,
-                threshold,
-                mode.to_owned(),
-                or_dash(oldest),
-            ]
+        // A person's decision holds whatever the flag says; else the threshold does, as far as the flag goes.
+        let holds = |mode: &str, flag: ThresholdEnforcement| match mode {
+            "AUTO" => format!("AUTO, threshold {}", flag.as_str()),
+            decided => decided.to_owned(),
         };
+        let line =
+            |service: String, waiting: String, threshold: String, mode: String, oldest: Option<DateTime<Utc>>| {
+                let oldest = oldest.map(format_time);
+                [
+                    area.id.to_string(),
+                    area.name.clone(),
+                    area.priority.to_string(),
+                    service,
+                    waiting,
+                    threshold,
+                    mode,
+                    or_dash(oldest),
+                ]
+            };
         if own.is_empty() {
-            vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), "AUTO", None)]
+            let mode = holds("AUTO", rules.flag.enforcement_in(&area.id));
+            vec![line("-".to_owned(), "0".to_owned(), "-".to_owned(), mode, None)]
         } else {
-            let line = |row: &&area_status::AreaStatus| {
+            let line = |row: &&AreaStatus| {
                 let (waiting, threshold) = (row.waiting.to_string(), row.threshold.to_string());
-                line(row.service_type.to_string(), waiting, threshold, row.mode, row.oldest_waiting_since)
+                let mode = holds(row.mode, row.enforcement);
+                line(row.service_type.to_string(), waiting, threshold, mode, row.oldest_waiting_since)
             };
             own.iter().map(line).collect()
         }
     });
-    let headings = ["AREA", "NAME", "PRIORITY", "SERVICE", "WAITING", "THRESHOLD", "MODE", "OLDEST SINCE"];
-    output::print_rows(&headings, rows, "No areas. Add some: dispatchq area import FILE");
+    output::print_rows(&HEADINGS, rows, NO_AREAS);
     Ok(())
 }
 
-impl AreaSetArgs {
-    async fn run(self, app: &App) -> anyhow::Result<()> {
-        ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
-        let change = LimitsChange {
-            service_type: self.service_type,
-            max_waiting_orders: self.max_waiting_orders,
-            waiting_timeout_sec: None,
-            dispatch_timeout_sec: self.dispatch_timeout_sec,
-            order_lifetime_sec: self.order_lifetime_sec,
-            retry_interval_sec: self.retry_interval_sec,
-            busy_retry_interval_sec: self.busy_retry_interval_sec,
-            cooldown_period_sec: self.cooldown_period_sec,
-            low_water_percentage: self.low_water_percentage,
-            bypass_enabled: self.bypass_enabled,
-            bypass_loyalty_levels: self.bypass_loyalty_levels,
-            max_bypass_percentage: self.max_bypass_percentage,
-            enabled: self.enabled,
-            priority: None,
-            reason: None,
+/// One area: what was set for each service type, and what holds.
+fn print_area(areas: &[AreaRow], limits: &[LimitsRow], status: &[AreaStatus]) {
+    for area in areas {
+        let services: Vec<&str> = area.service_type.iter().map(ServiceType::as_str).collect();
+        let services = if services.is_empty() { "all".to_owned() } else { services.join(", ") };
+        let line = format!("{} {}, priority {}, service types {services}", area.id, area.name, area.priority);
+        output::print_escaped(&line);
+    }
+    let rows = status.iter().map(|row| {
+        let own = limits.iter().find(|own| own.service_type == row.service_type);
+        let is_own = |set: bool| if set { "" } else { " (inherited)" };
+        let holds = &row.effective;
+        let threshold = match own {
+            _ if holds.scheduled => "(schedule)",
+            own => is_own(own.is_some_and(|own| own.max_waiting_orders.is_some())).trim_start(),
         };
-        let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
-        let row = limits::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
-        println!(
-            "{} {} has version {} now; it holds on all replicas within a second.",
-            row.area_id, row.service_type, row.version
-        );
-        Ok(())
+        [
+            row.service_type.to_string(),
+            row.waiting.to_string(),
+            format!("{} {threshold}", row.threshold).trim_end().to_owned(),
+            row.mode.to_owned(),
+            format!("{}s{}", holds.order_lifetime_sec, is_own(own.is_some_and(|own| own.order_lifetime_sec.is_some()))),
+            format!(
+                "{}s{}",
+                holds.cooldown_period_sec,
+                is_own(own.is_some_and(|own| own.cooldown_period_sec.is_some()))
+            ),
+            if holds.bypass_enabled { format!("{} %", holds.max_bypass_percentage) } else { "none".to_owned() },
+            holds.priority.to_string(),
+            holds.time_zone.to_owned(),
+        ]
+    });
+    let headings =
+        ["SERVICE", "WAITING", "THRESHOLD", "MODE", "LIFETIME", "COOLDOWN", "BYPASS", "PRIORITY", "TIME ZONE"];
+    output::print_rows(&headings, rows, "It serves no service type of the configuration.");
+    for own in limits {
+        let entries = own.schedule.clone().and_then(|stored| serde_json::from_value(stored).ok());
+        if let Some(schedule) = entries.and_then(|entries| ThresholdSchedule::new(entries).ok()) {
+            output::print_escaped(&format!("{} by schedule: {schedule}", own.service_type));
+        }
     }
 }
 
@@ -341,28 +361,6 @@ async fn import_file(
     let author = ChangeAuthor { actor: &cli_operator(), reason };
     let (imported, removed) = geofences::import_areas(&app.db, &areas, replace, None, author).await?;
     println!("{imported} areas imported, {removed} removed.");
-    Ok(())
-}
-
-async fn print_report(app: &App, area: Option<&AreaId>, hours: u32, json: bool) -> anyhow::Result<()> {
-    let stretches = area_status::list_area_hours(app, area, hours).await?;
-    if json {
-        return output::print_json(&stretches);
-    }
-    let rows = stretches.into_iter().map(|s| {
-        [
-            format_time(s.hour),
-            s.area_id.into_string(),
-            s.service_type.into_string(),
-            s.most_waiting.to_string(),
-            format!("{:.0} %", s.mean_utilization * 100.0),
-            s.rejected.to_string(),
-            s.would_reject.to_string(),
-            s.bypassed.to_string(),
-        ]
-    });
-    let headings = ["HOUR", "AREA", "SERVICE", "MOST WAITING", "UTILISATION", "REFUSED", "IN SHADOW", "BYPASSED"];
-    output::print_rows(&headings, rows, "Nothing was kept in that time; see [schedules] statistics.");
     Ok(())
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Command {
     Flood(bench::flood::FloodOptions),
     /// Fill a database with a year of orders, and time each statement of retention, timelines, /metrics and reconciler
     History(bench::history::HistoryOptions),
+    /// Run bindings on a simulated provider that judges every call: cycles per second, waits, stops, processor time
+    Bindings(bench::bindings::BindingsOptions),
     #[command(hide = true)]
     Worker(WorkerOptions),
     #[command(hide = true)]
@@ -53,6 +55,7 @@ impl Command {
             Self::Chaos(options) => bench::chaos::run(options).await?,
             Self::Flood(options) => bench::flood::run(options).await?,
             Self::History(options) => bench::history::run(options).await?,
+            Self::Bindings(options) => bench::bindings::run(options).await?,
             Self::Worker(options) => {
                 bench::worker::run(options).await?;
                 true

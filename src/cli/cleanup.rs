@@ -37,6 +37,8 @@ impl Command {
             (report.idempotency_keys, "idempotency keys"),
             (report.records, "records of runs, snapshots, repairs and dead letters"),
             (report.dead_jobs, "dead jobs"),
+            (report.transactions, "final transactions"),
+            (report.bindings, "deleted bindings"),
         ] {
             println!("{count:>10} {what}");
         }

@@ -25,19 +25,24 @@ pub(super) struct ConsentArgs {
 impl ConsentArgs {
     /// Returns whether `question` (as in `requeue 7 jobs?`) is answered with yes, by `--yes` or by a person.
     pub(super) fn ask_consent(&self, question: &str) -> anyhow::Result<bool> {
-        if self.yes {
-            return Ok(true);
-        }
-        ensure!(
-            io::stdin().is_terminal() && io::stderr().is_terminal(),
-            "no terminal to confirm at: {question} Look first with --dry-run, then say --yes"
-        );
-        eprint!("Really {question} [y/N] ");
-        io::stderr().flush()?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
-        Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+        ask_person(self.yes, question)
     }
+}
+
+/// Returns whether `question` is answered with yes: by `yes`, or by a person at the terminal.
+pub(super) fn ask_person(yes: bool, question: &str) -> anyhow::Result<bool> {
+    if yes {
+        return Ok(true);
+    }
+    ensure!(
+        io::stdin().is_terminal() && io::stderr().is_terminal(),
+        "no terminal to confirm at: {question} Look first with --dry-run, then say --yes"
+    );
+    eprint!("Really {question} [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Parses a reason: one line of a bounded length.

@@ -1,5 +1,5 @@
 //! `dispatchq dev`: everything on this machine, with its own Redis and Postgres, whose data stays in `.dispatchq/`, and a
-//! simulated partner, which forgets.
+//! simulated partner and provider, which forget.
 
 use std::{
     io::Write,
@@ -11,19 +11,34 @@ use std::{
 use anyhow::Context;
 use servers::{PostgresServer, RedisServer};
 
-use super::{serve, signals};
+use super::{order::cli_operator, serve, signals};
+use api::ProcessKind;
 use dispatch::{
     accounts::{
         api_keys::{self, AccountRole},
         key_admin,
     },
     app::App,
+    areas::{
+        import,
+        table::{ChangeAuthor, geofences},
+    },
     config::Config,
-    db, settings, telemetry,
+    db,
+    notifications::routes::LOG,
+    otp_seal::generate_otp_key,
+    settings, telemetry,
     worker::process,
 };
-use lab::testbed::partner::{self, NAME, SERVICE_TYPE};
+use lab::testbed::{
+    partner::{self, NAME, SERVICE_TYPE},
+    provider,
+};
 use partner_sim::PartnerSim;
+use provider_sim::{ProviderSim, ProviderSimOptions};
+
+/// Zones to begin with, outlined by hand.
+const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -54,10 +69,13 @@ impl Args {
         config.database.url = postgres.url();
         config.database.maintenance_url = postgres.url();
         let sim = self.start_partner(&mut config).await?;
+        let bank = start_provider(&mut config).await?;
+        ensure_otp_key(&mut config, data.join("otp-key"))?;
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;
         let app = App::connect(config).await?;
+        load_zones(&app).await?;
         let key = ensure_admin_key(&app, &data.join("api-key")).await?;
         let address = listener.local_addr()?;
         let file = data.join("config.toml");
@@ -65,9 +83,15 @@ impl Args {
         if let Some(sim) = &sim {
             partner::call_back(sim, &format!("http://{address}"))?;
         }
+        if let Some((bank, _)) = &bank {
+            provider::run_bindings(&app, bank).await?;
+        }
 
         println!("API       http://{address}/api/v1/orders");
         println!("Key       {key}");
+        if app.config.console.enabled {
+            println!("Console   http://{address}{} (sign in with the key)", app.config.console.path);
+        }
         if !app.config.http.admin_bind.is_empty() {
             println!("Metrics   http://{}/metrics", app.config.http.admin_bind);
         }
@@ -81,6 +105,10 @@ impl Args {
                 sim.control_url()
             );
         }
+        if let Some((bank, _)) = &bank {
+            println!("Provider  {} (simulated; {}/_sim/state)", bank.url(), bank.control_url());
+        }
+        println!("Areas     {} (dispatchq area list)", app.rules.get().geofence.areas().len());
         println!("Data      {}", data.display());
         println!("\nTry:  curl -s http://{address}/api/v1/orders -H 'Authorization: Bearer {key}' \\");
         println!("        -H 'Content-Type: application/json' \\");
@@ -94,9 +122,12 @@ impl Args {
             println!("        --id TAXI-1 --lat -6.2088 --lng 106.8456");
             println!("      dispatchq --config {file} order timeline TAXI-1");
         }
+        if let Some((_, options)) = &bank {
+            print_bindings(&file, &options.knobs.otp_code);
+        }
         println!("\nCtrl-C ends it; the data stays.");
 
-        let admin = match serve::serve_admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await {
+        let admin = match serve::serve_admin(&app, ProcessKind::Serve, &stop).await {
             Ok(admin) => admin,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "There will be no /metrics.");
@@ -105,13 +136,13 @@ impl Args {
         };
         let queues = process::select_queues(&app, &[], None)?;
         api::server::raise_open_files();
-        let serve = api::server::serve_api(listener, app.clone(), stop.clone());
+        let serve = api::server::serve_api(listener, app.clone(), staff_console::console_pages(&app), stop.clone());
         let work = process::run(app.clone(), queues, stop.clone());
         let (served, worked) = tokio::join!(serve, work);
         if let Some(admin) = admin {
             admin.await??;
         }
-        drop(sim);
+        drop((sim, bank));
         app.db.close().await;
         redis.stop().await?;
         postgres.stop().await?;
@@ -131,6 +162,55 @@ impl Args {
         partner::served_by(&sim, &options).add_to(config);
         Ok(Some(sim))
     }
+}
+
+/// A provider for bindings, unless the configuration has one of its name.
+async fn start_provider(config: &mut Config) -> anyhow::Result<Option<(ProviderSim, ProviderSimOptions)>> {
+    if config.providers.contains_key(provider::NAME) {
+        return Ok(None);
+    }
+    let options = provider::lively_options()?;
+    let bank = provider::start(&options).await?;
+    provider::add_provider(config, &options);
+    // A person who looks at the log sees when an OTP is wanted.
+    if config.notifications.otp.is_empty() {
+        config.notifications.otp.push(LOG.to_owned());
+    }
+    Ok(Some((bank, options)))
+}
+
+/// Says how to look at the bindings, and how to hand an OTP in.
+fn print_bindings(file: &Path, otp: &str) {
+    let file = file.display();
+    println!("\nFive bindings run on two servers of the provider:");
+    println!("      dispatchq --config {file} binding list");
+    println!("      dispatchq --config {file} binding explain B-1");
+    println!("Now and then one is WAITING_OTP, and the log says OTP_WANTED; `binding show` names the transaction:");
+    println!("      echo {otp} | dispatchq --config {file} binding otp B-1 --trx B-1.42");
+}
+
+/// Jakarta's zones and its airport, unless there are areas: those that a person has imported stay as they are.
+async fn load_zones(app: &App) -> anyhow::Result<()> {
+    if !geofences::list_areas(&app.db).await?.is_empty() {
+        return Ok(());
+    }
+    let author = ChangeAuthor { actor: &cli_operator(), reason: Some("zones to begin with") };
+    geofences::import_areas(&app.db, &import::parse(JAKARTA)?, false, None, author).await?;
+    app.rules.reload_if_changed(&app.db, &app.config.admission).await?;
+    Ok(())
+}
+
+/// A key for OTPs, kept in a file only its owner reads: an OTP that waits in its row is read after a restart, too.
+fn ensure_otp_key(config: &mut Config, file: PathBuf) -> anyhow::Result<()> {
+    let bindings = &mut config.bindings;
+    if !bindings.otp_key.is_empty() || bindings.otp_key_env.is_some() || bindings.otp_key_file.is_some() {
+        return Ok(());
+    }
+    if !std::fs::read_to_string(&file).is_ok_and(|key| !key.trim().is_empty()) {
+        write_private(&file, &format!("{}\n", generate_otp_key()?))?;
+    }
+    bindings.otp_key_file = Some(file);
+    Ok(())
 }
 
 /// A key for everything, kept in a file only its owner reads.

@@ -9,6 +9,7 @@ use workers::Store;
 
 use super::output;
 use dispatch::{
+    accounts::users,
     config::{Config, without_password},
     db::{self, SchemaState, history_days},
 };
@@ -113,14 +114,15 @@ async fn check_postgres(config: &Config) -> Vec<DoctorFinding> {
             "workers add no days of it without database.maintenance_url; run dispatchq migrate --partitions daily";
         found.push(new_finding("history", FindingVerdict::Warn, detail.to_owned()));
     }
-    let staff: Result<i64, _> =
-        sqlx::query_scalar("SELECT count(*) FROM users WHERE role = 'dispatcher' AND disabled_at IS NULL")
-            .fetch_one(&pool)
-            .await;
-    if matches!(staff, Ok(0)) {
-        let detail =
-            "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)";
-        found.push(new_finding("dispatchers", FindingVerdict::Warn, detail.to_owned()));
+    if let Ok(channels) = users::dispatcher_channels(&pool).await {
+        let detail = if channels.is_empty() {
+            "no one; orders that wait for a person are told only to notifications.dispatchers (dispatchq user import)"
+        } else {
+            "their channels are the log alone: no dispatcher is told; give them others (dispatchq user import)"
+        };
+        if channels.is_empty() || config.ends_in_log(&channels) {
+            found.push(new_finding("dispatchers", FindingVerdict::Warn, detail.to_owned()));
+        }
     }
     let held: Result<i64, _> =
         sqlx::query_scalar("SELECT count(*) FROM orders WHERE held_for_review").fetch_one(&pool).await;

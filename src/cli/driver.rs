@@ -1,26 +1,35 @@
 //! `dispatchq driver import|list|disable|enable|remove`. Postgres alone is needed, but for `import`.
 
+mod remote;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail};
 
 use super::{
     import,
+    order::cli_operator,
     output::{self, format_time, or_dash},
 };
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     config::Config,
-    db,
+    db::{self, Pool},
     fleet::{
+        driver_admin::{self, DriverError},
         driver_index,
         drivers::{self, DriverRemoval, NewDriver},
     },
     ids::DriverId,
+    plain_text,
 };
+
+const HEADINGS: [&str; 6] = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
+const NO_DRIVERS: &str = "No drivers. Add some: dispatchq driver import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -39,9 +48,17 @@ pub(super) enum Command {
         json: bool,
     },
     /// Give a driver no more work, and refuse the driver's keys
-    Disable { id: DriverId },
+    Disable {
+        id: DriverId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Undo `disable`; the driver says when work is wanted again
-    Enable { id: DriverId },
+    Enable {
+        id: DriverId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Remove a driver and revoke the driver's keys; the history keeps the id
     Remove { id: DriverId },
 }
@@ -53,18 +70,17 @@ impl Command {
         }
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let no_such = |id: &DriverId| format!("no driver '{id}'; see: dispatchq driver list");
         match self {
             Self::Import { .. } => unreachable!("answered above"),
-            Self::Disable { id } => {
-                ensure!(drivers::set_disabled(&db, &id, true).await?, no_such(&id));
+            Self::Disable { id, reason } => {
+                disable_driver(&db, &id, true, reason.as_deref()).await?;
                 println!("{id} is disabled.");
                 if let Some(order) = drivers::find_driver(&db, &id).await?.and_then(|driver| driver.active_order) {
                     eprintln!("{id} still has {order}; take it back: dispatchq order release {order}");
                 }
             }
-            Self::Enable { id } => {
-                ensure!(drivers::set_disabled(&db, &id, false).await?, no_such(&id));
+            Self::Enable { id, reason } => {
+                disable_driver(&db, &id, false, reason.as_deref()).await?;
                 println!("{id} is enabled.");
             }
             Self::Remove { id } => match drivers::remove_driver(&db, &id).await? {
@@ -72,7 +88,7 @@ impl Command {
                 DriverRemoval::Busy { order } => {
                     bail!("{id} has {order}; take it back first: dispatchq order release {order}")
                 }
-                DriverRemoval::NoSuchDriver => bail!(no_such(&id)),
+                DriverRemoval::NoSuchDriver => bail!(no_such_driver(&id)),
             },
             Self::List { limit, json } => {
                 let list = drivers::list_drivers(&db, limit).await?;
@@ -94,13 +110,24 @@ impl Command {
                             format_time(d.idle_since),
                         ]
                     });
-                    let headings = ["ID", "SERVICE TYPES", "LAT, LNG", "AVAILABLE", "ORDER", "IDLE SINCE"];
-                    output::print_rows(&headings, rows, "No drivers. Add some: dispatchq driver import FILE");
+                    output::print_rows(&HEADINGS, rows, NO_DRIVERS);
                 }
             }
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn no_such_driver(id: &DriverId) -> String {
+    format!("no driver '{id}'; see: dispatchq driver list")
+}
+
+async fn disable_driver(db: &Pool, id: &DriverId, disabled: bool, reason: Option<&str>) -> anyhow::Result<()> {
+    let by = ActionAuthor { actor: &cli_operator(), reason };
+    driver_admin::set_disabled(db, id, disabled, by).await.map_err(|error| match error {
+        DriverError::NotFound => anyhow!(no_such_driver(id)),
+        other => other.into(),
+    })
 }
 
 async fn import_drivers(app: &App, file: &Path) -> anyhow::Result<ExitCode> {

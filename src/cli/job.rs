@@ -6,7 +6,10 @@ use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{ArgGroup, ValueEnum};
 use serde_json::json;
-use workers::{InvalidJobId, JobId, store::JobState};
+use workers::{
+    InvalidJobId, JobId,
+    store::{JobState, ParkedPlace},
+};
 
 use super::{
     output::{self, format_time_ms, or_dash},
@@ -153,11 +156,17 @@ impl Command {
                     let state = match job.state {
                         JobState::Due => format!("due at {}", format_time_ms(job.at_ms)),
                         JobState::Suspect => format!("due at {}, with nothing beside it", format_time_ms(job.at_ms)),
-                        JobState::Parked => format!("in line for slots since {}", format_time_ms(job.at_ms)),
+                        JobState::Parked => match &job.parked {
+                            Some(place) => describe_place(place),
+                            None => format!("in line for slots since {}", format_time_ms(job.at_ms)),
+                        },
                         JobState::Leased => format!("running; its lease ends at {}", format_time_ms(job.at_ms)),
                         JobState::Dead => format!("dead since {}", format_time_ms(job.at_ms)),
                     };
                     println!("{:<10} {state}\n{:<10} {} failed, {} lost", "state", "tries", job.failed, job.lost);
+                    if let Some(end) = job.slots_end_ms {
+                        println!("{:<10} until {}", "slots", format_time_ms(end));
+                    }
                     if let Some(dead) = job.dead {
                         output::print_escaped(&format!("{:<10} {}", "error", dead.error));
                         println!("{:<10} dispatchq dead show {}", "see", job.id);
@@ -180,6 +189,15 @@ impl Command {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn describe_place(place: &ParkedPlace) -> String {
+    let since = format_time_ms(place.since_ms);
+    match (&place.behind_own, &place.own_held_by) {
+        (None, _) => format!("in line for slots of {} since {since}; {} before it", place.group, place.before),
+        (Some(own), None) => format!("waits for the slot {own} since {since}"),
+        (Some(own), Some(holder)) => format!("waits for the slot {own} since {since}; {holder} holds it"),
     }
 }
 

@@ -22,6 +22,11 @@ impl Args {
         if self.partitions {
             return self.keep_days(&config).await;
         }
+        anyhow::ensure!(
+            !config.database.pooler,
+            "a migration needs a session of its own: set DISPATCHQ_DATABASE__URL straight to Postgres and \
+             DISPATCHQ_DATABASE__POOLER=false for this command"
+        );
         let pool = db::connect_pool(&config.database).await?;
         db::migrate_schema(&pool).await?;
         db::publish_service_types(&pool, &config).await?;

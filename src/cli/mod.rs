@@ -1,4 +1,5 @@
-//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do.
+//! The command line: one file per command. Reads print tables, with `--json` JSON; errors say what to do. With `--api` a command
+//! asks the HTTP API in place of the servers: `remote`.
 //!
 //! Exit codes: 0 ok, 1 failed, 2 wrong usage.
 
@@ -7,6 +8,7 @@ mod apikey;
 mod area;
 #[cfg(feature = "lab")]
 mod bench;
+mod binding;
 mod check;
 mod cleanup;
 mod completions;
@@ -17,6 +19,7 @@ mod dead;
 mod dev;
 mod doctor;
 mod driver;
+mod health;
 mod import;
 mod job;
 mod migrate;
@@ -26,14 +29,19 @@ mod output;
 mod partner;
 #[cfg(feature = "lab")]
 mod partner_sim;
+mod plan;
 mod privacy;
 #[cfg(feature = "lab")]
 mod provider_sim;
 mod queue;
 mod reconcile;
+mod remote;
 mod serve;
+mod server;
+mod service_manager;
 mod signals;
 mod user;
+mod words;
 mod work;
 mod worker;
 
@@ -41,7 +49,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use dispatch::{app::App, settings, telemetry};
+use dispatch::{
+    app::App,
+    config::{Config, LogConfig},
+    settings, telemetry,
+};
 #[cfg(feature = "lab")]
 use lab::replay;
 
@@ -52,6 +64,8 @@ pub struct Cli {
     /// Configuration file [default: ./config.toml if there is one]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    remote: remote::RemoteArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -69,6 +83,8 @@ enum Command {
     Migrate(migrate::Args),
     /// Look for what is wrong with this installation, and say what to do
     Doctor(doctor::Args),
+    /// Ask a running process whether it lives, or whether it can do its work
+    Health(health::Args),
     /// Show or check the configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -105,6 +121,15 @@ enum Command {
     /// Partners: whether they are called, how many of their orders are polled
     #[command(subcommand)]
     Partner(partner::Command),
+    /// Bindings: accounts at providers, on which one transaction follows the other
+    #[command(subcommand)]
+    Binding(binding::Command),
+    /// Mass actions, which are stored with their exact ids before they are done
+    #[command(subcommand)]
+    Plan(plan::Command),
+    /// Providers' servers, and how many calls may be open
+    #[command(subcommand)]
+    Server(server::Command),
     /// Worker processes
     #[command(subcommand)]
     Worker(worker::Command),
@@ -137,34 +162,52 @@ enum Command {
     Completions(completions::Args),
 }
 
+impl Command {
+    /// Returns whether the command is a process of its own, or about this machine alone.
+    fn is_local(&self) -> bool {
+        #[cfg(feature = "lab")]
+        if matches!(self, Self::Dev(_) | Self::Replay(_) | Self::PartnerSim(_) | Self::ProviderSim(_) | Self::Bench(_))
+        {
+            return true;
+        }
+        matches!(self, Self::Serve(_) | Self::Work(_) | Self::Health(_) | Self::Config(_) | Self::Completions(_))
+    }
+}
+
 /// Runs one command to its end.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if let Some(api) = cli.remote.find_api(&cli.command)? {
+        let log = Config::defaults().log;
+        telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..log })?;
+        return remote::run_command(cli.command, &api).await;
+    }
     let config = || settings::load_config(cli.config.as_deref());
     match cli.command {
         Command::Config(command) => return command.run(cli.config.as_deref()),
+        Command::Health(args) => return args.run(cli.config.as_deref()).await,
         // They bring servers and configuration of their own.
         #[cfg(feature = "lab")]
         Command::Dev(args) => return args.run(cli.config.as_deref()).await,
         #[cfg(feature = "lab")]
         Command::Replay(options) => {
-            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
+            telemetry::init_logs(&Config::defaults().log)?;
             return Ok(if replay::run(options).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         #[cfg(feature = "lab")]
         Command::PartnerSim(args) => {
-            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
+            telemetry::init_logs(&Config::defaults().log)?;
             return args.run().await;
         }
         #[cfg(feature = "lab")]
         Command::ProviderSim(args) => {
-            telemetry::init_logs(&dispatch::config::Config::defaults().log)?;
+            telemetry::init_logs(&Config::defaults().log)?;
             return args.run().await;
         }
         #[cfg(feature = "lab")]
         Command::Bench(command) => return command.run().await,
         Command::Completions(args) => return Ok(args.run()),
         Command::Serve(_) | Command::Work(_) => telemetry::init_logs(&config()?.log)?,
-        _ => telemetry::init_logs(&dispatch::config::LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
+        _ => telemetry::init_logs(&LogConfig { filter: "warn".to_owned(), ..config()?.log })?,
     }
     let config = config()?;
     if matches!(cli.command, Command::Serve(_) | Command::Work(_)) {
@@ -173,7 +216,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Migrate(args) => args.run(config).await,
         Command::Doctor(args) => args.run(config).await,
-        Command::Serve(args) => args.run(App::connect(config).await?).await,
+        Command::Serve(args) => args.run(App::connect_without_redis(config).await?).await,
         Command::Work(args) => args.run(App::connect(config).await?).await,
         Command::Apikey(command) => command.run(config).await,
         Command::Driver(command) => command.run(config).await,
@@ -186,6 +229,9 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Job(command) => command.run(App::connect(config).await?).await,
         Command::Dead(command) => command.run(App::connect(config).await?).await,
         Command::Partner(command) => command.run(App::connect(config).await?).await,
+        Command::Binding(command) => command.run(App::connect(config).await?).await,
+        Command::Plan(command) => command.run(App::connect(config).await?).await,
+        Command::Server(command) => command.run(App::connect(config).await?).await,
         Command::Worker(command) => command.run(App::connect(config).await?).await,
         Command::Cleanup(command) => command.run(App::connect(config).await?).await,
         Command::Privacy(command) => command.run(App::connect(config).await?).await,
@@ -195,6 +241,6 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Dev(_) | Command::Replay(_) | Command::PartnerSim(_) | Command::ProviderSim(_) | Command::Bench(_) => {
             unreachable!("answered above")
         }
-        Command::Config(_) | Command::Completions(_) => unreachable!("answered above"),
+        Command::Config(_) | Command::Health(_) | Command::Completions(_) => unreachable!("answered above"),
     }
 }

@@ -1,10 +1,12 @@
 //! `dispatchq outbox list|show|replay`. Of the outbox and not of alerts: any message may die, events for the producer too.
 
+mod remote;
+
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use jobs::OrderId;
+use jobs::{BindingId, OrderId};
 
 use super::{
     consent::ConsentArgs,
@@ -50,12 +52,12 @@ pub(super) enum Command {
                             dispatchq outbox replay --channel slack --reason \"Slack is back\" --yes")]
     Replay {
         /// Ids of messages
-        #[arg(required_unless_present_any = ["channel", "kind", "order", "all"])]
+        #[arg(required_unless_present_any = ["channel", "kind", "order", "binding", "all"])]
         ids: Vec<i64>,
         #[command(flatten)]
         only: MessageFilterArgs,
         /// Every dead message
-        #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order"])]
+        #[arg(long, conflicts_with_all = ["ids", "channel", "kind", "order", "binding"])]
         all: bool,
         /// At most so many, the newest; all if it is not given
         #[arg(long)]
@@ -76,6 +78,9 @@ pub(super) struct MessageFilterArgs {
     /// Only about this order
     #[arg(long, value_name = "ID")]
     order: Option<OrderId>,
+    /// Only about this binding
+    #[arg(long, value_name = "ID", conflicts_with = "order")]
+    binding: Option<BindingId>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -125,7 +130,8 @@ fn make_filter(
     limit: u32,
 ) -> OutboxFilter {
     let state = state.map(OutboxState::from);
-    OutboxFilter { ids, state, channel: only.channel, kind: only.kind, order: only.order, before: None, limit }
+    let MessageFilterArgs { channel, kind, order, binding } = only;
+    OutboxFilter { ids, state, channel, kind, order, binding, before: None, limit }
 }
 
 /// Sends these dead messages again, page by page, `most` of them at most. A message that dies again meanwhile lies behind
@@ -161,12 +167,13 @@ async fn replay_messages(app: &App, mut dead: OutboxFilter, most: u32, consent: 
     Ok(())
 }
 
+const HEADINGS: [&str; 9] = ["ID", "ABOUT", "KIND", "CHANNEL", "STATE", "TRIES", "CREATED", "DELIVERED", "ERROR"];
+
 fn print_table(rows: Vec<OutboxMessage>) {
-    let headings = ["ID", "ORDER", "KIND", "CHANNEL", "STATE", "TRIES", "CREATED", "DELIVERED", "ERROR"];
     let rows = rows.into_iter().map(|m| {
         [
             m.id.to_string(),
-            m.order_id,
+            m.subject.to_string(),
             m.kind,
             m.channel,
             m.state.to_string(),
@@ -176,7 +183,7 @@ fn print_table(rows: Vec<OutboxMessage>) {
             or_dash(m.last_error),
         ]
     });
-    output::print_rows(&headings, rows, "No such messages.");
+    output::print_rows(&HEADINGS, rows, "No such messages.");
 }
 
 async fn print_message(app: &App, id: i64, json: bool) -> anyhow::Result<()> {

@@ -1,9 +1,13 @@
 //! What commands print: a table for people, JSON for programs. Stdout is for results, stderr for everything else.
 
-use std::{fmt::Display, io::Write};
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use dispatch::plain_text;
@@ -48,9 +52,18 @@ pub(super) fn join_escaped(lines: &[String]) -> String {
 
 /// A reader that has seen enough (`| head`) is no failure.
 pub(super) fn print_text(text: &str) {
-    if writeln!(std::io::stdout(), "{text}").is_err() {
+    if writeln!(io::stdout(), "{text}").is_err() {
         std::process::exit(0);
     }
+}
+
+/// Shows how many of `total` are done: on stderr, and only on a terminal.
+pub(super) fn progress_bar(total: usize) -> ProgressBar {
+    let visible = total > 1 && io::stderr().is_terminal();
+    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} ({eta} left)");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// A time as people read it, to the second.

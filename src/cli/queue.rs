@@ -1,13 +1,15 @@
 //! `dispatchq queue list|stats|pause|resume`.
 
+mod remote;
+
 use std::process::ExitCode;
 
 use anyhow::ensure;
 use serde_json::json;
-use workers::store::QueueStats;
+use workers::store::{LatenessSummary, QueueStats};
 
 use super::{order::cli_operator, output};
-use dispatch::{app::App, recovery::pauses};
+use dispatch::{accounts::staff_actions::ActionAuthor, app::App, plain_text, recovery::pauses};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -22,9 +24,17 @@ pub(super) enum Command {
         json: bool,
     },
     /// Stop a queue: its jobs wait, what runs finishes
-    Pause { queue: String },
+    Pause {
+        queue: String,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Let a stopped queue run again
-    Resume { queue: String },
+    Resume {
+        queue: String,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
 }
 
 impl Command {
@@ -38,25 +48,20 @@ impl Command {
                 if json {
                     output::print_json(&json!({ "queues": stats, "lateness": lateness }))?;
                 } else {
-                    print_table(stats);
-                    println!(
-                        "\nLateness since the start of the last hour: p50 {} ms, p99 {} ms, max {} ms ({} jobs).",
-                        lateness.p50_ms, lateness.p99_ms, lateness.max_ms, lateness.count
-                    );
+                    print_stats(stats, &lateness);
                 }
             }
-            Self::Pause { queue } => {
+            Self::Pause { queue, reason } => {
                 check_known_queue(&queue)?;
-                let was_running = pauses::pause_queue(&app, &queue, &cli_operator()).await?;
-                println!(
-                    "{queue} is {}. Let it run again: dispatchq queue resume {queue}",
-                    state_text(was_running, "paused")
-                );
+                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                let was_running = pauses::pause_queue(&app, &queue, by).await?;
+                print_paused(&queue, was_running);
             }
-            Self::Resume { queue } => {
+            Self::Resume { queue, reason } => {
                 check_known_queue(&queue)?;
-                let was_paused = pauses::resume_queue(&app, &queue).await?;
-                println!("{queue} is {}.", state_text(was_paused, "running"));
+                let by = ActionAuthor { actor: &cli_operator(), reason: reason.as_deref() };
+                let was_paused = pauses::resume_queue(&app, &queue, by).await?;
+                print_resumed(&queue, was_paused);
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -71,6 +76,22 @@ pub(super) fn check_known_queue(queue: &str) -> anyhow::Result<()> {
 
 fn state_text(changed: bool, word: &str) -> String {
     if changed { format!("{word} now") } else { format!("{word} already") }
+}
+
+fn print_paused(queue: &str, changed: bool) {
+    println!("{queue} is {}. Let it run again: dispatchq queue resume {queue}", state_text(changed, "paused"));
+}
+
+fn print_resumed(queue: &str, changed: bool) {
+    println!("{queue} is {}.", state_text(changed, "running"));
+}
+
+fn print_stats(stats: Vec<QueueStats>, lateness: &LatenessSummary) {
+    print_table(stats);
+    println!(
+        "\nLateness since the start of the last hour: p50 {} ms, p99 {} ms, max {} ms ({} jobs).",
+        lateness.p50_ms, lateness.p99_ms, lateness.max_ms, lateness.count
+    );
 }
 
 fn print_table(stats: Vec<QueueStats>) {

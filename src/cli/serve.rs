@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use tokio_util::sync::CancellationToken;
 
-use super::signals;
+use super::{service_manager, signals};
+use api::ProcessKind;
 use dispatch::{app::App, db, metrics_list, telemetry};
 
 #[derive(Debug, clap::Args)]
@@ -20,11 +21,23 @@ impl Args {
         api::server::raise_open_files();
         let stop = signals::stop_token()?;
         let bind = self.bind.unwrap_or_else(|| app.config.http.bind.clone());
-        let admin = serve_admin(&app, &app.config.http.admin_bind, "http.admin_bind", &stop).await?;
+        let admin = serve_admin(&app, ProcessKind::Serve, &stop).await?;
         let listener = api::server::bind_listener(&bind, "http.bind").await?;
         tracing::info!(address = %listener.local_addr()?, "Serving the API.");
+        if app.config.console.enabled {
+            tracing::info!(path = app.config.console.path, "Serving the console.");
+        }
         let key_use = tokio::spawn(app.key_use.clone().keep_written(app.db.clone(), stop.clone()));
-        api::server::serve_api(listener, app, stop).await?;
+        // Told to stop once the last request is answered: it may have been refused.
+        let answered = CancellationToken::new();
+        let tally = app.tally.clone().keep_written(app.upkeep.clone(), app.loops.clone(), answered.clone());
+        let tally = tokio::spawn(tally);
+        service_manager::report_serving(&app);
+        let pages = staff_console::console_pages(&app);
+        let served = api::server::serve_api(listener, app, pages, stop).await;
+        answered.cancel();
+        tally.await?;
+        served?;
         key_use.await?;
         if let Some(admin) = admin {
             admin.await??;
@@ -36,10 +49,13 @@ impl Args {
 /// Serves health and metrics beside the main work, unless the address is empty.
 pub(super) async fn serve_admin(
     app: &App,
-    address: &str,
-    setting: &str,
+    process: ProcessKind,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<tokio::task::JoinHandle<anyhow::Result<()>>>> {
+    let (address, setting) = match process {
+        ProcessKind::Serve => (&app.config.http.admin_bind, "http.admin_bind"),
+        ProcessKind::Work => (&app.config.worker.admin_bind, "worker.admin_bind"),
+    };
     if address.is_empty() {
         return Ok(None);
     }
@@ -47,6 +63,6 @@ pub(super) async fn serve_admin(
     let metrics = telemetry::init_metrics()?;
     metrics_list::register_metrics(&app.config);
     tracing::info!(address = %listener.local_addr()?, "Showing health and metrics.");
-    let router = api::admin_router(app.clone(), metrics);
+    let router = api::admin_router(app.clone(), metrics, process);
     Ok(Some(tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()))))
 }

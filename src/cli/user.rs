@@ -1,24 +1,35 @@
 //! `dispatchq user import|list|disable|enable|remove`. Postgres alone is needed.
 
+mod remote;
+
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::ensure;
+use anyhow::anyhow;
 
 use super::{
     import,
+    order::cli_operator,
     output::{self, format_time, or_dash},
 };
 use dispatch::{
-    accounts::users::{self, ListedUser, UserAccount},
+    accounts::{
+        recorded,
+        staff_actions::ActionAuthor,
+        users::{self, ListedUser, UserAccount, UserError},
+    },
     config::Config,
-    db,
+    db, plain_text,
 };
+
+const HEADINGS: [&str; 7] = ["ID", "NAME", "ROLE", "CHANNEL", "EMAIL", "PHONE", "DISABLED"];
+const NO_USERS: &str = "No users. Add some: dispatchq user import FILE";
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Add users, or bring known ones up to date
     #[command(after_help = "One JSON object per line:\n  \
-        {\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\", \"channel\": \"log\"}")]
+        {\"id\": \"anna\", \"name\": \"Anna\", \"role\": \"dispatcher\", \"channel\": \"email\", \
+        \"email\": \"anna@example.com\"}")]
     Import {
         /// File of JSON lines; "-" is standard input
         file: PathBuf,
@@ -29,35 +40,56 @@ pub(super) enum Command {
         json: bool,
     },
     /// Tell this person nothing more
-    Disable { id: String },
+    Disable {
+        id: String,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Undo `disable`
-    Enable { id: String },
+    Enable {
+        id: String,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
     /// Remove a person
     #[command(after_help = "Keys that this person holds are revoked by name: dispatchq apikey revoke --name NAME")]
-    Remove { id: String },
+    Remove {
+        id: String,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
 }
 
 impl Command {
     pub(super) async fn run(self, config: Config) -> anyhow::Result<ExitCode> {
         let db = db::connect_pool(&config.database).await?;
         db::check_schema(&db).await?;
-        let no_such = |id: &str| format!("no user '{id}'; see: dispatchq user list");
+        let author = cli_operator();
+        let with_cure = |error: UserError, id: &str| match error {
+            UserError::NotFound => anyhow!("no user '{id}'; see: dispatchq user list"),
+            other => other.into(),
+        };
         match self {
-            Self::Disable { id } => {
-                ensure!(users::set_disabled(&db, &id, true).await?, no_such(&id));
+            Self::Disable { id, reason } => {
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+                recorded::set_user_disabled(&db, &id, true, by).await.map_err(|error| with_cure(error, &id))?;
                 println!("{id} is disabled.");
             }
-            Self::Enable { id } => {
-                ensure!(users::set_disabled(&db, &id, false).await?, no_such(&id));
+            Self::Enable { id, reason } => {
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+                recorded::set_user_disabled(&db, &id, false, by).await.map_err(|error| with_cure(error, &id))?;
                 println!("{id} is enabled.");
             }
-            Self::Remove { id } => {
-                ensure!(users::remove_user(&db, &id).await?, no_such(&id));
+            Self::Remove { id, reason } => {
+                let by = ActionAuthor { actor: &author, reason: reason.as_deref() };
+                recorded::remove_user(&db, &id, by).await.map_err(|error| with_cure(error, &id))?;
                 println!("{id} is removed.");
             }
             Self::Import { file } => {
                 let channels: Vec<&str> = config.channels.keys().map(String::as_str).collect();
-                let new = import::read_json_lines(&file, |user: &UserAccount| user.find_problem(&channels))?;
+                let new = import::read_json_lines(&file, |user: &UserAccount| {
+                    user.find_problem(&channels).or_else(|| users::find_missing_phone(user, &config))
+                })?;
                 println!("{} users imported.", users::import_users(&db, &new).await?);
             }
             Self::List { json } => {
@@ -67,13 +99,17 @@ impl Command {
                 } else {
                     let rows = list.into_iter().map(|ListedUser { user: u, disabled_at }| {
                         let disabled = or_dash(disabled_at.map(format_time));
-                        [u.id, u.name, format!("{:?}", u.role).to_lowercase(), u.channel, disabled]
+                        [
+                            u.id,
+                            u.name,
+                            format!("{:?}", u.role).to_lowercase(),
+                            u.channel,
+                            or_dash(u.email),
+                            or_dash(u.phone),
+                            disabled,
+                        ]
                     });
-                    output::print_rows(
-                        &["ID", "NAME", "ROLE", "CHANNEL", "DISABLED"],
-                        rows,
-                        "No users. Add some: dispatchq user import FILE",
-                    );
+                    output::print_rows(&HEADINGS, rows, NO_USERS);
                 }
             }
         }

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::{serve, signals};
+use super::{serve, service_manager, signals};
+use api::ProcessKind;
 use dispatch::{app::App, db, worker::process};
 
 #[derive(Debug, clap::Args)]
@@ -21,8 +22,9 @@ impl Args {
         db::publish_service_types(&app.db, &app.config).await?;
         let queues = process::select_queues(&app, &self.queues, self.concurrency.map(usize::from))?;
         let stop = signals::stop_token()?;
-        let admin = serve::serve_admin(&app, &app.config.worker.admin_bind, "worker.admin_bind", &stop).await?;
+        let admin = serve::serve_admin(&app, ProcessKind::Work, &stop).await?;
         tracing::info!(?queues, "Performing jobs.");
+        service_manager::report_serving(&app);
         let summary = process::run(app, queues, stop.clone()).await?;
         stop.cancel();
         if let Some(admin) = admin {

@@ -2,7 +2,8 @@
 //!
 //! * [`bench`]: what the queue, and orders served by a partner, do on this machine.
 //! * [`replay`]: real rides against simulated drivers, or a simulated partner.
-//! * [`testbed`]: a whole installation for one run: private servers, processes of this binary, a simulated partner.
+//! * [`testbed`]: a whole installation for one run: private servers, processes of this binary, a simulated partner and
+//!   provider.
 
 #![recursion_limit = "256"]
 

@@ -1,14 +1,12 @@
 //! `dispatchq dead requeue|discard`.
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+mod remote;
+
+use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::ArgGroup;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 use workers::JobId;
 
 use super::DeadFilterArgs;
@@ -84,6 +82,45 @@ impl DeadJobAction {
     }
 }
 
+/// What became of dead jobs, or would.
+#[derive(Debug, Default)]
+struct DecisionReport {
+    /// Jobs that were selected.
+    total: usize,
+    done: u64,
+    not_dead: Vec<String>,
+    refused: Vec<RefusedDecision>,
+}
+
+/// A job that stays dead.
+#[derive(Debug)]
+struct RefusedDecision {
+    id: String,
+    /// As JSON has it.
+    why: Value,
+    message: String,
+}
+
+impl DecisionReport {
+    fn new(total: usize, summary: &BulkSummary) -> anyhow::Result<Self> {
+        let refused = summary.refused.iter().map(|(id, why)| {
+            let (why, message) = (serde_json::to_value(why)?, why.to_string());
+            Ok::<_, anyhow::Error>(RefusedDecision { id: id.to_string(), why, message })
+        });
+        Ok(Self {
+            total,
+            done: summary.done,
+            not_dead: summary.not_dead.iter().map(ToString::to_string).collect(),
+            refused: refused.collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// Returns whether every job is as it was wanted. One that is named and not dead is not.
+    fn is_clean(&self, named: bool) -> bool {
+        self.refused.is_empty() && (self.not_dead.is_empty() || !named)
+    }
+}
+
 impl RequeueArgs {
     pub(super) async fn run(self, app: &App) -> anyhow::Result<ExitCode> {
         self.which.run(app, DeadJobAction::Requeue).await
@@ -116,7 +153,7 @@ impl DeadSelectionArgs {
         }
         let by = DecisionAuthor { who: cli_operator(), why: self.consent.reason.clone() };
         let total = ids.len();
-        let bar = progress_bar(total);
+        let bar = output::progress_bar(total);
         let summary = bulk::decide_each(
             ids,
             |id| decide_one(app.clone(), deed, self.consent.dry_run, id, by.clone()),
@@ -124,46 +161,36 @@ impl DeadSelectionArgs {
         )
         .await;
         bar.finish_and_clear();
-        self.print_report(deed, named, total, &summary)?;
+        let report = DecisionReport::new(total, &summary)?;
+        self.print_report(deed, named, &report)?;
         if let Some(error) = summary.failed {
             let rest =
                 format!("{} of {total} were {}; what is done stays done: run it again", summary.done, deed.past_form());
             return Err(anyhow::Error::new(error).context(rest));
         }
-        let all_done = summary.refused.is_empty() && (summary.not_dead.is_empty() || !named);
-        Ok(if all_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.is_clean(named) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn print_report(
-        &self,
-        deed: DeadJobAction,
-        named: bool,
-        total: usize,
-        summary: &BulkSummary,
-    ) -> anyhow::Result<()> {
+    fn print_report(&self, deed: DeadJobAction, named: bool, report: &DecisionReport) -> anyhow::Result<()> {
         if self.json {
-            let refused: Vec<_> = summary
-                .refused
-                .iter()
-                .map(|(id, why)| json!({ "id": id.as_str(), "why": why, "message": why.to_string() }))
-                .collect();
-            let not_dead: Vec<_> = summary.not_dead.iter().map(JobId::as_str).collect();
+            let refused = report.refused.iter();
+            let refused: Vec<_> = refused.map(|r| json!({ "id": r.id, "why": r.why, "message": r.message })).collect();
             return output::print_json(&json!({
                 "dry_run": self.consent.dry_run,
-                "selected": total,
-                deed.past_form(): summary.done,
-                "not_dead": not_dead,
+                "selected": report.total,
+                deed.past_form(): report.done,
+                "not_dead": report.not_dead,
                 "refused": refused,
             }));
         }
         let were = if self.consent.dry_run { "would be " } else { "" };
-        println!("{} {were}{}.", count_of_jobs(summary.done), deed.past_form());
-        if !named && !summary.not_dead.is_empty() {
-            println!("{} no longer dead.", count_of_jobs(summary.not_dead.len() as u64));
+        println!("{} {were}{}.", count_of_jobs(report.done), deed.past_form());
+        if !named && !report.not_dead.is_empty() {
+            println!("{} no longer dead.", count_of_jobs(report.not_dead.len() as u64));
         }
-        let not_dead = summary.not_dead.iter().filter(|_| named);
+        let not_dead = report.not_dead.iter().filter(|_| named);
         let left = not_dead.map(|id| (id, format!("it is not dead; see: dispatchq job show {id}")));
-        let mut left: Vec<_> = left.chain(summary.refused.iter().map(|(id, why)| (id, why.to_string()))).collect();
+        let mut left: Vec<_> = left.chain(report.refused.iter().map(|r| (&r.id, r.message.clone()))).collect();
         left.sort();
         if !left.is_empty() {
             println!(
@@ -173,7 +200,7 @@ impl DeadSelectionArgs {
             );
         }
         for (id, why) in left.iter().take(MOST_NAMED) {
-            println!("  {id}: {why}");
+            output::print_escaped(&format!("  {id}: {why}"));
         }
         if left.len() > MOST_NAMED {
             println!("  and {} more; all of them: --json", left.len() - MOST_NAMED);
@@ -199,13 +226,4 @@ async fn decide_one(
 
 fn count_of_jobs(count: u64) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
-}
-
-/// On stderr, and only on a terminal.
-fn progress_bar(total: usize) -> ProgressBar {
-    let visible = total > 1 && io::stderr().is_terminal();
-    let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(total as u64), target);
-    let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {pos}/{len} ({eta} left)");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -2,10 +2,16 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::DeadFilterArgs;
-use crate::cli::output::{self, format_time_ms, quote_word, shorten_text};
+use crate::cli::{
+    output::{self, format_time_ms, quote_word, shorten_text},
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time_ms},
+    },
+};
 use dispatch::{
     app::App,
     dead_letters::walk::{self, DeadListPlace},
@@ -13,6 +19,7 @@ use dispatch::{
 
 /// Characters of an error that fit beside the rest.
 const ERROR_WIDTH: usize = 120;
+const HEADINGS: [&str; 6] = ["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"];
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  dispatchq dead list\n  \
@@ -43,9 +50,36 @@ impl Args {
             let error = shorten_text(&dead.error, ERROR_WIDTH);
             [entry.id, dead.queue, format_time_ms(dead.died_ms), dead.failed.to_string(), dead.lost.to_string(), error]
         });
-        output::print_rows(&["JOB", "QUEUE", "DIED", "FAILED", "LOST", "ERROR"], rows, "No dead jobs.");
+        output::print_rows(&HEADINGS, rows, "No dead jobs.");
         if let Some(next_page) = next {
             println!("\nMore: {}", self.next_command(&next_page));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        let mut query = self.filter.to_query();
+        query.extend(self.cursor.as_ref().map(|place| ("cursor", place.to_string())));
+        let names = PageNames::of("jobs");
+        let ListedItems { items, page } = api.list(&["admin", "dead"], &query, names, usize::from(self.limit)).await?;
+        let next = page[names.next].as_str();
+        if self.json {
+            output::print_json(&json!({ "jobs": items, "next": next }))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let rows = items.iter().map(|dead: &Value| {
+            [
+                show_field(dead, "id"),
+                show_field(dead, "queue"),
+                show_time_ms(dead, "died_ms"),
+                show_field(dead, "failed"),
+                show_field(dead, "lost"),
+                shorten_text(&show_field(dead, "error"), ERROR_WIDTH),
+            ]
+        });
+        output::print_rows(&HEADINGS, rows, "No dead jobs.");
+        if let Some(next_page) = next {
+            output::print_text(&output::join_escaped(&[format!("\nMore: {}", self.next_command(next_page))]));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,6 +8,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::cli::remote::ApiClient;
 use dispatch::{app::App, dead_letters::walk::DeadSelection};
 
 #[derive(Debug, clap::Subcommand)]
@@ -51,6 +52,14 @@ impl DeadFilterArgs {
     fn to_selection(&self) -> DeadSelection {
         DeadSelection { queue: self.queue, error: self.error.clone(), older_than: self.older_than.unwrap_or_default() }
     }
+
+    /// The filter as parameters of the API.
+    fn to_query(&self) -> Vec<(&'static str, String)> {
+        let queue = self.queue.map(|queue| ("queue", queue.to_owned()));
+        let error = self.error.clone().map(|error| ("error", error));
+        let older_than = self.older_than.map(|age| ("older_than_sec", age.as_secs().to_string()));
+        [queue, error, older_than].into_iter().flatten().collect()
+    }
 }
 
 /// One of ours; shells complete it.
@@ -66,6 +75,15 @@ impl Command {
             Self::Show(args) => args.run(&app).await,
             Self::Requeue(args) => args.run(&app).await,
             Self::Discard(args) => args.run(&app).await,
+        }
+    }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(args) => args.run_over_api(api).await,
+            Self::Show(args) => args.run_over_api(api).await,
+            Self::Requeue(args) => args.run_over_api(api).await,
+            Self::Discard(args) => args.run_over_api(api).await,
         }
     }
 }

@@ -3,11 +3,16 @@
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::bail;
+use serde_json::Value;
 use workers::JobId;
 
 use crate::cli::{
     job::parse_job_id,
     output::{self, format_time, format_time_ms},
+    remote::{
+        ApiClient,
+        fields::{list_items, show_field, show_time, show_time_ms},
+    },
 };
 use dispatch::{
     app::App,
@@ -39,6 +44,54 @@ impl Args {
         }
         Ok(ExitCode::SUCCESS)
     }
+
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        let explained = api.get(&["admin", "dead", self.id.as_str()], &[]).await?;
+        if self.json {
+            output::print_json(&explained)?;
+        } else {
+            output::print_text(&format_answer(&explained));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A dead job as the API explains it.
+fn format_answer(explained: &Value) -> String {
+    let id = show_field(explained, "id");
+    let tries =
+        format!("{} failed, {} lost with their worker", show_field(explained, "failed"), show_field(explained, "lost"));
+    let mut rows = vec![
+        ("job", id.clone()),
+        ("queue", show_field(explained, "queue")),
+        ("died", show_time_ms(explained, "died_ms")),
+        ("was due", show_time_ms(explained, "due_ms")),
+        ("error", show_field(explained, "error")),
+        ("tries", tries),
+    ];
+    rows.extend(list_items(explained, "tries").iter().map(|t| {
+        let end = t["error"].as_str().unwrap_or("delivered");
+        ("", format!("try {} at {}: {end}", show_field(t, "attempt_no"), show_time(t, "at")))
+    }));
+    rows.extend(list_items(explained, "earlier").iter().map(|death| {
+        let story = format!("died at {} ({})", show_time(death, "died_at"), show_field(death, "error"));
+        ("before", story)
+    }));
+    rows.push(("payload", show_field(explained, "payload")));
+    rows.extend(explained["order"]["text"].as_str().map(|text| ("order", text.to_owned())));
+    rows.extend(explained["message"].as_str().map(|text| ("message", text.to_owned())));
+    rows.extend(explained["note"].as_str().map(|text| ("note", text.to_owned())));
+    join_rows(rows, &id, explained["can_requeue"] == true)
+}
+
+/// Joins what is known of a job, and what to do about it.
+fn join_rows(mut rows: Vec<(&str, String)>, id: &str, can_requeue: bool) -> String {
+    if can_requeue {
+        rows.push(("to do", format!("dispatchq dead requeue {id} --reason TEXT    give it another life")));
+    }
+    let label = if can_requeue { "" } else { "to do" };
+    rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
+    output::join_escaped(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
 }
 
 /// What is no longer dead has a story all the same.
@@ -88,10 +141,5 @@ fn format_dead_job(explained: &ExplainedJob, now_ms: u64) -> String {
     rows.extend(explained.order.as_ref().map(|order| ("order", order.text.clone())));
     rows.extend(explained.message.as_ref().map(|message| ("message", message.clone())));
     rows.extend(explained.note.as_ref().map(|note| ("note", note.clone())));
-    if explained.can_requeue {
-        rows.push(("to do", format!("dispatchq dead requeue {id} --reason TEXT    give it another life")));
-    }
-    let label = if explained.can_requeue { "" } else { "to do" };
-    rows.push((label, format!("dispatchq dead discard {id} --reason TEXT    forget it")));
-    output::join_escaped(&rows.into_iter().map(|(label, value)| format!("{label:<10} {value}")).collect::<Vec<_>>())
+    join_rows(rows, id, explained.can_requeue)
 }

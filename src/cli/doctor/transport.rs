@@ -7,10 +7,7 @@ use reqwest::Url;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use super::{DoctorFinding, FindingVerdict, new_finding};
-use dispatch::{
-    config::{ChannelConfig, Config, TlsMode},
-    notifications::routes::LOG,
-};
+use dispatch::config::{ChannelConfig, Config, TlsMode};
 
 /// Returns a warning for each of them that can be seen without connecting.
 pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
@@ -18,6 +15,7 @@ pub(super) fn find_warnings(config: &Config) -> Vec<DoctorFinding> {
     found.extend(check_postgres(&config.database.url).map(|detail| new_warning("encryption", detail)));
     found.extend(check_redis(&config.redis.url).into_iter().map(|detail| new_warning("encryption", detail)));
     check_partners(config, &mut found);
+    check_payments(config, &mut found);
     check_channels(config, &mut found);
     check_routes(config, &mut found);
     for name in config.misspelt_variables() {
@@ -91,6 +89,24 @@ fn check_partners(config: &Config, found: &mut Vec<DoctorFinding>) {
     }
 }
 
+fn check_payments(config: &Config, found: &mut Vec<DoctorFinding>) {
+    let payments = &config.payments;
+    if payments.url.is_empty() {
+        return;
+    }
+    if let Some(host) = open_web_host(&payments.url) {
+        let detail = format!("payments: its key and refunds travel unencrypted to {host}; use https://");
+        found.push(new_warning("encryption", detail));
+    }
+    let is_signed = !payments.callback_secret.is_empty()
+        || payments.callback_secret_env.is_some()
+        || payments.callback_secret_file.is_some();
+    if !is_signed {
+        let detail = "payments: without callback_secret none of its callbacks is accepted";
+        found.push(new_warning("signatures", detail.to_owned()));
+    }
+}
+
 fn check_channels(config: &Config, found: &mut Vec<DoctorFinding>) {
     for (name, channel) in &config.channels {
         // Addresses that cannot be read were refused when the configuration was loaded.
@@ -120,14 +136,9 @@ fn check_channels(config: &Config, found: &mut Vec<DoctorFinding>) {
 }
 
 fn check_routes(config: &Config, found: &mut Vec<DoctorFinding>) {
-    let is_log = |name: &String| name == LOG || matches!(config.channels.get(name), Some(ChannelConfig::Log {}));
-    for (name, route) in
-        [("support", &config.notifications.support), ("dispatchers", &config.notifications.dispatchers)]
-    {
-        if route.iter().all(is_log) {
-            let detail = format!("notifications.{name} is the log alone: no person is told; add [channels.NAME]");
-            found.push(new_warning("alerts", detail));
-        }
+    for (name, _) in config.alert_routes().into_iter().filter(|(_, channels)| config.ends_in_log(channels)) {
+        let detail = format!("notifications.{name} is the log alone: no person is told; add [channels.NAME]");
+        found.push(new_warning("alerts", detail));
     }
 }
 
@@ -236,6 +247,19 @@ mod tests {
         config.notifications.support = vec!["app".to_owned()];
         config.notifications.dispatchers = vec!["log".to_owned(), "app".to_owned()];
         assert_eq!(told(&config), "");
+        config.notifications.escalation = vec!["log".to_owned()];
+        config.notifications.unresolved = vec!["lines".to_owned()];
+        config.channels.insert("lines".to_owned(), ChannelConfig::Log {});
+        "http://payments.example.com".clone_into(&mut config.payments.url);
+        let found = told(&config);
+        for told in [
+            "alerts: notifications.escalation",
+            "alerts: notifications.unresolved",
+            "encryption: payments",
+            "signatures: payments",
+        ] {
+            assert!(found.contains(told), "{told}: {found}");
+        }
     }
 
     #[test]

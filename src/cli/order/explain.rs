@@ -4,72 +4,84 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use jobs::OrderId;
+use serde_json::Value;
 
-use crate::cli::output::{self, format_time};
-use dispatch::{
-    app::App,
-    explain::{JobStanding, LatestRanking, NextJob, OrderExplanation, gather},
-    fleet::ranking::DriverRanking,
+use crate::cli::{
+    output,
+    remote::fields::{list_items, read_time, show_field, show_time},
 };
+use dispatch::{app::App, explain::gather, fleet::ranking::DriverRanking};
 
 /// Drivers of each sort.
 const SHOWN: usize = 10;
 
 pub(super) async fn run(app: &App, id: &OrderId, json: bool) -> anyhow::Result<ExitCode> {
     let explained = gather::explain_order(app, id).await?.with_context(|| super::no_such_order(id))?;
-    if json {
-        output::print_json(&explained)?;
-    } else {
-        output::print_text(&format_explanation(&explained));
-    }
+    print_explanation(&serde_json::to_value(&explained)?, json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn format_explanation(e: &OrderExplanation) -> String {
-    let mut lines = vec![format!("{} is {}. {}", e.order.order_id, e.order.status, e.why)];
-    let payment = match (e.order.amount_minor, &e.order.currency) {
-        (Some(amount), Some(currency)) => format!("{} ({amount} {currency}, smallest unit)", e.order.payment_status),
-        _ => e.order.payment_status.to_string(),
+/// Prints an explanation, as the API writes it.
+pub(super) fn print_explanation(explained: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(explained);
+    }
+    output::print_text(&format_explanation(explained));
+    Ok(())
+}
+
+fn format_explanation(e: &Value) -> String {
+    let order = &e["order"];
+    let mut lines =
+        vec![format!("{} is {}. {}", show_field(order, "order_id"), show_field(order, "status"), show_field(e, "why"))];
+    let status = show_field(order, "payment_status");
+    let payment = match (order["amount_minor"].as_i64(), order["currency"].as_str()) {
+        (Some(amount), Some(currency)) => format!("{status} ({amount} {currency}, smallest unit)"),
+        _ => status,
     };
-    lines.push(format!("Payment {payment}. Lifetime ends {}.", format_time(e.order.lifetime_deadline)));
+    lines.push(format!("Payment {payment}. Lifetime ends {}.", show_time(order, "lifetime_deadline")));
 
     lines.push("\nNext".to_owned());
-    if e.next.is_empty() {
+    let next = list_items(e, "next");
+    if next.is_empty() {
         lines.push("  nothing by itself".to_owned());
     }
-    lines.extend(e.next.iter().map(format_next_job));
+    lines.extend(next.iter().map(format_next_job));
 
     lines.push("\nTo do".to_owned());
-    if e.to_do.is_empty() {
-        let nothing = if e.next.is_empty() { "nothing: it is over" } else { "nothing: it goes on by itself" };
+    let to_do = list_items(e, "to_do");
+    if to_do.is_empty() {
+        let nothing = if next.is_empty() { "nothing: it is over" } else { "nothing: it goes on by itself" };
         lines.push(format!("  {nothing}"));
     }
-    lines.extend(e.to_do.iter().map(|advice| match &advice.command {
-        Some(command) => format!("  {}: {command}", advice.text),
-        None => format!("  {}", advice.text),
+    lines.extend(to_do.iter().map(|advice| match advice["command"].as_str() {
+        Some(command) => format!("  {}: {command}", show_field(advice, "text")),
+        None => format!("  {}", show_field(advice, "text")),
     }));
 
-    if let Some(latest) = &e.ranking {
-        lines.extend(ranking_lines(latest));
+    if e["ranking"].is_object() {
+        lines.extend(ranking_lines(&e["ranking"]));
     }
 
     lines.push("\nTimeline".to_owned());
-    lines.extend(e.timeline.iter().map(|event| {
-        let step = match event.from_status {
-            Some(from) if from != event.to_status => format!("{from} -> {}", event.to_status),
-            _ => event.to_status.to_string(),
-        };
-        let attempt = event.attempt_no.map(|n| format!(" (attempt {n})")).unwrap_or_default();
-        let detail = event.detail.as_ref().map(|d| format!(": {d}")).unwrap_or_default();
-        format!("  {}  {step}  {}{attempt} by {}{detail}", format_time(event.at), event.reason, event.actor)
+    lines.extend(list_items(e, "timeline").iter().map(|event| {
+        let (at, reason, actor) = (show_time(event, "at"), show_field(event, "reason"), show_field(event, "actor"));
+        let attempt = event["attempt_no"].as_i64().map(|n| format!(" (attempt {n})")).unwrap_or_default();
+        let detail = event["detail"].as_str().map(|d| format!(": {d}")).unwrap_or_default();
+        format!("  {at}  {}  {reason}{attempt} by {actor}{detail}", super::step_of(event))
     }));
     output::join_escaped(&lines)
 }
 
 /// Why this driver and not that one.
-fn ranking_lines(latest: &LatestRanking) -> Vec<String> {
-    let mut lines = vec![format!("\nDrivers for attempt {}, looked at {}", latest.attempt_no, format_time(latest.at))];
-    let DriverRanking { ranked, excluded } = &latest.candidates;
+fn ranking_lines(latest: &Value) -> Vec<String> {
+    let (attempt, at) = (show_field(latest, "attempt_no"), show_time(latest, "at"));
+    let mut lines = vec![format!("\nDrivers for attempt {attempt}, looked at {at}")];
+    // A younger API may have reasons that this build does not know.
+    let Ok(DriverRanking { ranked, excluded }) = serde_json::from_value(latest["candidates"].clone()) else {
+        lines.push("  this version of dispatchq cannot read them; see them with --json".to_owned());
+        return lines;
+    };
     if ranked.is_empty() && excluded.is_empty() {
         lines.push("  no available driver of this service type is within the radius".to_owned());
     }
@@ -93,17 +105,20 @@ fn ranking_lines(latest: &LatestRanking) -> Vec<String> {
     lines
 }
 
-fn format_next_job(job: &NextJob) -> String {
-    let state = match &job.state {
-        JobStanding::Waiting { due } if *due == job.at => String::new(),
-        JobStanding::Waiting { due } => format!("; in its queue for {}", format_time(*due)),
-        JobStanding::Parked { since } => format!("; in line for slots since {}", format_time(*since)),
-        JobStanding::Running { worker: Some(worker), .. } => format!("; running now on {worker}"),
-        JobStanding::Running { worker: None, lease_ends } => {
-            format!("; running on a worker that is gone, free again at {}", format_time(*lease_ends))
-        }
-        JobStanding::Dead { error } => format!("; DEAD: {error}"),
-        JobStanding::Missing => "; MISSING in Redis".to_owned(),
+fn format_next_job(job: &Value) -> String {
+    let state = match job["state"].as_str() {
+        Some("waiting") if read_time(job, "due") == read_time(job, "at") => String::new(),
+        Some("waiting") => format!("; in its queue for {}", show_time(job, "due")),
+        Some("parked") => format!("; in line for slots since {}", show_time(job, "since")),
+        Some("running") => match job["worker"].as_str() {
+            Some(worker) => format!("; running now on {worker}"),
+            None => format!("; running on a worker that is gone, free again at {}", show_time(job, "lease_ends")),
+        },
+        Some("dead") => format!("; DEAD: {}", show_field(job, "error")),
+        Some("missing") => "; MISSING in Redis".to_owned(),
+        _ => format!("; {}", show_field(job, "state")),
     };
-    format!("  {}  {}  {} ({}){state}", format_time(job.at), job.job, job.does, job.queue)
+    let (at, id, does, queue) =
+        (show_time(job, "at"), show_field(job, "job"), show_field(job, "does"), show_field(job, "queue"));
+    format!("  {at}  {id}  {does} ({queue}){state}")
 }

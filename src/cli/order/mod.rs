@@ -1,20 +1,25 @@
-//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|refund`.
+//! `dispatchq order create|show|list|timeline|explain|cancel|assign|release|redispatch|hold|resume|refund`.
 
 mod explain;
+mod remote;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use jobs::OrderId;
+use serde_json::Value;
 
-use crate::cli::output::{self, format_time, or_dash};
+use crate::cli::{
+    output::{self, format_time, or_dash},
+    remote::fields::{show_field, show_time},
+};
 use dispatch::{
     actor::{Actor, ActorRole},
     app::App,
-    fleet::drivers,
     ids::{AreaId, DriverId, ServiceType},
+    operator::order::{self, OrderAction},
     orders::{
-        Decision, Offer, OrderRefusal, OrderStatus, PaymentStatus, Snapshot, actions, commit,
+        Decision, Offer, OrderStatus, PaymentStatus, Snapshot, actions, commit,
         create::{self, NewOrder, OrderLocation},
         query::{self, OrderFilter},
         store,
@@ -23,6 +28,9 @@ use dispatch::{
     },
     plain_text,
 };
+use model::texts::LanguageTag;
+
+const LIST_HEADINGS: [&str; 8] = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
 
 #[derive(Debug, clap::Subcommand)]
 pub(in crate::cli) enum Command {
@@ -75,6 +83,8 @@ pub(in crate::cli) enum Command {
         id: OrderId,
         #[arg(long, value_name = "ID")]
         driver: DriverId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
     },
     /// Take an order from its driver and have the search go on
     Release {
@@ -83,7 +93,23 @@ pub(in crate::cli) enum Command {
         reason: Option<String>,
     },
     /// Restart the search for a driver
-    Redispatch { id: OrderId },
+    Redispatch {
+        id: OrderId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: Option<String>,
+    },
+    /// Stop an order's timers until it is resumed, or decided on otherwise
+    Hold {
+        id: OrderId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: String,
+    },
+    /// End the review of an order: it goes on
+    Resume {
+        id: OrderId,
+        #[arg(long, value_parser = plain_text::parse)]
+        reason: String,
+    },
     /// Say how far the refund of a paid and cancelled order is; the money itself is paid back elsewhere
     #[command(subcommand)]
     Refund(RefundCommand),
@@ -125,6 +151,9 @@ pub(in crate::cli) struct OrderCreateArgs {
     currency: Option<String>,
     #[arg(long)]
     area: Option<AreaId>,
+    /// In which the customer is told what becomes of it, such as id, en or vi
+    #[arg(long, value_name = "TAG")]
+    language: Option<LanguageTag>,
     /// Where the customer orders, such as MYBB
     #[arg(long)]
     channel: Option<String>,
@@ -157,16 +186,17 @@ impl Command {
             Self::Cancel { id, reason } => {
                 change_order(&app, &id, |s| actions::cancel_order(s, &cli_operator(), reason.clone())).await?;
             }
-            Self::Assign { id, driver } => {
-                ensure!(drivers::driver_exists(&app.db, &driver).await?, OrderRefusal::NoSuchDriver);
-                change_order(&app, &id, |s| actions::assign_driver(s, &cli_operator(), &driver)).await?;
+            Self::Assign { id, driver, reason } => {
+                act_on_order(&app, &id, &OrderAction::Assign(driver), reason.as_deref()).await?;
             }
             Self::Release { id, reason } => {
-                change_order(&app, &id, |s| actions::release_driver(s, &cli_operator(), reason.clone())).await?;
+                act_on_order(&app, &id, &OrderAction::Release, reason.as_deref()).await?;
             }
-            Self::Redispatch { id } => {
-                change_order(&app, &id, |s| actions::redispatch_order(s, &cli_operator())).await?;
+            Self::Redispatch { id, reason } => {
+                act_on_order(&app, &id, &OrderAction::Redispatch, reason.as_deref()).await?;
             }
+            Self::Hold { id, reason } => act_on_order(&app, &id, &OrderAction::Hold, Some(&reason)).await?,
+            Self::Resume { id, reason } => act_on_order(&app, &id, &OrderAction::Resume, Some(&reason)).await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -183,21 +213,37 @@ impl OrderCreateArgs {
             currency: self.currency,
             area_id: self.area,
             customer_id: None,
+            language: self.language,
             channel: self.channel,
             loyalty_level: self.loyalty_level,
         };
         let id = new.order_id.clone().unwrap_or_else(NewOrder::random_id);
-        print_order(&create::create_order(app, id, &new, &cli_operator()).await?, &[], self.json)
+        let created = create::create_order(app, id, &new, &cli_operator()).await;
+        // No loop of this process would keep what it counted; without it the order is there all the same.
+        if let Err(error) = app.tally.write_counts(&app.db).await {
+            tracing::debug!(%error, "What became of the request was not counted.");
+        }
+        print_order(&created?, &[], self.json)
     }
 }
 
 async fn change_order(app: &App, id: &OrderId, decide: impl FnMut(&Snapshot) -> Decision) -> anyhow::Result<()> {
     let changed = update_order(app, id, decide).await.with_context(|| format!("{id} was not changed"))?;
-    match &changed {
+    print_change(id, &changed);
+    Ok(())
+}
+
+async fn act_on_order(app: &App, id: &OrderId, action: &OrderAction, why: Option<&str>) -> anyhow::Result<()> {
+    let changed = order::act_on_order(app, id, action, &cli_operator(), why).await;
+    print_change(id, &changed.with_context(|| format!("{id} was not changed"))?);
+    Ok(())
+}
+
+fn print_change(id: &OrderId, changed: &commit::ChangeOutcome) {
+    match changed {
         commit::ChangeOutcome::Yes(s) => println!("{id} is now {}.", s.order.status),
         commit::ChangeOutcome::No(s) => println!("{id} is {} already.", s.order.status),
     }
-    Ok(())
 }
 
 async fn print_orders(app: &App, filter: &OrderFilter, json: bool) -> anyhow::Result<()> {
@@ -217,52 +263,49 @@ async fn print_orders(app: &App, filter: &OrderFilter, json: bool) -> anyhow::Re
             format_time(o.created_at),
         ]
     });
-    let headings = ["ORDER", "STATUS", "SERVICE", "PAYMENT", "ATTEMPTS", "DRIVER", "REVIEW", "CREATED"];
-    output::print_rows(&headings, rows, "No such orders.");
+    output::print_rows(&LIST_HEADINGS, rows, "No such orders.");
     Ok(())
 }
 
 async fn print_timeline(app: &App, id: &OrderId, json: bool) -> anyhow::Result<()> {
     let events = query::load_timeline(&app.db, id).await?;
     ensure!(!events.is_empty(), no_such_order(id));
+    print_events(&serde_json::to_value(&events)?, json)
+}
+
+/// Prints the events of a timeline, as the API writes them.
+fn print_events(events: &Value, json: bool) -> anyhow::Result<()> {
     if json {
-        return output::print_json(&events);
+        return output::print_json(events);
     }
-    let rows = events.into_iter().map(|e| {
-        let step = match e.from_status {
-            Some(from) if from != e.to_status => format!("{from} -> {}", e.to_status),
-            _ => e.to_status.to_string(),
-        };
-        [format_time(e.at), step, e.reason, or_dash(e.attempt_no), e.actor, e.detail.unwrap_or_default()]
+    let rows = events.as_array().into_iter().flatten().map(|e| {
+        let detail = e["detail"].as_str().unwrap_or_default().to_owned();
+        [
+            show_time(e, "at"),
+            step_of(e),
+            show_field(e, "reason"),
+            show_field(e, "attempt_no"),
+            show_field(e, "actor"),
+            detail,
+        ]
     });
     output::print_rows(&["AT", "STATUS", "REASON", "ATTEMPT", "ACTOR", "DETAIL"], rows, "");
     Ok(())
 }
 
+/// The state that an event led to, and the one it left.
+fn step_of(event: &Value) -> String {
+    let (from, to) = (show_field(event, "from_status"), show_field(event, "to_status"));
+    if event["from_status"].is_null() || from == to { to } else { format!("{from} -> {to}") }
+}
+
 fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()> {
-    let view = OrderView::from(s);
+    let view = serde_json::to_value(OrderView::from(s))?;
     if json {
         return output::print_json(&view);
     }
-    let mut rows = vec![
-        ["order".to_owned(), view.order_id.to_string()],
-        ["status".to_owned(), view.status.to_string()],
-        ["service type".to_owned(), view.service_type.into_string()],
-        ["partner".to_owned(), or_dash(view.partner)],
-        ["job id".to_owned(), or_dash(view.job_id)],
-        ["payment".to_owned(), view.payment_status.to_string()],
-        ["driver".to_owned(), or_dash(view.driver_id)],
-        ["attempts".to_owned(), view.attempt_no.to_string()],
-        ["created".to_owned(), format_time(view.created_at)],
-        ["lifetime ends".to_owned(), format_time(view.lifetime_deadline)],
-    ];
-    if let Some(next) = view.next {
-        rows.push(["next".to_owned(), format!("{} at {} (in {} s)", next.action, format_time(next.at), next.in_sec)]);
-    }
-    if let Some(why) = &s.order.held_reason {
-        rows.push(["under review".to_owned(), why.clone()]);
-    }
-    for offer in offers {
+    let held = s.order.held_reason.iter().map(|why| ("under review", why.clone()));
+    let offers = offers.iter().map(|offer| {
         let line = format!(
             "attempt {}: {} until {}: {}",
             offer.attempt_no,
@@ -270,12 +313,37 @@ fn print_order(s: &Snapshot, offers: &[Offer], json: bool) -> anyhow::Result<()>
             format_time(offer.expires_at),
             offer.state.as_str()
         );
-        rows.push(["offer".to_owned(), line]);
-    }
-    for row in rows {
-        output::print_escaped(&format!("{:<14} {}", row[0], row[1]));
-    }
+        ("offer", line)
+    });
+    print_order_view(&view, held.chain(offers));
     Ok(())
+}
+
+/// Prints an order, as the API writes it, and what else is known of it.
+fn print_order_view(view: &Value, more: impl IntoIterator<Item = (&'static str, String)>) {
+    let mut rows = vec![
+        ("order", show_field(view, "order_id")),
+        ("status", show_field(view, "status")),
+        ("service type", show_field(view, "service_type")),
+        ("partner", show_field(view, "partner")),
+        ("booking id", show_field(view, "booking_id")),
+        ("job id", show_field(view, "job_id")),
+        ("payment", show_field(view, "payment_status")),
+        ("language", show_field(view, "language")),
+        ("driver", show_field(view, "driver_id")),
+        ("attempts", show_field(view, "attempt_no")),
+        ("created", show_time(view, "created_at")),
+        ("lifetime ends", show_time(view, "lifetime_deadline")),
+    ];
+    let next = &view["next"];
+    if next.is_object() {
+        let (action, at, in_sec) = (show_field(next, "action"), show_time(next, "at"), show_field(next, "in_sec"));
+        rows.push(("next", format!("{action} at {at} (in {in_sec} s)")));
+    }
+    rows.extend(more);
+    for (name, value) in rows {
+        output::print_escaped(&format!("{name:<14} {value}"));
+    }
 }
 
 fn no_such_order(id: &OrderId) -> String {

@@ -1,6 +1,6 @@
 //! Where the figures come from: machine and versions, without which they mean nothing.
 
-use std::{env, fs, thread};
+use std::{collections::BTreeMap, fs, thread};
 
 use serde::Serialize;
 
@@ -19,8 +19,8 @@ pub(super) struct MachineInfo {
 pub(super) struct SoftwareVersions {
     pub(super) dispatchq: &'static str,
     pub(super) redis: String,
-    /// Of the compiler that built this program, if it left its name.
-    pub(super) rustc: Option<String>,
+    /// Of the compiler that built this program.
+    pub(super) rustc: &'static str,
     /// `false`: figures of a debug build, good for nothing.
     pub(super) optimized: bool,
 }
@@ -51,15 +51,14 @@ impl SoftwareVersions {
         Ok(Self {
             dispatchq: env!("CARGO_PKG_VERSION"),
             redis: server.get("redis_version").cloned().unwrap_or_default(),
-            rustc: env::current_exe().and_then(fs::read).ok().and_then(|program| compiler_of(&program)),
+            rustc: env!("RUSTC_VERSION"),
             optimized: !cfg!(debug_assertions),
         })
     }
 
     pub(super) fn to_text(&self) -> String {
         let build = if self.optimized { "" } else { " (debug build: these figures mean nothing)" };
-        let rustc = self.rustc.as_ref().map(|rustc| format!(", rustc {rustc}")).unwrap_or_default();
-        format!("dispatchq {}{build}, Redis {}{rustc}", self.dispatchq, self.redis)
+        format!("dispatchq {}{build}, Redis {}, rustc {}", self.dispatchq, self.redis, self.rustc)
     }
 }
 
@@ -68,15 +67,75 @@ pub(super) fn cpu_ms() -> Option<u64> {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_ms_of(&stat))
 }
 
+/// Processor time so far of a process and its children, in milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct FamilyTimes {
+    /// Of the process and of each child that lives, by pid.
+    pub(super) living: BTreeMap<u32, u64>,
+    /// Of its children that have ended.
+    pub(super) ended: u64,
+}
+
+impl FamilyTimes {
+    pub(super) fn total_ms(&self) -> u64 {
+        self.living.values().sum::<u64>() + self.ended
+    }
+}
+
+/// Reads the processor time of another process and of its children; `None` once it is gone.
+pub(super) fn read_family_times(pid: u32) -> Option<FamilyTimes> {
+    let read_stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let of_parent = read_stat(&pid.to_string())?;
+    let mut times = FamilyTimes {
+        living: BTreeMap::from([(pid, cpu_ms_of(&of_parent)?)]),
+        ended: ended_children_ms_of(&of_parent)?,
+    };
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let Some(child) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(stat) = read_stat(&child.to_string()) else { continue };
+        if parent_of(&stat) == Some(pid)
+            && let Some(ms) = cpu_ms_of(&stat)
+        {
+            times.living.insert(child, ms);
+        }
+    }
+    Some(times)
+}
+
 /// Processor time so far of another process and of its children, those that have ended among them.
 pub(super) fn cpu_ms_of_family(pid: u32) -> Option<u64> {
-    let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    let of_parent = stat(&pid.to_string())?;
-    let (of_itself, of_the_dead) = (cpu_ms_of(&of_parent)?, ended_children_ms_of(&of_parent)?);
-    let processes = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| stat(entry.file_name().to_str()?));
-    let of_the_living: u64 =
-        processes.filter(|stat| parent_of(stat) == Some(pid)).filter_map(|stat| cpu_ms_of(&stat)).sum();
-    Some(of_itself + of_the_dead + of_the_living)
+    read_family_times(pid).map(|times| times.total_ms())
+}
+
+/// Time of all processors so far, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcessorTicks {
+    busy: u64,
+    all: u64,
+}
+
+impl ProcessorTicks {
+    /// `None` where the system does not tell.
+    pub(super) fn read_now() -> Option<Self> {
+        fs::read_to_string("/proc/stat").ok().and_then(|stat| Self::parse_stat(&stat))
+    }
+
+    /// The first line has user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; what guests used is in user
+    /// and nice already.
+    fn parse_stat(stat: &str) -> Option<Self> {
+        let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|ticks| ticks.parse().ok()).collect();
+        let [_, _, _, idle, waiting, ..] = &ticks[..] else { return None };
+        let all: u64 = ticks.iter().sum();
+        Some(Self { busy: all - idle - waiting, all })
+    }
+
+    /// The part of the processors' time since then in which they were not idle.
+    pub(super) fn busy_share_since(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        Some(self.busy.saturating_sub(before.busy) as f64 / all as f64)
+    }
 }
 
 /// Memory of another process that is in RAM.
@@ -128,18 +187,6 @@ fn memory_gib(meminfo: &str) -> Option<u64> {
     Some((kib + KIB_PER_GIB / 2) / KIB_PER_GIB)
 }
 
-/// The compiler writes its version into every program; so no build script is needed.
-fn compiler_of(program: &[u8]) -> Option<String> {
-    let mark = b"rustc version ";
-    let mut places = program.windows(mark.len()).enumerate().filter(|(_, window)| window == mark);
-    places.find_map(|(at, _)| {
-        let rest = &program[at + mark.len()..];
-        let version: String =
-            rest.iter().map(|byte| char::from(*byte)).take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-        (version.split('.').count() == 3 && !version.ends_with('.')).then_some(version)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,9 +212,24 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_is_found_among_other_bytes() {
-        let program = b"\0rustc version \0\xffGCC\0rustc version 1.95.0 (59807616e 2026-04-14)\0";
-        assert_eq!(compiler_of(program).as_deref(), Some("1.95.0"));
-        assert_eq!(compiler_of(b"rustc version "), None);
+    fn processors_are_busy_when_they_are_not_idle() {
+        let stat = |user, idle| format!("cpu  {user} 0 10 {idle} 5 0 0 1 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n");
+        let (before, after) = (ProcessorTicks::parse_stat(&stat(100, 50)), ProcessorTicks::parse_stat(&stat(130, 60)));
+        assert_eq!(before, Some(ProcessorTicks { busy: 111, all: 166 }));
+        assert_eq!(after.unwrap().busy_share_since(before.unwrap()), Some(0.75));
+        assert_eq!(before.unwrap().busy_share_since(before.unwrap()), None);
+        assert_eq!(ProcessorTicks::parse_stat("cpu 1 2\n"), None);
+    }
+
+    #[test]
+    fn a_family_is_its_parent_and_its_children() {
+        let times = read_family_times(std::process::id()).unwrap();
+        assert!(times.living.contains_key(&std::process::id()));
+        assert!(times.total_ms() >= times.living[&std::process::id()]);
+    }
+
+    #[test]
+    fn the_compiler_has_a_version() {
+        assert!(env!("RUSTC_VERSION").starts_with("1."), "{}", env!("RUSTC_VERSION"));
     }
 }

@@ -6,18 +6,12 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::time::sleep;
 use workers::NewJob;
 
 use super::{stage::QueueStage, timers};
 
 const FAR: Duration = Duration::from_secs(24 * 3600);
 const WARM_UP: u32 = 10_000;
-const LOOK: Duration = Duration::from_millis(200);
-/// Two looks that differ by less saw the same.
-const STILL_BYTES: u64 = 4096;
-const LOOKS: usize = 25;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct QueueMemory {
@@ -38,27 +32,11 @@ pub(super) async fn measure_memory(jobs: u32) -> anyhow::Result<QueueMemory> {
 async fn bytes_each(stage: &QueueStage, jobs: u32, make: impl Fn(u32) -> NewJob) -> anyhow::Result<f64> {
     let warm_up: Vec<NewJob> = (0..WARM_UP).map(&make).collect();
     stage.store.enqueue(&warm_up).await?;
-    let before = used_memory(stage).await?;
+    let before = stage.read_used_memory().await?;
     let batch: Vec<NewJob> = (WARM_UP..WARM_UP + jobs).map(&make).collect();
     stage.store.enqueue(&batch).await?;
-    let after = used_memory(stage).await?;
+    let after = stage.read_used_memory().await?;
     #[expect(clippy::cast_precision_loss, reason = "a difference of far less than 2^52 bytes")]
     let bytes = after.saturating_sub(before) as f64;
     Ok(bytes / f64::from(jobs))
-}
-
-/// Once it stands still: buffers of clients and of the append-only file come and go.
-async fn used_memory(stage: &QueueStage) -> anyhow::Result<u64> {
-    stage.wait_for_aof_rewrite().await?;
-    let mut last = u64::MAX;
-    for _ in 0..LOOKS {
-        sleep(LOOK).await;
-        let info = stage.read_info("memory").await?;
-        let used: u64 = info.get("used_memory").context("INFO has no used_memory")?.parse()?;
-        if used.abs_diff(last) < STILL_BYTES {
-            return Ok(used);
-        }
-        last = used;
-    }
-    Ok(last)
 }

@@ -8,7 +8,7 @@
 //! * `run`: the rounds, from first to last.
 //! * `throughput`, `lateness`, `pickup`, `herd`, `memory`, `idle`: one file per figure.
 //! * [`worker`]: the worker process that is measured. `child`: starts one and reads what it saw. `runs`: what it notes.
-//! * `stage`: the private Redis. `timers`: the jobs.
+//! * `stage`: the private Redis. `redis_info`: what it says of itself. `timers`: the jobs.
 //! * `peer`: another queue's program, which takes its turn in every round.
 //! * [`soak`]: the same worker for half an hour: does anything grow?
 //! * [`accept`]: another matter: many drivers press accept at once. `nearby`: who is near, among ten thousand.
@@ -17,10 +17,13 @@
 //! * [`flood`]: what clients with good keys notice of wrong keys and silent sockets.
 //! * [`history`]: what a year of orders makes of retention, timelines, /metrics and the reconciler.
 //! * [`orders`]: and another: whole orders, served by a simulated partner.
-//! * `machine`: where it all runs. `spread`: minimum, median, maximum, percentiles. `report`: goals, table, JSON.
+//! * [`bindings`]: how many cycles a second bindings run, and what bindings cost that do nothing.
+//! * `machine`: where it all runs. `processor`: what processes used of it.
+//! * `spread`: minimum, median, maximum, percentiles. `tables`: for people. `report`: goals, table, JSON.
 
 pub mod accept;
 pub mod admission;
+pub mod bindings;
 pub mod chaos;
 mod child;
 pub mod flood;
@@ -35,13 +38,16 @@ pub mod options;
 pub mod orders;
 mod peer;
 mod pickup;
+mod processor;
 mod progress;
+mod redis_info;
 mod report;
 mod run;
 mod runs;
 pub mod soak;
 mod spread;
 mod stage;
+mod tables;
 mod throughput;
 mod timers;
 pub mod worker;

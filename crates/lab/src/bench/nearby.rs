@@ -14,7 +14,6 @@ use clap::Args;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redis::cmd;
 use serde_json::{Value, json};
-use servers::{PostgresServer, RedisServer};
 use tokio::time::{MissedTickBehavior, interval};
 use workers::Store;
 
@@ -22,7 +21,7 @@ use super::{
     machine::{MachineInfo, SoftwareVersions},
     spread::{SamplePercentiles, duration_micros},
 };
-use crate::testbed::{print, signals::wait_for_interrupt};
+use crate::testbed::{print, signals::wait_for_interrupt, start_private_servers};
 use dispatch::{
     app::App,
     config::Config,
@@ -83,7 +82,7 @@ pub async fn run(options: NearbyOptions) -> anyhow::Result<()> {
 
 async fn measure_nearby(options: &NearbyOptions) -> anyhow::Result<Value> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
+    let (redis, postgres) = start_private_servers().await?;
     let mut config = Config::defaults();
     config.redis.url = redis.url();
     config.database.url = postgres.url();

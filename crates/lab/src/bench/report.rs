@@ -472,7 +472,8 @@ mod tests {
 
     fn report() -> QueueReport {
         let machine = MachineInfo { cores: 2, memory_gib: Some(24), kernel: Some("Linux 6".into()), load: Some(0.25) };
-        let versions = SoftwareVersions { dispatchq: "0.1.0", redis: "7.0.15".into(), rustc: None, optimized: true };
+        let versions =
+            SoftwareVersions { dispatchq: "0.1.0", redis: "7.0.15".into(), rustc: "1.95.0", optimized: true };
         let mut report = QueueReport::new(machine, versions, RoundSizes::FULL);
         for process_per_s in [100_000.4, 140_000.0, 120_000.0] {
             report.throughput.push(ThroughputRound {
@@ -543,7 +544,8 @@ mod tests {
         let missed: Vec<&str> = text.lines().filter(|line| line.contains("missed")).collect();
         assert_eq!(missed.len(), 1, "{text}");
         assert!(missed[0].contains("process") && missed[0].contains(">= 130000"));
-        assert!(text.starts_with("2 cores, 24 GiB, Linux 6, load before 0.2\ndispatchq 0.1.0, Redis 7.0.15\n"));
+        let head = "2 cores, 24 GiB, Linux 6, load before 0.2\ndispatchq 0.1.0, Redis 7.0.15, rustc 1.95.0\n";
+        assert!(text.starts_with(head), "{text}");
     }
 
     #[test]

@@ -63,6 +63,11 @@ pub(super) fn us_to_ms(us: i64) -> f64 {
     (us as f64 / 10.0).round() / 100.0
 }
 
+pub(super) fn round_to_digits(number: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (number * scale).round() / scale
+}
+
 /// A duration as a sample.
 pub(super) fn duration_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)

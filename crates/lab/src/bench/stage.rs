@@ -2,20 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    net::Ipv4Addr,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, bail};
 use servers::RedisServer;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::sleep,
-};
+use tokio::time::sleep;
 use workers::Store;
 
-const LOOK: Duration = Duration::from_millis(100);
+use super::redis_info;
+
+const LOOK: Duration = Duration::from_millis(10);
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Dropping it ends the server and removes its data.
@@ -49,47 +46,23 @@ impl QueueStage {
             if begun.elapsed() > STARTUP_TIMEOUT {
                 bail!("the worker processes did not start within {STARTUP_TIMEOUT:?}");
             }
-            sleep(LOOK / 10).await;
+            sleep(LOOK).await;
         }
         Ok(())
     }
 
-    /// Returns once the append-only file is not being rewritten: filling a queue brings that about, not using it.
+    /// Returns once the append-only file is not being rewritten.
     pub(super) async fn wait_for_aof_rewrite(&self) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        loop {
-            let info = self.read_info("persistence").await?;
-            let busy = |name: &str| info.get(name).is_some_and(|value| value != "0");
-            if !busy("aof_rewrite_in_progress") && !busy("aof_rewrite_scheduled") || begun.elapsed() > STARTUP_TIMEOUT {
-                return Ok(());
-            }
-            sleep(LOOK).await;
-        }
+        redis_info::wait_for_aof_rewrite(self.redis.port()).await
     }
 
-    /// One section of INFO. It goes over a connection of its own, which is gone afterwards and costs no memory.
+    /// One section of INFO.
     pub(super) async fn read_info(&self, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.redis.port())).await?;
-        stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(parse_info(&answer))
+        redis_info::read_info(self.redis.port(), section).await
     }
-}
 
-fn parse_info(answer: &str) -> BTreeMap<String, String> {
-    let pairs = answer.lines().filter_map(|line| line.split_once(':'));
-    pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn info_is_read_line_by_line() {
-        let info = parse_info("$40\r\n# Memory\r\nused_memory:871\r\nmaxmemory_policy:noeviction\r\n\r\n+OK\r\n");
-        assert_eq!(info.get("used_memory").map(String::as_str), Some("871"));
-        assert_eq!(info.len(), 2);
+    /// Used memory, once it stands still.
+    pub(super) async fn read_used_memory(&self) -> anyhow::Result<u64> {
+        redis_info::read_used_memory(self.redis.port()).await
     }
 }

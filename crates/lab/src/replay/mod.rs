@@ -5,14 +5,18 @@
 //!
 //! * [`options`]: the command line.
 //! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.
+//! * [`hours`]: a ride file as what `area advise` learns from.
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
 //! * `supply`: who drives. `fleet`: own drivers and their keys, in the database. `drivers`: how they answer offers.
+//! * `areas`: areas that refuse orders.
 //! * `run`: the replay from first to last. `measure`, `report`: what came of it.
 
+mod areas;
 mod choices;
 mod columns;
 mod drivers;
 mod fleet;
+pub mod hours;
 mod measure;
 pub mod options;
 mod plan;

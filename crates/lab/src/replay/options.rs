@@ -69,6 +69,18 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "P", value_parser = parse_rate)]
     pub driver_rate: Option<f64>,
 
+    /// Areas as `dispatchq area import` takes them, which refuse orders while they are full; without it none is refused
+    #[arg(long, value_name = "FILE")]
+    pub areas: Option<PathBuf>,
+
+    /// Orders that may wait in each of these areas [default: 100]
+    #[arg(long, value_name = "N", requires = "areas")]
+    pub max_waiting_orders: Option<u32>,
+
+    /// Ask whether there is room before each order (availability-check), and give it up when there is none
+    #[arg(long, requires = "areas")]
+    pub check_first: bool,
+
     /// Decides pickup points, drivers' places and choices, bookings' fates: the same seed, the same choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
@@ -77,7 +89,7 @@ pub struct ReplayOptions {
     #[arg(long, value_name = "N", default_value = "2")]
     pub workers: NonZeroUsize,
 
-    /// Kill one worker process (SIGKILL) every so many seconds and start another
+    /// Kill one worker process (SIGKILL) every so many seconds, if all have started, and start another
     #[arg(long, value_name = "SECS", value_parser = parse_positive)]
     pub kill_every: Option<f64>,
 
@@ -168,6 +180,13 @@ mod tests {
         }
         assert!(parse("--strategy partner --driver-rate 0.2").unwrap().check_combinations().is_ok());
         assert!(parse("--driver-rate 0.2").unwrap().check_combinations().is_err());
+    }
+
+    #[test]
+    fn asking_first_needs_areas() {
+        assert!(parse("--check-first").unwrap_err().to_string().contains("--areas"));
+        let options = parse("--areas a.geojson --max-waiting-orders 5 --check-first").unwrap();
+        assert_eq!((options.check_first, options.max_waiting_orders), (true, Some(5)));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) struct ReplayReport {
     pub(super) orders: u64,
     /// Rows that were no orders, by reason.
     pub(super) skipped: BTreeMap<&'static str, u64>,
+    /// Orders that their areas refused, by what was asked and the code of the answer.
+    pub(super) refused: BTreeMap<String, u64>,
     pub(super) strategy: SupplyStrategy,
     /// Simulated drivers of our own.
     pub(super) drivers: usize,
@@ -73,6 +75,7 @@ impl ReplayReport {
             counts_table("attempts", "orders", &self.attempts),
         ];
         for (name, unit, counts) in [
+            ("refused by their areas", "orders", &self.refused),
             ("drivers", "times", &self.driver_answers),
             ("bookings with the partner", "", &self.bookings),
             ("alerts, by channel", "", &self.alerts),
@@ -185,6 +188,7 @@ mod tests {
         ReplayReport {
             orders: 3,
             skipped: BTreeMap::from([("unknown_zone", 2)]),
+            refused: BTreeMap::new(),
             strategy: SupplyStrategy::Fleet,
             drivers: 20,
             workers: 2,

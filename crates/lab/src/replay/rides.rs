@@ -130,7 +130,7 @@ fn read_row(row: &StringRecord, columns: &RideColumns, zones: &ZoneMap) -> Resul
 }
 
 /// As TLC files write it, as NYC Open Data exports it, or RFC 3339.
-fn parse_time(text: &str) -> Option<NaiveDateTime> {
+pub(super) fn parse_time(text: &str) -> Option<NaiveDateTime> {
     ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%m/%d/%Y %I:%M:%S %p"]
         .iter()
         .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())

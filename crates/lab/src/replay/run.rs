@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use tokio::time::{Interval, MissedTickBehavior, interval, interval_at};
 
 use super::{
-    choices, fleet,
+    areas, choices, fleet,
     measure::ReplayMeasures,
     options::{ReplayOptions, SupplyStrategy},
     plan::ReplayPlan,
@@ -43,21 +43,26 @@ pub async fn run(options: ReplayOptions) -> anyhow::Result<bool> {
 async fn replay_rides(options: &ReplayOptions) -> anyhow::Result<bool> {
     options.check_combinations()?;
     let plan = ReplayPlan::load(options)?;
+    let areas = options.areas.as_deref().map(areas::read_file).transpose()?;
     let drivers = options.drivers.map_or_else(|| fleet::sufficient_drivers(&plan), std::num::NonZero::get);
     announce_replay(options, &plan, drivers);
 
     let bound = BoundSupply::bind_supply(options).await?;
     let mut testbed = Testbed::start(&bound.testbed_settings(options)).await?;
     let supply = bound.start(options, &plan, drivers, &testbed).await?;
+    if let Some(areas) = areas {
+        let service_type = options.strategy.service_type();
+        areas::open_areas(&testbed.app, &areas, options.max_waiting_orders, service_type).await?;
+    }
     let (_, key) = api_keys::create_permanent_key(&testbed.app.db, "replay", AccountRole::Producer, None).await?;
-    let producer = OrderProducer::new(testbed.api.clone(), key);
+    let producer = OrderProducer::new(testbed.api.clone(), key).checking_first(options.check_first);
 
     let played = play_plan(options, &plan, &mut testbed, &producer, &supply).await;
     if played.is_err() {
         testbed.dir.keep_files();
     }
     let played = played.with_context(|| format!("the replay failed; logs: {}", testbed.dir.path().display()))?;
-    let report = build_replay_report(options, plan, testbed, &supply, played).await?;
+    let report = build_replay_report(options, plan, testbed, &supply, &producer, played).await?;
     print_report(options, &report)?;
     Ok(report.is_clean())
 }
@@ -121,6 +126,7 @@ async fn build_replay_report(
     plan: ReplayPlan,
     testbed: Testbed,
     supply: &RunningSupply,
+    producer: &OrderProducer,
     played: ReplayOutcome,
 ) -> anyhow::Result<ReplayReport> {
     let (processes, app, redis, postgres, mut dir) = testbed.into_parts();
@@ -136,6 +142,7 @@ async fn build_replay_report(
     Ok(ReplayReport {
         orders: measures.outcomes.orders,
         skipped: plan.skipped,
+        refused: producer.refusal_counts(),
         strategy: options.strategy,
         drivers: supply.driver_count(),
         workers: options.workers.get(),

@@ -1,14 +1,15 @@
-//! The HTTP calls that producers and drivers make.
+//! The HTTP calls that producers, drivers and operators make.
 //!
 //! Everything here may be repeated: creating orders by its idempotency key, the rest by nature. So a connection error, a
-//! 5xx or "a request with this key is running" is tried again with backoff, and only then given up.
+//! 5xx or "a request with this key is running" is tried again with backoff, and only then given up. Retry-After is obeyed.
 
 use std::time::Duration;
 
 use anyhow::Context;
+use jobs::BindingId;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TRIES: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -64,9 +65,20 @@ impl ApiClient {
         }
     }
 
+    /// Asks whether there is room for this order.
+    pub(crate) async fn check_availability(&self, key: &str, order: &Value) -> ApiAnswer {
+        let question = json!({ "pickup_location": order["pickup"], "service_type": order["service_type"] });
+        self.post_until_answered("/api/v1/dispatcher/availability-check", key, None, &question).await
+    }
+
     /// `action` as in `accept`.
     pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
         self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
+    }
+
+    /// `action` as in `stop`.
+    pub(crate) async fn binding_action(&self, key: &str, binding: &BindingId, action: &str) -> ApiAnswer {
+        self.post_until_answered(&format!("/api/v1/bindings/{binding}/{action}"), key, None, &json!({})).await
     }
 
     async fn post_until_answered(
@@ -79,6 +91,7 @@ impl ApiClient {
         let mut pause = FIRST_PAUSE;
         let mut last = String::new();
         for attempt in 1..=TRIES {
+            let mut told = None;
             let mut request = self.client.post(format!("{}{path}", self.base)).bearer_auth(key).json(body);
             if let Some(key) = idempotency_key {
                 request = request.header("Idempotency-Key", key);
@@ -87,9 +100,9 @@ impl ApiClient {
                 Ok(answer) if answer.status().is_success() => return ApiAnswer::Done,
                 Ok(answer) => {
                     let status = answer.status();
-                    let told_to_wait = answer.headers().contains_key(RETRY_AFTER);
+                    told = retry_after(&answer);
                     let code = error_code(answer).await;
-                    if !(is_passing(status, &code) || told_to_wait) {
+                    if is_refused_for_area(&code) || !(is_passing(status, &code) || told.is_some()) {
                         return ApiAnswer::Refused { status: status.as_u16(), code };
                     }
                     last = format!("{status} {code}");
@@ -97,12 +110,30 @@ impl ApiClient {
                 Err(error) => last = error.without_url().to_string(),
             }
             if attempt < TRIES {
-                tokio::time::sleep(pause.mul_f64(0.5 + random::<f64>() / 2.0)).await;
+                sleep_before_retry(pause, told).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
         ApiAnswer::Failed(format!("{last} (tried {TRIES} times)"))
     }
+}
+
+/// How long the server wants to be left alone.
+pub(crate) fn retry_after(answer: &reqwest::Response) -> Option<Duration> {
+    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// Sleeps as long as the server `told`, else for the client's `own` pause; not all clients equally long, so that they do not
+/// come back at once.
+pub(crate) async fn sleep_before_retry(own: Duration, told: Option<Duration>) {
+    let share = random::<f64>() / 2.0;
+    tokio::time::sleep(told.map_or(own.mul_f64(0.5 + share), |told| told.mul_f64(1.0 + share))).await;
+}
+
+/// Returns whether the order's area is the reason. That was decided, though Retry-After says when it may be another.
+pub(crate) fn is_refused_for_area(code: &str) -> bool {
+    code.starts_with("DISPATCHER_AREA_")
 }
 
 /// Worth another try: nothing was decided.

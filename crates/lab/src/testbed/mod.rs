@@ -4,10 +4,10 @@
 //! comes by HTTP and webhooks as in production. A speed divides the order's own durations; leases, HTTP timeouts and
 //! repairs keep their real length, so what a killed worker costs is seen as it is.
 //!
-//! * [`testbed`]: the private servers and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
+//! * [`testbed`]: the `private_servers` and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
 //!   where it and the logs lie. [`processes`]: `serve` and `work`; `watchdog` ends them if we die first.
-//! * [`partner`]: the simulated partner beside it.
-//! * [`producer`]: creates orders, each at its time. [`api`]: the HTTP calls of a producer and of drivers.
+//! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
+//! * [`producer`]: creates orders, each at its time. [`api`]: the HTTP calls of a producer, drivers and operators.
 //! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
 //! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
 
@@ -15,9 +15,11 @@ pub(crate) mod api;
 pub(crate) mod figures;
 pub mod partner;
 pub(crate) mod print;
+mod private_servers;
 pub(crate) mod processes;
 pub(crate) mod producer;
 pub(crate) mod progress;
+pub mod provider;
 pub(crate) mod rest;
 pub(crate) mod run_dir;
 pub(crate) mod settings;
@@ -26,6 +28,7 @@ pub(crate) mod signals;
 mod testbed;
 mod watchdog;
 
+pub(crate) use private_servers::start_private_servers;
 pub use settings::ServedBy;
 pub(crate) use settings::TestbedSettings;
 #[cfg(test)]

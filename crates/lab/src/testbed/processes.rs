@@ -1,4 +1,4 @@
-//! `serve` and `work`, each a process of this very binary.
+//! `serve` and `work`, and what runs beside them, each a process of this very binary.
 //!
 //! They are our direct children: until we have reaped one, no other process can get its pid, so a signal always reaches the
 //! process we started or none. Each has a process group of its own, so a Ctrl-C in the terminal reaches only us, and
@@ -27,6 +27,8 @@ const END_WAIT: Duration = Duration::from_secs(30);
 const YOUNG: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const TAIL_LINES: usize = 15;
+/// What `serve` and `work` log once they have started.
+const STARTED: [&str; 2] = ["Serving the API.", "The worker is running."];
 
 /// Some `serve` and some `work`. Dropping it kills them.
 #[derive(Debug)]
@@ -38,11 +40,22 @@ pub(crate) struct ChildProcesses {
     serves: Vec<ChildProcess>,
     /// The longest running first.
     workers: VecDeque<ChildProcess>,
+    /// What `serve` and `work` call, such as a simulator.
+    beside: Vec<ChildProcess>,
     workers_show_metrics: bool,
     /// Workers started so far, for their names.
     started: usize,
     kills: u64,
     watchdog: ProcessWatchdog,
+}
+
+/// A process that ended by itself.
+#[derive(Debug)]
+pub(crate) struct EndedProcess {
+    /// Its name, how it ended, and the end of its log.
+    pub(crate) line: String,
+    pub(crate) had_started: bool,
+    pub(crate) ran: Duration,
 }
 
 #[derive(Debug)]
@@ -74,6 +87,7 @@ impl ChildProcesses {
             config: config.to_owned(),
             serves: Vec::new(),
             workers: VecDeque::new(),
+            beside: Vec::new(),
             workers_show_metrics,
             started: 0,
             kills: 0,
@@ -81,7 +95,7 @@ impl ChildProcesses {
         };
         for (index, address) in addresses.iter().enumerate() {
             let name = if index == 0 { "serve".to_owned() } else { format!("serve-{}", index + 1) };
-            let serve = processes.spawn_process("serve", name, address.clone())?;
+            let serve = processes.spawn_process("serve", &[], name, address.clone())?;
             processes.serves.push(serve);
         }
         for _ in 0..workers {
@@ -94,21 +108,33 @@ impl ChildProcesses {
         self.started += 1;
         let address =
             if self.workers_show_metrics { format!("127.0.0.1:{}", settings::free_port()) } else { String::new() };
-        let worker = self.spawn_process("work", format!("work-{}", self.started), address)?;
+        let worker = self.spawn_process("work", &[], format!("work-{}", self.started), address)?;
         self.workers.push_back(worker);
         Ok(())
+    }
+
+    /// Starts another command of this binary, which ends with the others. What it prints is its log.
+    pub(crate) fn start_beside(&mut self, command: &str, args: &[&str]) -> anyhow::Result<u32> {
+        let beside = self.spawn_process(command, args, command.to_owned(), String::new())?;
+        let pid = beside.pid;
+        self.beside.push(beside);
+        Ok(pid)
     }
 
     /// Starts a `serve` at the address of one that has ended.
     fn start_serve_again(&mut self, index: usize) -> anyhow::Result<()> {
         let (name, address) = (format!("{}+", self.serves[index].name), self.serves[index].address.clone());
-        self.serves[index] = self.spawn_process("serve", name, address)?;
+        self.serves[index] = self.spawn_process("serve", &[], name, address)?;
         Ok(())
     }
 
-    /// Kills the longest running worker as a crash would (SIGKILL), and starts another.
+    /// Kills the longest running worker as a crash would (SIGKILL), and starts another. Kills none while one is starting: on a
+    /// slow machine no worker would ever run.
     pub(crate) async fn kill_one(&mut self) -> anyhow::Result<()> {
-        self.kill_worker(0).await
+        if self.workers.iter().all(|worker| self.has_started(&worker.name)) {
+            self.kill_worker(0).await?;
+        }
+        Ok(())
     }
 
     /// Kills a worker as a crash would (SIGKILL), and starts another.
@@ -162,20 +188,19 @@ impl ChildProcesses {
         self.kills
     }
 
-    /// Replaces processes that ended by themselves, which none should; returns a line for each.
+    /// Replaces `serve` and `work` that ended by themselves, which no process should; returns a line for each process.
     pub(crate) fn replace_ended(&mut self) -> anyhow::Result<Vec<String>> {
-        Ok(self.replace_those_that_ended()?.into_iter().map(|(line, _)| line).collect())
+        Ok(self.replace_those_that_ended()?.into_iter().map(|process| process.line).collect())
     }
 
-    /// As [`replace_ended`](Self::replace_ended), and how long each of them had run.
-    pub(crate) fn replace_those_that_ended(&mut self) -> anyhow::Result<Vec<(String, Duration)>> {
+    /// As [`replace_ended`](Self::replace_ended), and whether each of them had started.
+    pub(crate) fn replace_those_that_ended(&mut self) -> anyhow::Result<Vec<EndedProcess>> {
         let mut ended = Vec::new();
         for index in 0..self.serves.len() {
             let serve = &mut self.serves[index];
             if let Some(status) = serve.exit_status() {
-                let (name, ran) = (serve.name.clone(), serve.started_at.elapsed());
                 self.watchdog.forget_pid(serve.pid);
-                ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(&name)), ran));
+                ended.push(self.describe_end(&self.serves[index], status));
                 self.start_serve_again(index)?;
             }
         }
@@ -184,18 +209,40 @@ impl ChildProcesses {
                 && let Some(worker) = self.workers.remove(index)
             {
                 self.watchdog.forget_pid(worker.pid);
-                let (name, ran) = (&worker.name, worker.started_at.elapsed());
-                ended.push((format!("{name} ended by itself ({status}); {}", self.log_tail(name)), ran));
+                ended.push(self.describe_end(&worker, status));
                 self.start_worker()?;
             }
         }
+        // What it knew is gone with it: another would not do.
+        for index in (0..self.beside.len()).rev() {
+            if let Some(status) = self.beside[index].exit_status() {
+                let process = self.beside.remove(index);
+                self.watchdog.forget_pid(process.pid);
+                ended.push(EndedProcess { had_started: true, ..self.describe_end(&process, status) });
+            }
+        }
         Ok(ended)
+    }
+
+    fn describe_end(&self, ChildProcess { name, started_at, .. }: &ChildProcess, status: ExitStatus) -> EndedProcess {
+        EndedProcess {
+            line: format!("{name} ended by itself ({status}); {}", self.log_tail(name)),
+            had_started: self.has_started(name),
+            ran: started_at.elapsed(),
+        }
+    }
+
+    /// Whether this `serve` or `work` has said that it has started.
+    fn has_started(&self, name: &str) -> bool {
+        let log = self.read_log(name);
+        STARTED.iter().any(|line| log.contains(line))
     }
 
     /// Ends all in good order (SIGTERM), workers first; returns a line for each that would not.
     pub(crate) async fn stop(mut self) -> Vec<String> {
         let mut all: Vec<ChildProcess> = self.workers.drain(..).collect();
         all.append(&mut self.serves);
+        all.append(&mut self.beside);
         let mut problems = Vec::new();
         for process in &mut all {
             process.was_young = process.started_at.elapsed() < YOUNG;
@@ -217,17 +264,27 @@ impl ChildProcesses {
         problems
     }
 
+    /// What a process has printed so far.
+    pub(crate) fn read_log(&self, name: &str) -> String {
+        let text = fs::read(log_path(&self.dir, name)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
     /// The end of a process' log, for an error message.
     pub(crate) fn log_tail(&self, name: &str) -> String {
-        let path = log_path(&self.dir, name);
-        let text = fs::read(&path).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let (path, text) = (log_path(&self.dir, name), self.read_log(name));
         let lines: Vec<&str> = text.lines().collect();
         format!("its log ({}) ends:\n{}", path.display(), lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
     }
 
-    /// `command` is `serve` or `work`.
-    fn spawn_process(&mut self, command: &str, name: String, address: String) -> anyhow::Result<ChildProcess> {
+    /// `address` is for `serve` and `work`, if not empty.
+    fn spawn_process(
+        &mut self,
+        command: &str,
+        args: &[&str],
+        name: String,
+        address: String,
+    ) -> anyhow::Result<ChildProcess> {
         let path = log_path(&self.dir, &name);
         let log = fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut process = Command::new(&self.program);
@@ -235,6 +292,7 @@ impl ChildProcesses {
             .arg(command)
             .arg("--config")
             .arg(&self.config)
+            .args(args)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

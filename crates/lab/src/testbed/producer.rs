@@ -1,8 +1,9 @@
 //! Creates orders, each at its time, as a producer does: by HTTP, with an idempotency key.
 
 use std::{
+    collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -11,7 +12,7 @@ use std::{
 use serde_json::Value;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
-use super::api::{ApiAnswer, ApiClient};
+use super::api::{ApiAnswer, ApiClient, is_refused_for_area};
 
 /// Requests at the same time; when the system is slower than the orders come, these wait and the run stretches.
 const AT_ONCE: usize = 64;
@@ -30,11 +31,24 @@ pub(crate) struct OrderProducer {
     api: ApiClient,
     key: String,
     created: Arc<AtomicU64>,
+    checks_first: bool,
+    /// By what was asked, and the code of the answer.
+    refused: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 impl OrderProducer {
     pub(crate) fn new(api: ApiClient, key: String) -> Self {
-        Self { api, key, created: Arc::default() }
+        Self { api, key, created: Arc::default(), checks_first: false, refused: Arc::default() }
+    }
+
+    /// Asks whether there is room before each order, and gives up those that are refused.
+    pub(crate) fn checking_first(self, checks_first: bool) -> Self {
+        Self { checks_first, ..self }
+    }
+
+    /// Orders that were given up because of their areas, by what was asked and the code of the answer.
+    pub(crate) fn refusal_counts(&self) -> BTreeMap<String, u64> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Orders created so far.
@@ -65,9 +79,27 @@ impl OrderProducer {
     }
 
     async fn create_order(&self, id: &str, body: &Value) -> Option<String> {
-        match self.api.create_order(&self.key, id, body).await {
-            ApiAnswer::Done => {
-                self.created.fetch_add(1, Ordering::Relaxed);
+        if self.checks_first {
+            let answer = self.api.check_availability(&self.key, body).await;
+            if answer != ApiAnswer::Done {
+                return self.record_refusal("check", id, answer);
+            }
+        }
+        let answer = self.api.create_order(&self.key, id, body).await;
+        if answer != ApiAnswer::Done {
+            return self.record_refusal("create", id, answer);
+        }
+        self.created.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Counts an order that its area refused. Returns what went wrong with any other.
+    fn record_refusal(&self, asked: &str, id: &str, answer: ApiAnswer) -> Option<String> {
+        match answer {
+            ApiAnswer::Done => None,
+            ApiAnswer::Refused { code, .. } if is_refused_for_area(&code) => {
+                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                *refused.entry(format!("{asked} {code}")).or_default() += 1;
                 None
             }
             ApiAnswer::Refused { status, code } => Some(format!("order {id} could not be created: {status} {code}")),

@@ -183,7 +183,7 @@ mod tests {
     fn a_partners_pauses_are_the_orders_and_its_timeout_the_machines() {
         let (config, plain) = (config(30.0, 2), PartnerConfig::with_url("http://127.0.0.1:4"));
         let partner = &config.partners["sim"];
-        assert_eq!((config.partner_of(&"TAXI".into()), config.partner_of(&"RIDE".into())), (Some(&"sim".into()), None));
+        assert_eq!((config.partner_of(&"TAXI".into()), config.partner_of(&"RIDE".into())), (Some("sim".into()), None));
         assert_eq!((partner.timeout, partner.rate_per_s), (plain.timeout, plain.rate_per_s));
         assert_eq!((partner.poll.first.as_millis(), partner.poll.max.as_millis()), (166, 2000));
         assert_eq!((partner.breaker.open.as_millis(), partner.breaker.failures), (166, plain.breaker.failures));

@@ -6,8 +6,11 @@
 //! stopped and started, flushed, and slow.
 //!
 //! * [`options`]: the command line. `stage`: servers, drivers, orders that are offered to all of them.
-//! * `ways`: the ways to decide. `race`: one order's race. `run`: the turns. `report`: table and JSON.
+//! * `ways`: the ways to decide. `race`: one order's race. `answers`: what the server takes for those who lose. `run`: the turns.
+//!   `report`: table and JSON. `goals`: what the product is to reach beside row locks.
 
+mod answers;
+mod goals;
 pub mod options;
 mod race;
 mod report;

@@ -6,7 +6,7 @@ use jobs::OrderId;
 use serde_json::json;
 use tokio::{sync::Barrier, task::JoinSet};
 
-use super::{stage::RacingDriver, ways::DecisionWay};
+use super::{answers::RefusalTimes, stage::RacingDriver, ways::DecisionWay};
 use crate::{bench::spread::duration_micros, testbed::api::error_code};
 use dispatch::ids::OfferId;
 
@@ -21,6 +21,8 @@ pub(super) struct RaceTally {
     pub(super) winners_us: Vec<i64>,
     /// Who was told that another is quicker.
     pub(super) losers_us: Vec<i64>,
+    /// The server's part of that: from the head of the request to the answer.
+    pub(super) refusals_us: Vec<i64>,
     /// Who heard something else, and what.
     pub(super) others: Vec<String>,
     /// Orders that more than one driver was told to have.
@@ -34,6 +36,7 @@ impl RaceTally {
         self.orders += race.orders;
         self.winners_us.extend(race.winners_us);
         self.losers_us.extend(race.losers_us);
+        self.refusals_us.extend(race.refusals_us);
         self.others.extend(race.others);
         self.doubled += race.doubled;
         self.updates += race.updates;
@@ -43,11 +46,13 @@ impl RaceTally {
 /// All press accept at the same moment, each over a connection of its own that is open already.
 pub(super) async fn run_race(
     client: &reqwest::Client,
-    base: &str,
+    (base, times): (&str, &RefusalTimes),
     way: DecisionWay,
     order: &OrderId,
     offers: Vec<(RacingDriver, OfferId)>,
 ) -> RaceTally {
+    // What an earlier race left.
+    drop(times.take());
     let start = Arc::new(Barrier::new(offers.len()));
     let url = format!("{base}{}", way.accept_path(order));
     let mut pressing = JoinSet::new();
@@ -75,5 +80,6 @@ pub(super) async fn run_race(
         }
     }
     told.doubled = u32::from(told.winners_us.len() > 1);
+    told.refusals_us = times.take();
     told
 }

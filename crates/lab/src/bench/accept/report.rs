@@ -3,14 +3,16 @@
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde_json::{Map, Value, json};
 
-use super::{options::AcceptOptions, race::RaceTally, ways::DecisionWay};
+use super::{
+    goals::{self, Goal},
+    options::AcceptOptions,
+    race::RaceTally,
+    ways::DecisionWay,
+};
 use crate::bench::{
     machine::{MachineInfo, SoftwareVersions},
-    spread::SamplePercentiles,
+    spread::{SamplePercentiles, round_to_digits},
 };
-
-/// UPDATE statements on orders that an order's accepts may attempt.
-const MOST_UPDATES: f64 = 1.05;
 
 #[derive(Debug)]
 pub(super) struct FaultTally {
@@ -35,7 +37,7 @@ impl RaceTally {
         self.doubled == 0 && self.winners_us.len() == self.orders as usize && self.others.is_empty()
     }
 
-    fn updates_per_order(&self) -> f64 {
+    pub(super) fn updates_per_order(&self) -> f64 {
         round_to_digits(self.updates as f64 / f64::from(self.orders.max(1)), 3)
     }
 
@@ -46,6 +48,7 @@ impl RaceTally {
             "double": self.doubled,
             "winner_ms": SamplePercentiles::from_samples(self.winners_us.clone()).to_json_ms(),
             "loser_ms": SamplePercentiles::from_samples(self.losers_us.clone()).to_json_ms(),
+            "loser_head_to_answer_ms": SamplePercentiles::from_samples(self.refusals_us.clone()).to_json_ms(),
         });
         // Not counted while Redis has its troubles: other things are written meanwhile.
         if self.updates > 0 {
@@ -67,6 +70,11 @@ impl AcceptReport {
 
     fn product_tally(&self) -> &RaceTally {
         &self.told[0].1
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let row_locks = self.told.iter().find(|(way, _)| *way == DecisionWay::RowLocks);
+        row_locks.map(|(_, told)| goals::compare_with_row_locks(self.product_tally(), told)).unwrap_or_default()
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -91,12 +99,8 @@ impl AcceptReport {
         let mut json = self.product_tally().to_json();
         json["drivers"] = json!(self.options.drivers);
         json["double"] = json!(i64::from(self.product_tally().doubled) + self.given_twice);
-        json["goals"] = json!({
-            "sql_updates_per_order": {
-                "goal": format!("<= {MOST_UPDATES}"),
-                "met": self.product_tally().updates_per_order() <= MOST_UPDATES
-            }
-        });
+        let goals: Map<String, Value> = self.goals().iter().map(Goal::to_json_entry).collect();
+        json["goals"] = json!(goals);
         json["peers"] = json!(peers);
         json["ratios"] = json!(ratios);
         json["faults"] = json!(faults);
@@ -117,6 +121,7 @@ impl AcceptReport {
             "UPDATEs / order",
             "winner p50 / p99, ms",
             "loser p50 / p99, ms",
+            "of it the server, ms",
         ]);
         let own = self.told.iter().map(|(way, told)| (way.name(), told));
         for (name, told) in own.chain(self.faults.iter().map(|fault| (fault.name, &fault.told))) {
@@ -133,6 +138,7 @@ impl AcceptReport {
                 updates,
                 pair(&told.winners_us),
                 pair(&told.losers_us),
+                pair(&told.refusals_us),
             ];
             let cells = row.into_iter().enumerate().map(|(n, text)| {
                 Cell::new(text).set_alignment(if n == 0 { CellAlignment::Left } else { CellAlignment::Right })
@@ -140,6 +146,7 @@ impl AcceptReport {
             table.add_row(cells);
         }
         let mut lines = vec![self.machine.to_text(), self.versions.to_text(), table.to_string()];
+        lines.extend(self.goals().iter().map(Goal::to_text));
         lines.extend(self.violations.iter().map(|v| format!("VIOLATION {v}")));
         for (name, told) in
             self.told.iter().map(|(w, t)| (w.name(), t)).chain(self.faults.iter().map(|f| (f.name, &f.told)))
@@ -155,9 +162,4 @@ impl AcceptReport {
         });
         lines.join("\n")
     }
-}
-
-fn round_to_digits(value: f64, digits: i32) -> f64 {
-    let factor = 10f64.powi(digits);
-    (value * factor).round() / factor
 }

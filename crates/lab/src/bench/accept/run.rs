@@ -83,7 +83,7 @@ impl RaceRunner {
     async fn run_next_race(&mut self, way: DecisionWay) -> anyhow::Result<RaceTally> {
         let (order, offers) = self.offer_next_order().await?;
         let before = self.stage.count_updates();
-        let mut told = race::run_race(&self.client, &self.stage.base, way, &order, offers).await;
+        let mut told = race::run_race(&self.client, self.stage.target(), way, &order, offers).await;
         told.updates = self.stage.count_updates() - before;
         self.stage.finish_trip(&order).await?;
         Ok(told)
@@ -105,9 +105,8 @@ impl RaceRunner {
             let (order, offers) = self.offer_next_order().await?;
             // Half of the orders find it stopped, the other half see it come back in the middle of their race.
             self.stage.redis.stop().await?;
-            let client = self.client.clone();
-            let base = self.stage.base.clone();
-            let racing = race::run_race(&client, &base, DecisionWay::Gate, &order, offers);
+            let (client, base, times) = (self.client.clone(), self.stage.base.clone(), self.stage.times.clone());
+            let racing = race::run_race(&client, (&base, &times), DecisionWay::Gate, &order, offers);
             let told = if n % 2 == 0 {
                 let told = racing.await;
                 self.stage.redis.restart().await?;
@@ -124,7 +123,7 @@ impl RaceRunner {
         for _ in 0..orders {
             let (order, offers) = self.offer_next_order().await?;
             let flush = flush_repeatedly(self.stage.redis.port());
-            let racing = race::run_race(&self.client, &self.stage.base, DecisionWay::Gate, &order, offers);
+            let racing = race::run_race(&self.client, self.stage.target(), DecisionWay::Gate, &order, offers);
             let (told, done) = tokio::join!(racing, flush);
             done?;
             flushed.add_race(told);
@@ -135,7 +134,7 @@ impl RaceRunner {
         for _ in 0..orders.div_ceil(5) {
             let (order, offers) = self.offer_next_order().await?;
             self.stage.proxy.set_delay(SLOW);
-            slow.add_race(race::run_race(&self.client, &self.stage.base, DecisionWay::Gate, &order, offers).await);
+            slow.add_race(race::run_race(&self.client, self.stage.target(), DecisionWay::Gate, &order, offers).await);
             self.stage.proxy.set_delay(Duration::ZERO);
             self.stage.finish_trip(&order).await?;
         }

@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::{Outcome, Store};
 
-use super::{options::AcceptOptions, ways};
+use super::{answers::RefusalTimes, options::AcceptOptions, ways};
+use crate::testbed::start_private_servers;
 use api::server;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
@@ -51,6 +52,8 @@ pub(super) struct AcceptStage {
     pub(super) drivers: Vec<RacingDriver>,
     /// Where the ways are served.
     pub(super) base: String,
+    /// What the server took for those who lost.
+    pub(super) times: RefusalTimes,
     metrics: PrometheusHandle,
     _serving: DropGuard,
     // Dropped last: the rest hangs on it.
@@ -60,7 +63,7 @@ pub(super) struct AcceptStage {
 impl AcceptStage {
     pub(super) async fn set_up(options: &AcceptOptions) -> anyhow::Result<Self> {
         let metrics = telemetry::init_metrics()?;
-        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
+        let (redis, postgres) = start_private_servers().await?;
         let proxy = TcpProxy::start(redis.port()).await?;
         let mut config = Config::defaults();
         config.redis.url = format!("redis://127.0.0.1:{}", proxy.port());
@@ -79,9 +82,17 @@ impl AcceptStage {
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
         let http = app.config.http.clone();
-        tokio::spawn(server::serve_router(listener, ways::router_with_ways(app.clone()), http, stop.clone()));
+        let times = RefusalTimes::default();
+        let router = ways::router_with_ways(app.clone(), times.clone());
+        tokio::spawn(server::serve_router(listener, router, http, stop.clone()));
+        tokio::spawn(app.keys.clone().watch_revision(app.upkeep.clone(), app.loops.clone(), stop.clone()));
         let serving = stop.drop_guard();
-        Ok(Self { app, redis, proxy, drivers, base, metrics, _serving: serving, _postgres: postgres })
+        Ok(Self { app, redis, proxy, drivers, base, times, metrics, _serving: serving, _postgres: postgres })
+    }
+
+    /// Where the ways are served, and the times of their refusals.
+    pub(super) fn target(&self) -> (&str, &RefusalTimes) {
+        (&self.base, &self.times)
     }
 
     /// A new order, offered to every driver. Returns driver and offer of each.
@@ -95,6 +106,7 @@ impl AcceptStage {
             currency: None,
             area_id: None,
             customer_id: None,
+            language: None,
             channel: None,
             loyalty_level: None,
         };

@@ -4,6 +4,7 @@ use axum::{
     Json, Router,
     extract::{Path, State},
     http::StatusCode,
+    middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -11,6 +12,7 @@ use jobs::OrderId;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::answers::{self, RefusalTimes};
 use api::{auth::ApiCaller, error::ApiError};
 use dispatch::{
     app::App,
@@ -49,13 +51,13 @@ impl DecisionWay {
     }
 }
 
-/// The product's API, and the other ways beside it.
-pub(super) fn router_with_ways(app: App) -> Router {
+/// The product's API, and the other ways beside it. Refusals are timed.
+pub(super) fn router_with_ways(app: App, times: RefusalTimes) -> Router {
     let others = Router::new()
         .route("/optimistic/{id}/accept", post(accept_optimistically))
         .route("/row-locks/{id}/accept", post(accept_with_row_locks))
         .with_state(app.clone());
-    others.merge(api::api_router(app))
+    others.merge(api::api_router(app)).layer(from_fn_with_state(times, answers::time_refusal))
 }
 
 #[derive(Debug, Deserialize)]

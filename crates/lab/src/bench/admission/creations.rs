@@ -21,9 +21,9 @@ use dispatch::{
 };
 
 const PRODUCERS: u32 = 64;
-/// What a server that sheds load asks for, and how often a producer bears it.
-const SHED_PAUSE: Duration = Duration::from_secs(1);
-const MAX_SHED: u32 = 30;
+/// What a server that sheds load asks for, and how often a producer asks.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_TRIES: u32 = 30;
 
 #[derive(Debug)]
 pub(super) struct CreationTally {
@@ -84,15 +84,15 @@ pub(super) async fn measure_creations(stage: &Arc<AdmissionStage>, tries: u32) -
     })
 }
 
-/// Creates an order as a producer does: while the server sheds load it asks again.
-async fn create_patiently(stage: &AdmissionStage, body: &Value) -> AvailabilityAnswer {
-    for _ in 0..MAX_SHED {
-        match stage.post_json("/api/v1/orders", body).await {
-            AvailabilityAnswer::Shed => sleep(SHED_PAUSE).await,
+/// Creates an order as a producer does: while the server sheds load or does not answer it asks again.
+async fn create_patiently(stage: &AdmissionStage, id: &str, body: &Value) -> AvailabilityAnswer {
+    for _ in 0..MAX_TRIES {
+        match stage.create_order(id, body).await {
+            AvailabilityAnswer::Shed | AvailabilityAnswer::Nothing => sleep(PAUSE).await,
             answer => return answer,
         }
     }
-    AvailabilityAnswer::Shed
+    AvailabilityAnswer::Nothing
 }
 
 async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCounters>, tries: u32, producer: u32) {
@@ -101,8 +101,9 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
     while let n = counters.tried.fetch_add(1, Ordering::Relaxed)
         && n < tries
     {
+        let id = format!("ORD-{n}");
         let mut body = json!({
-            "order_id": format!("ORD-{n}"),
+            "order_id": id,
             "service_type": SERVICE_TYPE,
             "pickup": { "latitude": latitude, "longitude": longitude },
         });
@@ -111,7 +112,7 @@ async fn create_and_cancel(stage: Arc<AdmissionStage>, counters: Arc<CreationCou
             body["loyalty_level"] = json!("ELITE");
             body["customer_id"] = json!("loyal");
         }
-        let counter = match create_patiently(&stage, &body).await {
+        let counter = match create_patiently(&stage, &id, &body).await {
             AvailabilityAnswer::Room => {
                 own.push(n);
                 &counters.taken

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use serde_json::{Value, json};
 use servers::{PostgresServer, RedisServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use workers::Store;
 
-use crate::testbed::api::error_code;
+use crate::testbed::{api::error_code, start_private_servers};
 use api::server;
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
     actor::{Actor, ActorRole},
     admission::{
-        answer::THRESHOLD_REACHED,
+        answer::{SERVICE_UNAVAILABLE, THRESHOLD_REACHED},
         limits::AdmissionFlag,
         waiting::{self, SuspectMembers},
     },
@@ -61,7 +62,7 @@ pub(super) struct AdmissionStage {
 
 impl AdmissionStage {
     pub(super) async fn start() -> anyhow::Result<Self> {
-        let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
+        let (redis, postgres) = start_private_servers().await?;
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
@@ -78,7 +79,7 @@ impl AdmissionStage {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
-        tokio::spawn(server::serve_api(listener, app.clone(), stop.clone()));
+        tokio::spawn(server::serve_api(listener, app.clone(), Router::new(), stop.clone()));
         let client = outbound::build_client(REQUEST_TIMEOUT)?;
         Ok(Self { app, base, key, client, _serving: stop.drop_guard(), _redis: redis, _postgres: postgres })
     }
@@ -92,12 +93,18 @@ impl AdmissionStage {
             "channel": "MYBB",
             "user_id": format!("USR-{n}"),
         });
-        self.post_json("/api/v1/dispatcher/availability-check", &body).await
+        let url = format!("{}/api/v1/dispatcher/availability-check", self.base);
+        self.send_json(self.client.post(url), &body).await
     }
 
-    pub(super) async fn post_json(&self, path: &str, body: &Value) -> AvailabilityAnswer {
-        let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(body);
-        match request.send().await {
+    /// Creates the order of this id; asked again, it answers as before.
+    pub(super) async fn create_order(&self, id: &str, body: &Value) -> AvailabilityAnswer {
+        self.send_json(self.client.post(format!("{}/api/v1/orders", self.base)).header("Idempotency-Key", id), body)
+            .await
+    }
+
+    async fn send_json(&self, request: reqwest::RequestBuilder, body: &Value) -> AvailabilityAnswer {
+        match request.bearer_auth(&self.key).json(body).send().await {
             Ok(answer) if answer.status().is_success() => {
                 if answer.bytes().await.is_ok() {
                     AvailabilityAnswer::Room
@@ -107,7 +114,7 @@ impl AdmissionStage {
             }
             Ok(answer) => match error_code(answer).await.as_str() {
                 THRESHOLD_REACHED => AvailabilityAnswer::Full,
-                "UNAVAILABLE" => AvailabilityAnswer::Shed,
+                "UNAVAILABLE" | SERVICE_UNAVAILABLE => AvailabilityAnswer::Shed,
                 _ => AvailabilityAnswer::Nothing,
             },
             Err(_) => AvailabilityAnswer::Nothing,

@@ -9,12 +9,12 @@ use std::{
 };
 
 use anyhow::Context;
-use rand::random;
-use reqwest::{Method, StatusCode, header::RETRY_AFTER};
+use reqwest::{Method, StatusCode};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::claims::ClaimLedger;
+use crate::testbed::api::{retry_after, sleep_before_retry};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -81,6 +81,7 @@ impl ChaosClient {
         let begin = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
+            let mut told = None;
             let mut last = match self.send_once(request).await {
                 Ok(answer) if answer.status().is_success() => match answer.json().await {
                     Ok(body) => {
@@ -90,10 +91,13 @@ impl ChaosClient {
                     // Cut off in its middle.
                     Err(error) => error.without_url().to_string(),
                 },
-                Ok(answer) => match self.classify_answer(request, answer).await {
-                    Ok(answer) => return answer,
-                    Err(last) => last,
-                },
+                Ok(answer) => {
+                    told = retry_after(&answer);
+                    match self.classify_answer(request, answer, told.is_some()).await {
+                        Ok(answer) => return answer,
+                        Err(last) => last,
+                    }
+                }
                 Err(error) => error.without_url().to_string(),
             };
             if begin.elapsed() > GIVE_UP {
@@ -106,7 +110,7 @@ impl ChaosClient {
                 return ChaosAnswer::Nothing;
             }
             self.ledger.lock_claims().requests.entry(request.what).or_default().retries += 1;
-            sleep(pause.mul_f64(0.5 + random::<f64>() / 2.0)).await;
+            sleep_before_retry(pause, told).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -125,9 +129,9 @@ impl ChaosClient {
         &self,
         request: ChaosRequest<'_>,
         answer: reqwest::Response,
+        told_to_wait: bool,
     ) -> Result<ChaosAnswer, String> {
         let status = answer.status();
-        let told_to_wait = answer.headers().contains_key(RETRY_AFTER);
         let body: Value = answer.json().await.unwrap_or_default();
         let code = body["error_code"].as_str().unwrap_or("NO_ERROR_CODE").to_owned();
         if told_to_wait || is_passing(status, &code) {

@@ -13,12 +13,11 @@ use super::{
 };
 use partner_sim::seeded_rng::ChoiceSeed;
 
-/// Divides the durations of orders, drivers and the partner.
-pub(super) const SPEED: f64 = 60.0;
-
 #[derive(Debug, Clone)]
 pub(super) struct ChaosCrowd {
     pub(super) seed: u64,
+    /// Divides the durations of trips.
+    pub(super) speed: f64,
     pub(super) client: ChaosClient,
     pub(super) ledger: ClaimLedger,
     /// Of the producer.
@@ -49,6 +48,11 @@ impl ChaosCrowd {
         let pause = hang_up::LONGEST.mul_f64(rand::rng().random());
         hang_up::post_and_hang_up(self.client.next_base(), path, headers, body, pause).await;
         *self.ledger.lock_claims().hang_ups.entry(what).or_default() += 1;
+    }
+
+    /// A random time of an order between two, in seconds, as long as it takes here.
+    pub(super) fn orders_time(&self, rng: &mut impl rand::Rng, (from, to): (u64, u64)) -> Duration {
+        Duration::from_secs(rng.random_range(from..=to)).div_f64(self.speed)
     }
 
     /// Lets time pass, until the run is over.

@@ -10,9 +10,10 @@ use uuid::Uuid;
 
 use super::{
     client::{ChaosAnswer, ChaosRequest},
-    crowd::{ChaosCrowd, SPEED, random_millis},
+    crowd::{ChaosCrowd, random_millis},
     producers::{BROADCAST, ONE_BY_ONE, random_city_place},
 };
+use crate::testbed::api::{retry_after, sleep_before_retry};
 use dispatch::{accounts::api_keys, db::Pool};
 use partner_sim::seeded_rng::ChoiceSeed;
 
@@ -20,7 +21,7 @@ use partner_sim::seeded_rng::ChoiceSeed;
 const WAIT_SEC: u64 = 10;
 const POLL_TIMEOUT: Duration = Duration::from_secs(WAIT_SEC + 5);
 const POLL_PAUSE: Duration = Duration::from_millis(500);
-/// How long a driver thinks about an offer, which stands for 2 s; and how long one is gone who vanishes.
+/// How long a driver thinks about an offer, which stands for 2 s or more; and how long one is gone who vanishes.
 const THINKS_MS: (u64, u64) = (20, 1_200);
 const GONE_MS: (u64, u64) = (1_000, 5_000);
 /// To the pickup, and from there to the end, in seconds of the order's time.
@@ -91,9 +92,14 @@ pub(super) async fn run_driver(crowd: ChaosCrowd, driver: ChaosDriver) {
             polled = poll_offers(&crowd, &driver, &answered) => polled,
             () = crowd.stop.cancelled() => return,
         };
-        let Some(offers) = polled else {
-            crowd.sleep_unless_stopped(POLL_PAUSE).await;
-            continue;
+        let offers = match polled {
+            Ok(offers) => offers,
+            Err(told) => {
+                tokio::select! {
+                    () = sleep_before_retry(POLL_PAUSE, told) => continue,
+                    () = crowd.stop.cancelled() => return,
+                }
+            }
         };
         answered.retain(|id, ()| offers.iter().any(|offer| offer.offer_id == *id));
         for offer in offers {
@@ -104,22 +110,23 @@ pub(super) async fn run_driver(crowd: ChaosCrowd, driver: ChaosDriver) {
     }
 }
 
-/// Live offers, as soon as they are other than those that were answered. `None`: not now.
+/// Live offers, as soon as they are other than those that were answered. `Err`: not now; the app is told how long to wait.
 async fn poll_offers(
     crowd: &ChaosCrowd,
     driver: &ChaosDriver,
     answered: &HashMap<Uuid, ()>,
-) -> Option<Vec<PolledOffer>> {
+) -> Result<Vec<PolledOffer>, Option<Duration>> {
     let known: Vec<String> = answered.keys().map(Uuid::to_string).collect();
     let base = crowd.client.next_base();
     let url = format!("{base}/api/v1/drivers/{}/offers?wait_sec={WAIT_SEC}&known={}", driver.id, known.join(","));
     let request = crowd.client.http_client().get(url).bearer_auth(&driver.key).timeout(POLL_TIMEOUT);
-    let answer = request.send().await.ok()?;
+    let answer = request.send().await.map_err(|_| None)?;
     if matches!(answer.status().as_u16(), 401 | 403 | 404) {
         crowd.ledger.lock_claims().wrong.push(format!("poll of {}: answered {}", driver.id, answer.status()));
     }
-    let offers: PolledOffers = answer.error_for_status().ok()?.json().await.ok()?;
-    Some(offers.offers)
+    let told = retry_after(&answer);
+    let offers: PolledOffers = answer.error_for_status().map_err(|_| told)?.json().await.map_err(|_| None)?;
+    Ok(offers.offers)
 }
 
 /// One offer, to the end of the trip if it comes to that.
@@ -173,7 +180,7 @@ async fn accept_offer(
 }
 
 async fn drive_trip(crowd: &ChaosCrowd, driver: &ChaosDriver, order: &str, rng: &mut impl Rng) {
-    crowd.sleep_unless_stopped(orders_time(rng, APPROACH_S)).await;
+    crowd.sleep_unless_stopped(crowd.orders_time(rng, APPROACH_S)).await;
     let who = || (order.to_owned(), driver.id.clone());
     if rng.random_bool(0.1) {
         if post_trip_action(crowd, driver, order, "driver-cancel").await {
@@ -185,7 +192,7 @@ async fn drive_trip(crowd: &ChaosCrowd, driver: &ChaosDriver, order: &str, rng: 
         return;
     }
     crowd.ledger.lock_claims().picked_up.push(who());
-    crowd.sleep_unless_stopped(orders_time(rng, TRIP_S)).await;
+    crowd.sleep_unless_stopped(crowd.orders_time(rng, TRIP_S)).await;
     if post_trip_action(crowd, driver, order, "complete").await {
         crowd.ledger.lock_claims().completed.push(who());
     }
@@ -197,9 +204,4 @@ async fn post_trip_action(crowd: &ChaosCrowd, driver: &ChaosDriver, order: &str,
     let body = json!({ "driver_id": driver.id });
     let request = ChaosRequest { what: action, path: &path, key: &driver.key, idempotency_key: None, body: &body };
     matches!(crowd.send_request(request).await, ChaosAnswer::Done(_))
-}
-
-/// A time of the order, as long as it takes here.
-fn orders_time(rng: &mut impl Rng, (from, to): (u64, u64)) -> Duration {
-    Duration::from_secs(rng.random_range(from..=to)).div_f64(SPEED)
 }

@@ -11,11 +11,17 @@ use super::fault::ChaosFault;
 
 /// Shorter runs leave no time between two faults in which lateness could be judged.
 const JUDGED_FROM_MINUTES: f64 = 2.0;
+const USUAL_SPEED: f64 = 60.0;
+/// Drivers for each order created per second, at the usual speed. Some five of them are busy. Orders that waited out a fault must find
+/// drivers among the others: if there were too few, they would search again every 250 ms, a load that comes from the speed
+/// and not from the fault.
+const DRIVERS_PER_RATE: u32 = 16;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = "\
-One fault is made at a time, in an order that the seed decides; a time to recover follows each. Durations of orders are \
-divided by 60: an order's half hour is 30 s, an offer stands for 2 s. Leases, HTTP timeouts and repairs keep their length.\n\n\
+One fault is made at a time, in an order that the seed decides; a time to recover follows each. --speed divides the durations \
+of orders: at 60 an order's half hour is 30 s, and an offer stands for 2 s, in which a slow machine does not get a driver's \
+answer through. Leases, HTTP timeouts and repairs keep their length.\n\n\
 After the last fault the run waits until every order is final or held and every message is delivered. Then it compares what \
 clients were told with the tables, checks the history, and compares what receivers got with what counts as delivered. It \
 exits with 1 if anything differs. A release build that runs for 2 minutes or more also fails if lateness p99 over any 5 s \
@@ -29,6 +35,15 @@ pub struct ChaosOptions {
     /// Orders created per second
     #[arg(long, value_name = "N", default_value = "20")]
     pub rate: NonZeroU32,
+
+    /// Producers, each of which creates its next order once it was told of the last: fewer orders than --rate on a machine that
+    /// answers slowly [default: as many as it takes]
+    #[arg(long, value_name = "N")]
+    pub producers: Option<NonZeroU32>,
+
+    /// Divides the durations of orders, of trips and of the partner
+    #[arg(long, value_name = "X", default_value_t = USUAL_SPEED, value_parser = parse_speed)]
+    pub speed: f64,
 
     /// Decides which faults are made when, and what clients want
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -67,6 +82,11 @@ impl ChaosOptions {
         self.faults.iter().flat_map(of).collect()
     }
 
+    /// Returns how many drivers it takes: trips last the longer, the lower the speed.
+    pub(super) fn driver_count(&self) -> usize {
+        (f64::from(self.rate.get() * DRIVERS_PER_RATE) * (USUAL_SPEED / self.speed)).ceil() as usize
+    }
+
     /// Returns whether each fault is followed by time enough to judge how soon all is as before.
     pub(super) fn leaves_time_to_recover(&self) -> bool {
         self.minutes >= JUDGED_FROM_MINUTES
@@ -79,6 +99,13 @@ fn parse_minutes(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|n| (0.2..=MOST).contains(n))
         .ok_or_else(|| format!("expected a number from 0.2 to {MOST}"))
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|x| (1.0..=USUAL_SPEED).contains(x))
+        .ok_or_else(|| format!("expected a number from 1 to {USUAL_SPEED}"))
 }
 
 #[cfg(test)]
@@ -101,7 +128,11 @@ mod tests {
         let some = parse("--faults flush,half-open --minutes 1").unwrap().options;
         assert_eq!(some.faults_of_round(), [ChaosFault::Flush, ChaosFault::HalfOpen]);
         assert!(!some.leaves_time_to_recover());
-        for bad in ["--faults odd", "--minutes 0", "--rate 0"] {
+        assert_eq!(parse("--rate 5").unwrap().options.driver_count(), 80);
+        assert_eq!(parse("--rate 2 --speed 15").unwrap().options.driver_count(), 128);
+        for bad in
+            ["--faults odd", "--minutes 0", "--rate 0", "--producers 0", "--speed 0", "--speed 61", "--speed NaN"]
+        {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

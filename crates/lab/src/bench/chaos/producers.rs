@@ -1,10 +1,14 @@
 //! Producers: they create orders, say that they are paid, and cancel some.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use rand::{Rng, RngExt};
 use serde_json::json;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::Instant,
+};
 
 use super::{
     client::{ChaosAnswer, ChaosRequest},
@@ -25,16 +29,27 @@ pub(super) fn random_city_place(rng: &mut impl Rng) -> (f64, f64) {
     (CENTRE.0 + offset(), CENTRE.1 + offset())
 }
 
-/// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for.
-pub(super) async fn create_orders(crowd: ChaosCrowd, rate: NonZeroU32, length: Duration) {
+/// Creates orders at an even pace, each with a life of its own; returns when all of them have been cared for. So many
+/// producers as there are create at once: while all of them wait for an answer there are no new orders.
+pub(super) async fn create_orders(
+    crowd: ChaosCrowd,
+    rate: NonZeroU32,
+    producers: Option<NonZeroU32>,
+    length: Duration,
+) {
     let start = Instant::now();
     let pause = Duration::from_secs(1) / rate.get();
+    let places = Arc::new(Semaphore::new(producers.map_or(Semaphore::MAX_PERMITS, |count| count.get() as usize)));
     let mut lives = JoinSet::new();
     let mut n = 0_u32;
     while pause * n < length {
         tokio::time::sleep_until(start + pause * n).await;
+        // Without a place until the end, the orders that are left are not created.
+        let Ok(Ok(place)) = tokio::time::timeout_at(start + length, places.clone().acquire_owned()).await else {
+            break;
+        };
         let crowd = crowd.clone();
-        lives.spawn(async move { care_for_order(&crowd, n).await });
+        lives.spawn(async move { care_for_order(&crowd, n, place).await });
         while lives.try_join_next().is_some() {}
         n += 1;
     }
@@ -42,10 +57,12 @@ pub(super) async fn create_orders(crowd: ChaosCrowd, rate: NonZeroU32, length: D
 }
 
 /// Creates order `n` and does with it what its producer wants. One in four requests loses its client on the way; half of
-/// those clients ask again and want to know.
-async fn care_for_order(crowd: &ChaosCrowd, n: u32) {
+/// those clients ask again and want to know. The producer's place is free once it was told of the order.
+async fn care_for_order(crowd: &ChaosCrowd, n: u32, place: OwnedSemaphorePermit) {
     let mut rng = crowd.rng_for(&["order", &n.to_string()]);
-    let Some(order) = create_order(crowd, n, &mut rng).await else { return };
+    let created = create_order(crowd, n, &mut rng).await;
+    drop(place);
+    let Some(order) = created else { return };
     if rng.random_bool(0.5) {
         crowd.sleep_unless_stopped(random_millis(&mut rng, 0, 8_000)).await;
         report_payment(crowd, &order, &mut rng).await;

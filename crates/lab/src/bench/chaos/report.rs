@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use serde::Serialize;
 
 use super::{claims::RequestTally, recovery::FaultRecovery};
 use crate::{
-    bench::machine::{MachineInfo, SoftwareVersions},
+    bench::{
+        machine::{MachineInfo, SoftwareVersions},
+        tables::{add_table_row, counts_table, table_with_header},
+    },
     testbed::figures::JobLateness,
 };
 
@@ -15,8 +17,11 @@ use crate::{
 pub(super) struct ChaosReport {
     pub(super) seed: u64,
     pub(super) minutes: f64,
-    /// Orders created per second.
+    /// Orders created per second, at most.
     pub(super) rate: u32,
+    /// Of whom each waits for an answer before its next order; `None`: as many as it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) producers: Option<u32>,
     pub(super) speed: f64,
     pub(super) serves: usize,
     pub(super) workers: usize,
@@ -108,13 +113,9 @@ impl ChaosReport {
         let figure = |figure: Option<f64>, unit: &str| figure.map_or("-".to_owned(), |f| format!("{f:.1} {unit}"));
         for (name, of) in &self.faults {
             let FaultRecovery { lateness_s, timers_s, worst_p99_ms, .. } = &of.recovery;
-            table.add_row(aligned_cells(&[
-                name,
-                &of.count.to_string(),
-                &figure(*lateness_s, "s"),
-                &figure(*timers_s, "s"),
-                &figure(*worst_p99_ms, "ms"),
-            ]));
+            let times = of.count.to_string();
+            let figures = [figure(*lateness_s, "s"), figure(*timers_s, "s"), figure(*worst_p99_ms, "ms")];
+            add_table_row(&mut table, &[name, &times, &figures[0], &figures[1], &figures[2]]);
         }
         table.to_string()
     }
@@ -129,7 +130,7 @@ impl ChaosReport {
             let numbers = [*done, *refused, *retries, *unanswered, hung_up].map(|number| number.to_string());
             let mut row = vec![*name];
             row.extend(numbers.iter().map(String::as_str));
-            table.add_row(aligned_cells(&row));
+            add_table_row(&mut table, &row);
         }
         table.to_string()
     }
@@ -143,25 +144,4 @@ impl ChaosReport {
         lines.extend(self.logs.as_ref().map(|dir| format!("logs of the processes: {}", dir.display())));
         lines.join("\n")
     }
-}
-
-fn counts_table<N: ToString>(name: &str, unit: &str, counts: &BTreeMap<String, N>) -> String {
-    let mut table = table_with_header(&[name, unit]);
-    for (key, count) in counts {
-        table.add_row(aligned_cells(&[key, &count.to_string()]));
-    }
-    table.to_string()
-}
-
-fn table_with_header(names: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(aligned_cells(names));
-    table
-}
-
-/// The first to the left, numbers to the right.
-fn aligned_cells(values: &[&str]) -> Vec<Cell> {
-    let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
-    values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()
 }

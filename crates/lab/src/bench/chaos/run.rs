@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    num::NonZeroU32,
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use super::{
     callers,
     claims::ClaimLedger,
     client::ChaosClient,
-    crowd::{ChaosCrowd, SPEED},
+    crowd::ChaosCrowd,
     drivers,
     fault::ChaosFault,
     inflict::inflict_fault,
@@ -46,9 +47,6 @@ use partner_sim::{PartnerSim, PartnerSimOptions as PartnerOptions};
 
 const SERVES: usize = 2;
 const WORKERS: usize = 3;
-/// Drivers for each order created per second. Some five of them are busy. Orders that waited out a fault must find drivers among the
-/// others: if there were too few, they would search again every 250 ms, a load that comes from the speed and not from the fault.
-const DRIVERS_PER_RATE: u32 = 16;
 /// Sessions of each process: thirty for two cores. With eighty, timers were late for longer after a fault that ended all of them.
 const CONNECTIONS: u32 = 6;
 /// The cleanup runs this often.
@@ -76,12 +74,16 @@ pub async fn run(options: ChaosOptions) -> anyhow::Result<bool> {
 
 async fn measure_chaos(options: &ChaosOptions) -> anyhow::Result<ChaosReport> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
-    let sim_options =
-        PartnerOptions { seed: options.seed, speed: SPEED, keep_finished: PARTNER_KEEPS, ..PartnerOptions::default() };
+    let sim_options = PartnerOptions {
+        seed: options.seed,
+        speed: options.speed,
+        keep_finished: PARTNER_KEEPS,
+        ..PartnerOptions::default()
+    };
     let sim = partner::start(&sim_options).await?;
     let receivers = MessageReceivers::start_listening().await?;
     let settings = TestbedSettings {
-        speed: SPEED,
+        speed: options.speed,
         serves: SERVES,
         workers: WORKERS,
         for_faults: true,
@@ -138,9 +140,10 @@ async fn play_chaos(
 ) -> anyhow::Result<ChaosOutcome> {
     let db = stage.testbed.app.db.clone();
     let (_, key) = api_keys::create_permanent_key(&db, "chaos", AccountRole::Producer, None).await?;
-    let fleet = drivers::insert_drivers(&db, options.seed, (options.rate.get() * DRIVERS_PER_RATE) as usize).await?;
+    let fleet = drivers::insert_drivers(&db, options.seed, options.driver_count()).await?;
     let crowd = ChaosCrowd {
         seed: options.seed,
+        speed: options.speed,
         client: ChaosClient::new(&stage.testbed.bases, ledger.clone())?,
         ledger: ledger.clone(),
         key,
@@ -163,12 +166,12 @@ async fn play_chaos(
     });
     let length = Duration::from_secs_f64(options.minutes * 60.0);
     let begin = Instant::now();
-    let creating = tokio::spawn(producers::create_orders(crowd.clone(), options.rate, length));
+    let creating = tokio::spawn(producers::create_orders(crowd.clone(), options.rate, options.producers, length));
 
     let faults = make_faults(options, stage, begin).await?;
     stage.wait_until(begin + length).await?;
     creating.await.context("the producers failed")?;
-    let violations = come_to_rest(stage, sim).await?;
+    let violations = come_to_rest(options.speed, stage, sim).await?;
     let wall = begin.elapsed();
     crowd.stop.cancel();
     Ok(ChaosOutcome { wall, faults, violations })
@@ -221,8 +224,8 @@ fn announce_fault(options: &ChaosOptions, begin: Instant, planned: &PlannedFault
 }
 
 /// Waits until every order is final, driven or held, and nothing waits to be delivered.
-async fn come_to_rest(stage: &mut ChaosStage, sim: &PartnerSim) -> anyhow::Result<Vec<String>> {
-    let patience = real_policy(producers::ONE_BY_ONE).lifetime.div_f64(SPEED) + SLACK;
+async fn come_to_rest(speed: f64, stage: &mut ChaosStage, sim: &PartnerSim) -> anyhow::Result<Vec<String>> {
+    let patience = real_policy(producers::ONE_BY_ONE).lifetime.div_f64(speed) + SLACK;
     let end = Instant::now() + patience;
     loop {
         stage.wait_for(LOOK).await?;
@@ -283,7 +286,8 @@ async fn build_chaos_report(
         seed: options.seed,
         minutes: options.minutes,
         rate: options.rate.get(),
-        speed: SPEED,
+        producers: options.producers.map(NonZeroU32::get),
+        speed: options.speed,
         serves: SERVES,
         workers: WORKERS,
         wall_seconds: (played.wall.as_secs_f64() * 10.0).round() / 10.0,

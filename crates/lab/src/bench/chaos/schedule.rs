@@ -54,7 +54,8 @@ mod tests {
     use super::{super::options::FaultChoice, *};
 
     fn options(minutes: f64, seed: u64) -> ChaosOptions {
-        ChaosOptions { minutes, rate: 20.try_into().unwrap(), seed, faults: vec![FaultChoice::All], json: false }
+        let faults = vec![FaultChoice::All];
+        ChaosOptions { minutes, rate: 20.try_into().unwrap(), producers: None, speed: 60.0, seed, faults, json: false }
     }
 
     #[test]
@@ -70,7 +71,9 @@ mod tests {
 
     #[test]
     fn a_minute_has_several_faults_and_the_shortest_run_has_one() {
-        assert!(plan_faults(&options(1.0, 1)).len() >= 4);
+        for minutes in [1.0, 2.5] {
+            assert!(plan_faults(&options(minutes, 1)).len() >= 4, "{minutes}");
+        }
         assert!(!plan_faults(&options(0.2, 1)).is_empty());
     }
 }

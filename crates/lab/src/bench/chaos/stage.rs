@@ -43,9 +43,9 @@ impl ChaosStage {
     }
 
     fn replace_ended_processes(&mut self) -> anyhow::Result<()> {
-        for (line, ran) in self.testbed.processes.replace_those_that_ended()? {
-            if ran > STARTING {
-                self.problems.push(line);
+        for process in self.testbed.processes.replace_those_that_ended()? {
+            if process.had_started || process.ran > STARTING {
+                self.problems.push(process.line);
             } else {
                 self.false_starts += 1;
             }

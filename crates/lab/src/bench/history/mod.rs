@@ -13,14 +13,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 use jobs::OrderId;
 use serde_json::{Value, json};
-use servers::{PostgresServer, RedisServer};
 use sqlx::{Connection, PgConnection};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use workers::Store;
 
 use super::machine::{MachineInfo, SoftwareVersions};
-use crate::testbed::{print, signals::wait_for_interrupt};
+use crate::testbed::{print, signals::wait_for_interrupt, start_private_servers};
 use api::server;
 use dispatch::{
     app::App,
@@ -77,7 +76,7 @@ pub async fn run(options: HistoryOptions) -> anyhow::Result<bool> {
 async fn measure_history(options: &HistoryOptions) -> anyhow::Result<Value> {
     let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
     let metrics = telemetry::init_metrics()?;
-    let (redis, postgres) = tokio::try_join!(RedisServer::start(), PostgresServer::start())?;
+    let (redis, postgres) = start_private_servers().await?;
     let mut config = Config::defaults();
     config.redis.url = redis.url();
     config.database.url = postgres.url();
@@ -131,7 +130,7 @@ async fn exercise_history_queries(
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/metrics", listener.local_addr()?);
     let stop = CancellationToken::new();
-    let router = api::admin_router(app.clone(), metrics);
+    let router = api::admin_router(app.clone(), metrics, api::ProcessKind::Serve);
     tokio::spawn(server::serve_router(listener, router, app.config.http.clone(), stop.clone()));
     let _serving = stop.drop_guard();
     let client = dispatch::outbound::build_client(Duration::from_secs(60))?;

@@ -1,8 +1,8 @@
 //! The figures beside the goals of the design, for people or as one JSON object.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
-use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use comfy_table::Table;
 use serde_json::{Value, json};
 
 use super::{
@@ -11,7 +11,11 @@ use super::{
     scenario::PartnerScenario,
     watch::{CpuPerOrder, WorkerMemory},
 };
-use crate::bench::machine::{MachineInfo, SoftwareVersions};
+use crate::bench::{
+    machine::{MachineInfo, SoftwareVersions},
+    spread::round_to_digits,
+    tables::{add_table_row, counts_table, table_with_header},
+};
 use partner_sim::counters::SimulationCounters;
 
 #[derive(Debug)]
@@ -227,36 +231,6 @@ fn per_s(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { safe_ratio(count, 1) / seconds } else { 0.0 }
 }
 
-fn round_to_digits(number: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (number * scale).round() / scale
-}
-
 fn format_percent(part: f64) -> String {
     format!("{:.2} %", part * 100.0)
-}
-
-fn counts_table(name: &str, unit: &str, counts: &BTreeMap<String, u64>) -> String {
-    let mut table = table_with_header(&[name, unit]);
-    for (key, count) in counts {
-        add_table_row(&mut table, &[key, &count.to_string()]);
-    }
-    table.to_string()
-}
-
-fn table_with_header(names: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_BORDERS_ONLY);
-    table.set_header(aligned_cells(names));
-    table
-}
-
-fn add_table_row(table: &mut Table, values: &[&str]) {
-    table.add_row(aligned_cells(values));
-}
-
-/// The first to the left, numbers to the right.
-fn aligned_cells(values: &[&str]) -> Vec<Cell> {
-    let align = |n| if n == 0 { CellAlignment::Left } else { CellAlignment::Right };
-    values.iter().enumerate().map(|(n, value)| Cell::new(value).set_alignment(align(n))).collect()
 }

@@ -182,7 +182,7 @@ mod tests {
         let of = |last: SoakObservation| SoakReport {
             options: options.clone(),
             machine: MachineInfo::read_system(),
-            versions: SoftwareVersions { dispatchq: "0", redis: "0".to_owned(), rustc: None, optimized: false },
+            versions: SoftwareVersions { dispatchq: "0", redis: "0".to_owned(), rustc: "0", optimized: false },
             minutes: Vec::new(),
             enqueued: 10,
             last,

@@ -1,0 +1,162 @@
+//! What many bindings cost that do nothing, and how late those are that fall due among them.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use chrono::{DateTime, TimeDelta, Utc};
+use dispatch::{app::App, db};
+use tokio::time::Instant;
+
+use super::{
+    due_times::CycleWaits,
+    idle_fill,
+    idle_report::IdleReport,
+    options::BindingsOptions,
+    stage::{self, BindingsStage, announce_step},
+};
+use crate::bench::{
+    machine::{MachineInfo, SoftwareVersions},
+    processor::{ProcessorUse, ProcessorWatch},
+    redis_info,
+};
+
+/// One in so many falls due, one after the other, so far from each other.
+const DUE_ONE_IN: u32 = 50;
+const APART: TimeDelta = TimeDelta::milliseconds(10);
+/// The first of them is due after this: enough to move them all.
+const AHEAD: TimeDelta = TimeDelta::seconds(10);
+/// Statements are prepared and pages read before anything is measured.
+const SETTLE_DOWN: Duration = Duration::from_secs(3);
+/// What the due ones may need beyond their time.
+const DUE_WAIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What was measured of idle bindings.
+#[derive(Debug)]
+pub(super) struct IdleMeasures {
+    pub(super) redis_bytes: u64,
+    pub(super) postgres_bytes: i64,
+    /// Of the idle time.
+    pub(super) processor: ProcessorUse,
+    /// Bindings that fell due, and how late they were.
+    pub(super) due: u32,
+    pub(super) waits: CycleWaits,
+}
+
+/// Bindings that fall due.
+fn due_count(count: u32) -> u32 {
+    (count / DUE_ONE_IN).clamp(1, count)
+}
+
+pub(super) async fn measure_idle_bindings(options: &BindingsOptions, count: u32) -> anyhow::Result<IdleReport> {
+    let (machine, versions) = (MachineInfo::read_system(), SoftwareVersions::read_versions().await?);
+    let mut stage = BindingsStage::start(options).await?;
+    let mut violations = Vec::new();
+    let measured = measure_stage(options, count, &mut stage, &mut violations).await;
+    if measured.is_err() {
+        stage.testbed.dir.keep_files();
+    }
+    let measures =
+        measured.with_context(|| format!("the measurement failed; logs: {}", stage.testbed.dir.path().display()))?;
+    let verdict = stage.provider.read_verdict().await?;
+    let (processes, app, redis, postgres, mut dir) = stage.testbed.into_parts();
+    violations.extend(processes.stop().await);
+    violations.extend(verdict.find_violations(0));
+    violations.extend(measures.waits.find_violation());
+    violations.extend(stage::check_history(&app).await?);
+    app.db.close().await;
+    drop((redis, postgres));
+    if !violations.is_empty() {
+        dir.keep_files();
+    }
+    Ok(IdleReport {
+        options: options.clone(),
+        count,
+        machine,
+        versions,
+        measures,
+        verdict,
+        logs: (!violations.is_empty()).then(|| dir.path().to_owned()),
+        violations,
+    })
+}
+
+async fn measure_stage(
+    options: &BindingsOptions,
+    count: u32,
+    stage: &mut BindingsStage,
+    violations: &mut Vec<String>,
+) -> anyhow::Result<IdleMeasures> {
+    let (app, port) = (stage.testbed.app.clone(), stage.testbed.redis.port());
+    let (redis_before, postgres_before) =
+        (redis_info::read_used_memory(port).await?, idle_fill::read_table_bytes(&app).await?);
+    idle_fill::insert_bindings(options, &app.config.database.url, count).await?;
+    let postgres_bytes = idle_fill::read_table_bytes(&app).await? - postgres_before;
+    idle_fill::enqueue_bindings(&app).await?;
+    let redis_bytes = redis_info::read_used_memory(port).await?.saturating_sub(redis_before);
+
+    violations.extend(stage.wait_for(SETTLE_DOWN).await?);
+    announce_step(options, &format!("{count} bindings idle; measuring for {} s.", options.seconds));
+    let watch = ProcessorWatch::start(&stage.pids_by_kind());
+    violations.extend(stage.wait_for(options.measured_time()).await?);
+    let processor = watch.finish(&stage.pids_by_kind());
+
+    let due = due_count(count);
+    announce_step(options, &format!("{due} of them fall due."));
+    let now = db::database_now(&app.db).await?;
+    let first = DateTime::from_timestamp_millis(now.timestamp_millis()).unwrap_or(now) + AHEAD;
+    idle_fill::make_due(&app, due, first, APART).await?;
+    let now = db::database_now(&app.db).await?;
+    ensure!(now < first, "this machine is too busy: bindings were due before all of them had been moved");
+    violations.extend(wait_until_due_ones_rest(stage, due, first).await?);
+    let waits = read_waits(&app, first).await?;
+    Ok(IdleMeasures { redis_bytes, postgres_bytes, processor, due, waits })
+}
+
+/// Returns once each of them has run its cycle, with a line if not all have in time.
+async fn wait_until_due_ones_rest(
+    stage: &mut BindingsStage,
+    due: u32,
+    first: DateTime<Utc>,
+) -> anyhow::Result<Vec<String>> {
+    let ahead = (first - db::database_now(&stage.testbed.app.db).await?).to_std().unwrap_or_default();
+    let end = Instant::now() + ahead + APART.to_std().unwrap_or_default() * due + DUE_WAIT;
+    let mut problems = Vec::new();
+    loop {
+        problems.extend(stage.wait_for(LOOK).await?);
+        let ended: i64 = sqlx::query_scalar(
+            "-- cycles that have ended
+             SELECT count(*) FROM transactions WHERE ended_at IS NOT NULL",
+        )
+        .fetch_one(&stage.testbed.app.db)
+        .await?;
+        if ended >= i64::from(due) {
+            return Ok(problems);
+        }
+        if Instant::now() >= end {
+            problems.push(format!("only {ended} of {due} bindings that fell due have run their cycle"));
+            return Ok(problems);
+        }
+    }
+}
+
+/// How late the due ones were; each ran once.
+async fn read_waits(app: &App, first: DateTime<Utc>) -> Result<CycleWaits, sqlx::Error> {
+    let begun: Vec<(i32, DateTime<Utc>)> = sqlx::query_as(
+        "-- cycles of bindings that fell due
+         SELECT right(binding_id, 6)::integer, started_at FROM transactions WHERE cycle = 1",
+    )
+    .fetch_all(&app.db)
+    .await?;
+    Ok(CycleWaits::from_waits(begun.into_iter().map(|(binding, at)| at - (first + APART * (binding - 1)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_fifty_falls_due_and_one_at_least() {
+        assert_eq!([1, 49, 200, 50_000].map(due_count), [1, 1, 4, 1000]);
+    }
+}

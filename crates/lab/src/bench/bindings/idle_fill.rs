@@ -1,0 +1,122 @@
+//! Many bindings at once, made in Postgres itself; their jobs and copies in Redis as the product makes them.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use chrono::{DateTime, TimeDelta, Utc};
+use dispatch::{app::App, binding_store::load::list_to_reconcile, redis_keys};
+use model::binding::{BindingConfig, BindingId, config::MillisRange, derive};
+use sqlx::{Connection, PgConnection, types::Json};
+use tokio::time::{Instant, sleep};
+use workers::NewJob;
+
+use super::{
+    options::BindingsOptions,
+    stage::{announce_step, binding_id},
+};
+
+/// From one cycle to the next: half a day. Nothing of it happens here.
+const FAR_MS: u32 = 12 * 3600 * 1000;
+/// Bindings of one INSERT, and of one page.
+const CHUNK: u32 = 5_000;
+const PAGE: i64 = 500;
+/// The copies of one page are written in the background, within this time.
+const COPY_WAIT: Duration = Duration::from_secs(60);
+const COPY_POLL: Duration = Duration::from_millis(2);
+
+/// Bindings 1..=`count` as they are after their start, each due half a day from now.
+pub(super) async fn insert_bindings(options: &BindingsOptions, url: &str, count: u32) -> anyhow::Result<()> {
+    let mut db = PgConnection::connect(url).await?;
+    let config: BindingConfig = BindingsOptions::binding_config(MillisRange { least: FAR_MS, most: FAR_MS });
+    for from in (0..count).step_by(CHUNK as usize) {
+        let to = count.min(from + CHUNK);
+        sqlx::query(
+            "-- bench: idle bindings
+             WITH b AS (
+                 INSERT INTO bindings (id, server_id, account_id, state, config, next_at, version, created_at, updated_at)
+                 SELECT 'B-' || lpad(n::text, 6, '0'), 'S-' || lpad(((n - 1) % $3::bigint + 1)::text, 4, '0'),
+                        'A-' || lpad(n::text, 6, '0'), 'RUNNING', $4::jsonb,
+                        dispatchq_now() + interval '12 hours' + n * interval '10 milliseconds', 1,
+                        dispatchq_now(), dispatchq_now()
+                 FROM generate_series($1::bigint + 1, $2::bigint) n
+                 RETURNING id, created_at)
+             INSERT INTO binding_events (binding_id, at, kind, actor, cycle)
+             SELECT b.id, b.created_at, kind, 'operator:bench', 0
+             FROM b CROSS JOIN unnest(ARRAY['created', 'started']) AS kind",
+        )
+        .bind(i64::from(from))
+        .bind(i64::from(to))
+        .bind(i64::from(options.servers))
+        .bind(Json(&config))
+        .execute(&mut db)
+        .await?;
+        announce_step(options, &format!("{to} bindings are in Postgres."));
+    }
+    sqlx::raw_sql("ANALYZE").execute(&mut db).await?;
+    db.close().await?;
+    Ok(())
+}
+
+/// Bytes of all bindings in Postgres, with their indexes and the history of their starts.
+pub(super) async fn read_table_bytes(app: &App) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "-- bench: size of bindings
+         SELECT pg_total_relation_size('bindings') + pg_total_relation_size('binding_events')",
+    )
+    .fetch_one(&app.db)
+    .await
+}
+
+/// Puts the job of each binding into Redis, and its copy.
+pub(super) async fn enqueue_bindings(app: &App) -> anyhow::Result<()> {
+    let mut after = String::new();
+    while let Some(page) = list_to_reconcile(&app.db, &after, None, PAGE).await? {
+        let jobs: Vec<NewJob> =
+            page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect();
+        app.store.enqueue(&jobs).await?;
+        app.binding_mirror.copy_rows(&page.rows);
+        if let Some(last) = page.rows.last() {
+            wait_for_copy(app, &last.id).await?;
+        }
+        after = page.last;
+    }
+    Ok(())
+}
+
+/// Copies are written in the order they are asked for. More than some thousand would be dropped.
+async fn wait_for_copy(app: &App, id: &BindingId) -> anyhow::Result<()> {
+    let [state, ..] = redis_keys::binding_copies(id);
+    let mut exists = redis::cmd("EXISTS");
+    exists.arg(state);
+    let deadline = Instant::now() + COPY_WAIT;
+    while app.store.run_command::<i64>("exists", &exists).await? == 0 {
+        if Instant::now() >= deadline {
+            bail!("the copy of {id} is not in Redis within {COPY_WAIT:?}");
+        }
+        sleep(COPY_POLL).await;
+    }
+    Ok(())
+}
+
+/// Has bindings 1..=`count` fall due one after the other, `apart` from each other, the first at `first`.
+pub(super) async fn make_due(app: &App, count: u32, first: DateTime<Utc>, apart: TimeDelta) -> anyhow::Result<()> {
+    let last = binding_id(count)?;
+    let moved = sqlx::query(
+        "-- bench: bindings that fall due
+         UPDATE bindings
+         SET next_at = $1::timestamptz + (right(id, 6)::integer - 1) * $2::float8 * interval '1 millisecond',
+             version = version + 1, updated_at = dispatchq_now()
+         WHERE id <= $3",
+    )
+    .bind(first)
+    .bind(apart.as_seconds_f64() * 1000.0)
+    .bind(last.as_str())
+    .execute(&app.db)
+    .await?;
+    anyhow::ensure!(moved.rows_affected() == u64::from(count), "{} bindings are there", moved.rows_affected());
+    let page = list_to_reconcile(&app.db, "", None, i64::from(count)).await?.context("no binding is there")?;
+    let jobs: Vec<NewJob> = page.rows.iter().filter_map(|row| derive(row, page.now)).map(|timer| timer.job).collect();
+    // An earlier time takes the place of a later one.
+    app.store.enqueue(&jobs).await?;
+    Ok(())
+}

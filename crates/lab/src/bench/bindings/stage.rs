@@ -1,0 +1,254 @@
+//! The installation that bindings run on: a testbed, the simulated provider beside it, its servers, and the bindings.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use dispatch::{
+    actor::{Actor, ActorRole},
+    app::App,
+    audit,
+    binding_store::servers::ServerSettings,
+    bindings::{
+        change::BindingError,
+        commands::{self, NewBinding},
+        servers as provider_servers,
+    },
+    config::{Config, ProviderConfig},
+    db,
+};
+use model::binding::{BindingCommand, BindingConfig, BindingId, ServerId};
+use rand::RngExt;
+use sqlx::{Connection, PgConnection};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use super::{
+    options::BindingsOptions,
+    provider::{self, ProviderProcess},
+};
+use crate::{
+    bench::processor::{PidsByKind, ProcessorWatch},
+    testbed::{Testbed, TestbedSettings, print},
+};
+
+const ACTOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "bench");
+/// The kind of worker processes.
+const WORKERS: &str = "workers";
+/// Bindings that are created, started or stopped at the same time.
+const AT_ONCE: usize = 64;
+/// Times a binding is asked for something while others change it.
+const TRIES: usize = 20;
+const TRY_PAUSE: Duration = Duration::from_millis(50);
+/// How often is looked for processes that ended by themselves, and for rest.
+const LOOK: Duration = Duration::from_millis(100);
+/// After the last stop: an open call and its margin, a lease of a worker that was killed, a repair.
+const REST_WAIT: Duration = Duration::from_secs(120);
+/// A question about the history of a long run may take this long.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
+/// Violations that are told one by one.
+const MOST_TOLD: usize = 100;
+
+// Dropping it ends everything.
+#[derive(Debug)]
+pub(super) struct BindingsStage {
+    pub(super) testbed: Testbed,
+    pub(super) provider: ProviderProcess,
+}
+
+/// `B-000001`.
+pub(super) fn binding_id(n: u32) -> anyhow::Result<BindingId> {
+    Ok(format!("B-{n:06}").parse()?)
+}
+
+/// `S-0001`.
+fn server_id(n: u32) -> anyhow::Result<ServerId> {
+    Ok(format!("S-{n:04}").parse()?)
+}
+
+impl BindingsStage {
+    /// Starts everything. The servers are there, and no binding.
+    pub(super) async fn start(options: &BindingsOptions) -> anyhow::Result<Self> {
+        let settings = TestbedSettings {
+            speed: 1.0,
+            serves: 1,
+            workers: options.workers.get(),
+            for_faults: false,
+            offers: None,
+            alerts: None,
+            partner: None,
+        };
+        let calls = options.calls;
+        let configure = |config: &mut Config| {
+            let provider = ProviderConfig { api_key: provider::API_KEY.to_owned(), ..ProviderConfig::default() };
+            config.providers.insert(provider::NAME.into(), provider);
+            config.bindings.max_concurrent_calls = calls;
+        };
+        let mut testbed = Testbed::start_with(&settings, configure).await?;
+        let provider = match ProviderProcess::start(&mut testbed.processes, options).await {
+            Ok(provider) => provider,
+            Err(error) => {
+                testbed.dir.keep_files();
+                return Err(error);
+            }
+        };
+        let stage = Self { testbed, provider };
+        stage.create_servers(options).await?;
+        Ok(stage)
+    }
+
+    async fn create_servers(&self, options: &BindingsOptions) -> anyhow::Result<()> {
+        for n in 1..=options.servers {
+            let id = server_id(n)?;
+            let settings = ServerSettings {
+                provider: Some(provider::NAME.into()),
+                base_url: Some(self.provider.server_url(&id)),
+                max_concurrent: Some(i32::try_from(options.calls_per_server)?),
+                ..ServerSettings::default()
+            };
+            provider_servers::create_server(&self.testbed.app, &id, &settings, &ACTOR).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the bindings, STOPPED, each of its own account.
+    pub(super) async fn create_bindings(&self, options: &BindingsOptions) -> anyhow::Result<()> {
+        let config = BindingsOptions::binding_config(options.interval_ms());
+        let servers = options.servers;
+        run_for_each(options.bindings, |n| create_binding(self.testbed.app.clone(), n, servers, config.clone())).await
+    }
+
+    /// Asks the same of every binding.
+    pub(super) async fn command_bindings(&self, count: u32, command: &BindingCommand) -> anyhow::Result<()> {
+        run_for_each(count, |n| command_binding(self.testbed.app.clone(), n, command.clone())).await
+    }
+
+    /// Lets time pass. Returns a line for each process that ended by itself.
+    pub(super) async fn wait_for(&mut self, time: Duration) -> anyhow::Result<Vec<String>> {
+        let (end, mut problems) = (Instant::now() + time, Vec::new());
+        loop {
+            problems.extend(self.testbed.processes.replace_ended()?);
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(problems);
+            }
+            sleep(LOOK.min(left)).await;
+        }
+    }
+
+    /// Returns once every binding is STOPPED and IDLE, with a line for each process that ended meanwhile, and one where not all
+    /// bindings are at rest in time.
+    pub(super) async fn wait_for_rest(&mut self) -> anyhow::Result<Vec<String>> {
+        let (end, mut problems) = (Instant::now() + REST_WAIT, Vec::new());
+        loop {
+            problems.extend(self.wait_for(LOOK).await?);
+            let restless: i64 = sqlx::query_scalar(
+                "-- bindings that do not rest
+                 SELECT count(*) FROM bindings WHERE state <> 'STOPPED' OR phase <> 'IDLE'",
+            )
+            .fetch_one(&self.testbed.app.db)
+            .await?;
+            if restless == 0 {
+                return Ok(problems);
+            }
+            if Instant::now() >= end {
+                problems.push(format!(
+                    "{restless} bindings are not STOPPED and IDLE {REST_WAIT:?} after they were stopped"
+                ));
+                return Ok(problems);
+            }
+        }
+    }
+
+    /// Pids of everything that is measured.
+    pub(super) fn pids_by_kind(&self) -> PidsByKind {
+        let processes = &self.testbed.processes;
+        let (postgres, redis) = self.testbed.server_pids();
+        PidsByKind::from([
+            (WORKERS, processes.worker_pids().collect()),
+            ("api", vec![processes.serve_pid()]),
+            ("postgres", vec![postgres]),
+            ("redis", vec![redis]),
+            ("provider_sim", vec![self.provider.pid]),
+        ])
+    }
+
+    /// Kills a worker, whichever chance picks, and starts another.
+    pub(super) async fn kill_any_worker(&mut self, watch: &mut ProcessorWatch) -> anyhow::Result<()> {
+        let pids: Vec<u32> = self.testbed.processes.worker_pids().collect();
+        let index = rand::rng().random_range(0..pids.len().max(1));
+        if let Some(pid) = pids.get(index) {
+            watch.record_kill(WORKERS, *pid);
+        }
+        self.testbed.processes.kill_worker(index).await
+    }
+}
+
+/// A line for people that says how far the run is.
+pub(super) fn announce_step(options: &BindingsOptions, step: &str) {
+    let _ = print::print_line(step, options.json);
+}
+
+/// Asks every invariant of the history. Returns a line for each violation.
+pub(super) async fn check_history(app: &App) -> anyhow::Result<Vec<String>> {
+    let mut config = (*app.config).clone();
+    // The plans are those of tables that were just filled.
+    let mut session = PgConnection::connect(&config.database.url).await?;
+    sqlx::raw_sql("ANALYZE").execute(&mut session).await?;
+    session.close().await?;
+    config.database.statement_timeout = CHECK_TIMEOUT;
+    let db = db::connect_pool(&config.database).await?;
+    let checking = App::new(config, db, app.store.clone())?;
+    let found = audit::check_history(&checking).await?;
+    checking.db.close().await;
+    let mut lines: Vec<String> = found.iter().take(MOST_TOLD).map(ToString::to_string).collect();
+    if found.len() > MOST_TOLD {
+        lines.push(format!("{} more violations of the history", found.len() - MOST_TOLD));
+    }
+    Ok(lines)
+}
+
+/// Does the work for 1..=`count`, some at the same time. The first error ends it.
+async fn run_for_each<W>(count: u32, work: impl Fn(u32) -> W) -> anyhow::Result<()>
+where
+    W: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let mut under_way = JoinSet::new();
+    for n in 1..=count {
+        if under_way.len() >= AT_ONCE
+            && let Some(ended) = under_way.join_next().await
+        {
+            ended.context("a task panicked")??;
+        }
+        under_way.spawn(work(n));
+    }
+    while let Some(ended) = under_way.join_next().await {
+        ended.context("a task panicked")??;
+    }
+    Ok(())
+}
+
+async fn create_binding(app: App, n: u32, servers: u32, config: BindingConfig) -> anyhow::Result<()> {
+    let new = NewBinding {
+        id: binding_id(n)?,
+        server_id: server_id((n - 1) % servers + 1)?,
+        account_id: format!("A-{n:06}").parse()?,
+        config,
+    };
+    commands::create_binding(&app, &new, &ACTOR).await?;
+    Ok(())
+}
+
+/// Asks again while others change the binding, or a write was lost.
+async fn command_binding(app: App, n: u32, command: BindingCommand) -> anyhow::Result<()> {
+    let id = binding_id(n)?;
+    for _ in 0..TRIES {
+        match commands::command_binding(&app, &id, &command, &ACTOR).await {
+            Ok(_) => return Ok(()),
+            Err(BindingError::Busy | BindingError::Batch(_)) => sleep(TRY_PAUSE).await,
+            Err(error) => return Err(error).with_context(|| format!("{command:?} of binding {id}")),
+        }
+    }
+    bail!("{command:?} of binding {id} did not succeed in {TRIES} tries")
+}

@@ -1,0 +1,77 @@
+//! What a private Redis says of itself, asked over a connection that is gone afterwards and costs no memory.
+
+use std::{
+    collections::BTreeMap,
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::sleep,
+};
+
+/// Between two looks at the append-only file, and at the memory.
+const REWRITE_LOOK: Duration = Duration::from_millis(100);
+const MEMORY_LOOK: Duration = Duration::from_millis(200);
+const REWRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Two looks that differ by less saw the same memory.
+const STILL_BYTES: u64 = 4096;
+const MEMORY_LOOKS: usize = 25;
+
+/// Reads one section of INFO.
+pub(super) async fn read_info(port: u16, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(format!("INFO {section}\r\nQUIT\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(parse_info(&answer))
+}
+
+/// Returns once the append-only file is not being rewritten: filling a queue brings that about, not using it.
+pub(super) async fn wait_for_aof_rewrite(port: u16) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let info = read_info(port, "persistence").await?;
+        let busy = |name: &str| info.get(name).is_some_and(|value| value != "0");
+        if !busy("aof_rewrite_in_progress") && !busy("aof_rewrite_scheduled") || begun.elapsed() > REWRITE_TIMEOUT {
+            return Ok(());
+        }
+        sleep(REWRITE_LOOK).await;
+    }
+}
+
+/// Returns the used memory once it stands still: buffers of clients and of the append-only file come and go.
+pub(super) async fn read_used_memory(port: u16) -> anyhow::Result<u64> {
+    wait_for_aof_rewrite(port).await?;
+    let mut last = u64::MAX;
+    for _ in 0..MEMORY_LOOKS {
+        sleep(MEMORY_LOOK).await;
+        let info = read_info(port, "memory").await?;
+        let used: u64 = info.get("used_memory").context("INFO has no used_memory")?.parse()?;
+        if used.abs_diff(last) < STILL_BYTES {
+            return Ok(used);
+        }
+        last = used;
+    }
+    Ok(last)
+}
+
+fn parse_info(answer: &str) -> BTreeMap<String, String> {
+    let pairs = answer.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_read_line_by_line() {
+        let info = parse_info("$40\r\n# Memory\r\nused_memory:871\r\nmaxmemory_policy:noeviction\r\n\r\n+OK\r\n");
+        assert_eq!(info.get("used_memory").map(String::as_str), Some("871"));
+        assert_eq!(info.len(), 2);
+    }
+}

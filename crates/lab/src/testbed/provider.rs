@@ -1,0 +1,106 @@
+//! The simulated provider of a testbed, its servers, and the bindings that run on them.
+
+use anyhow::Context;
+use model::{
+    actor::{Actor, ActorRole},
+    binding::{BindingCommand, BindingConfig, ServerId},
+};
+
+use dispatch::{
+    app::App,
+    binding_store::servers::{ServerSettings, find_server},
+    bindings::{
+        change::BindingError,
+        commands::{self, NewBinding},
+        servers,
+    },
+    config::{Config, ProviderConfig},
+};
+use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
+
+/// Its name in the configuration.
+pub const NAME: &str = "sim";
+
+const SERVERS: [&str; 2] = ["S1", "S2"];
+/// The bindings, each with its server and its account.
+const BINDINGS: [(&str, &str, &str); 5] =
+    [("B-1", "S1", "A-1"), ("B-2", "S1", "A-2"), ("B-3", "S1", "A-3"), ("B-4", "S2", "A-4"), ("B-5", "S2", "A-5")];
+
+const TESTBED: Actor = Actor::with_fixed_name(ActorRole::Operator, "testbed");
+
+/// Most transactions succeed at once, some are in PROCESSING for a while, a few want an OTP or fail.
+pub fn lively_options() -> anyhow::Result<ProviderSimOptions> {
+    let knobs = ProviderKnobs {
+        processing_rate: "0.2".parse().map_err(anyhow::Error::msg)?,
+        otp_rate: "0.02".parse().map_err(anyhow::Error::msg)?,
+        failures: "account_locked=0.02".parse().map_err(anyhow::Error::msg)?,
+        latency: "50ms-300ms".parse().map_err(anyhow::Error::msg)?,
+        ..ProviderKnobs::default()
+    };
+    Ok(ProviderSimOptions { knobs, ..ProviderSimOptions::default() })
+}
+
+/// Has the configuration name the provider.
+pub fn add_provider(config: &mut Config, options: &ProviderSimOptions) {
+    let provider = ProviderConfig { api_key: options.api_key.clone(), ..ProviderConfig::default() };
+    config.providers.insert(NAME.into(), provider);
+}
+
+/// Starts it on a free port. Its servers are named by [`run_bindings`].
+pub async fn start(options: &ProviderSimOptions) -> anyhow::Result<ProviderSim> {
+    ProviderSim::start(options).await.context("the simulated provider did not start")
+}
+
+/// Has five bindings run on two servers. What is there already stays as it is, but for the servers' addresses: the provider
+/// listens on another port each time.
+pub async fn run_bindings(app: &App, sim: &ProviderSim) -> anyhow::Result<()> {
+    for server in SERVERS {
+        set_server(app, server, sim.server_url(server)).await.with_context(|| format!("cannot set server {server}"))?;
+    }
+    for (binding, server, account) in BINDINGS {
+        let new = NewBinding {
+            id: binding.parse()?,
+            server_id: server.parse()?,
+            account_id: account.parse()?,
+            config: unhurried_config(),
+        };
+        run_binding(app, &new).await.with_context(|| format!("cannot run binding {binding}"))?;
+    }
+    Ok(())
+}
+
+/// A person can follow it, has time for an OTP, and the tables grow slowly.
+fn unhurried_config() -> BindingConfig {
+    BindingConfig { interval_ms: (1_000, 3_000).into(), otp_timeout_ms: 300_000, ..BindingConfig::default() }
+}
+
+async fn set_server(app: &App, id: &str, url: String) -> anyhow::Result<()> {
+    let id: ServerId = id.parse()?;
+    let address = ServerSettings { base_url: Some(url), ..ServerSettings::default() };
+    match find_server(&app.db, &id).await? {
+        None => {
+            let settings = ServerSettings { provider: Some(NAME.into()), ..address };
+            servers::create_server(app, &id, &settings, &TESTBED).await?;
+        }
+        Some(known) if known.provider.as_str() == NAME => {
+            servers::change_server(app, &id, &address, &TESTBED).await?;
+        }
+        // A person has made it one of another provider.
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+/// Creates a binding and starts it. One that is there goes on as it was left: stopped or deleted, too.
+async fn run_binding(app: &App, new: &NewBinding) -> anyhow::Result<()> {
+    let row = match commands::create_binding(app, new, &TESTBED).await {
+        Ok(row) => Some(row),
+        Err(BindingError::Exists(_)) => app.bindings.load_binding(&new.id).await?.map(|loaded| loaded.binding),
+        Err(error) => return Err(error.into()),
+    };
+    // Created by a run that ended before it was started, or just now.
+    if row.is_some_and(|row| row.version == 0) {
+        commands::command_binding(app, &new.id, &BindingCommand::Start, &TESTBED).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! `dispatchq area set`: what may wait in an area, for how long, and when.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::super::{
+    order::cli_operator,
+    output,
+    remote::{ApiClient, fields::show_field},
+};
+use dispatch::{
+    admission::schedule::ThresholdSchedule,
+    app::App,
+    areas::table::{
+        ChangeAuthor,
+        limit_field::{LimitField, UnknownLimit},
+        limits::{self, LimitsChange},
+    },
+    ids::{AreaId, ServiceType},
+};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct AreaSetArgs {
+    area: AreaId,
+    #[arg(long)]
+    service_type: ServiceType,
+    /// Orders that may wait
+    #[arg(long)]
+    max_waiting_orders: Option<i64>,
+    /// How long a driver may take to answer
+    #[arg(long)]
+    dispatch_timeout_sec: Option<i64>,
+    /// From creation to a driver
+    #[arg(long)]
+    order_lifetime_sec: Option<i64>,
+    /// Pause before the search restarts
+    #[arg(long)]
+    retry_interval_sec: Option<i64>,
+    /// The same while the area is full, and what those who are refused are told to wait
+    #[arg(long)]
+    busy_retry_interval_sec: Option<i64>,
+    /// Once full, the area stays busy for so long at least
+    #[arg(long)]
+    cooldown_period_sec: Option<i64>,
+    /// And until fewer than this part of the limit wait
+    #[arg(long)]
+    low_water_percentage: Option<i32>,
+    #[arg(long)]
+    bypass_enabled: Option<bool>,
+    /// Such as ELITE,VOYAGER
+    #[arg(long, value_delimiter = ',')]
+    bypass_loyalty_levels: Option<Vec<String>>,
+    #[arg(long)]
+    max_bypass_percentage: Option<i32>,
+    /// Thresholds by weekday and time of day, such as "MON-FRI 07:00-09:30=60; 22:00-02:00=30"; "" for none
+    #[arg(long)]
+    schedule: Option<ThresholdSchedule>,
+    /// Where areas overlap, the limits with the highest win for this service type, before the priority of the areas
+    #[arg(long, allow_hyphen_values = true)]
+    priority: Option<i32>,
+    /// What follows the installation again, such as max-waiting-orders,schedule; "all" for all
+    #[arg(long, value_delimiter = ',', value_parser = parse_inherited)]
+    inherit: Vec<Inherited>,
+    /// Does the area take orders of this service type at all?
+    #[arg(long)]
+    enabled: Option<bool>,
+    #[arg(long, value_parser = dispatch::plain_text::parse)]
+    reason: Option<String>,
+    /// Only if it has still this version
+    #[arg(long)]
+    if_version: Option<i64>,
+}
+
+/// What `--inherit` names: a limit, or all of them.
+#[derive(Debug, Clone)]
+struct Inherited(Vec<LimitField>);
+
+fn parse_inherited(name: &str) -> Result<Inherited, UnknownLimit> {
+    match name {
+        "all" => Ok(Inherited(LimitField::ALL.to_vec())),
+        name => Ok(Inherited(vec![name.parse()?])),
+    }
+}
+
+impl AreaSetArgs {
+    pub(super) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        ensure!(self.if_version.is_none(), "--if-version needs the database");
+        let mut change = json!({
+            "max_waiting_orders": self.max_waiting_orders,
+            "dispatch_timeout_sec": self.dispatch_timeout_sec,
+            "order_lifetime_sec": self.order_lifetime_sec,
+            "retry_interval_sec": self.retry_interval_sec,
+            "busy_retry_interval_sec": self.busy_retry_interval_sec,
+            "cooldown_period_sec": self.cooldown_period_sec,
+            "low_water_percentage": self.low_water_percentage,
+            "bypass_enabled": self.bypass_enabled,
+            "bypass_loyalty_levels": self.bypass_loyalty_levels,
+            "max_bypass_percentage": self.max_bypass_percentage,
+            "schedule": self.schedule.as_ref().map(ThresholdSchedule::entries),
+            "enabled": self.enabled,
+            "priority": self.priority,
+            "reason": self.reason,
+        });
+        // What is null follows the installation again: that is what is named to do so, and nothing else.
+        if let Some(members) = change.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        for field in self.inherit.into_iter().flat_map(|Inherited(fields)| fields) {
+            change[field.as_str()] = Value::Null;
+        }
+        change["service_type"] = json!(self.service_type);
+        let row = api.put(&["admin", "dispatcher", "areas", &self.area, "threshold"], &change).await?;
+        print_set(&show_field(&row, "area_id"), &show_field(&row, "service_type"), &show_field(&row, "version"));
+        Ok(())
+    }
+
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
+        ensure!(app.config.knows_service_type(&self.service_type), "unknown service type {}", self.service_type);
+        let inherit = self.inherit.into_iter().flat_map(|Inherited(fields)| fields).collect();
+        let change = LimitsChange {
+            service_type: self.service_type,
+            max_waiting_orders: self.max_waiting_orders,
+            waiting_timeout_sec: None,
+            dispatch_timeout_sec: self.dispatch_timeout_sec,
+            order_lifetime_sec: self.order_lifetime_sec,
+            retry_interval_sec: self.retry_interval_sec,
+            busy_retry_interval_sec: self.busy_retry_interval_sec,
+            cooldown_period_sec: self.cooldown_period_sec,
+            low_water_percentage: self.low_water_percentage,
+            bypass_enabled: self.bypass_enabled,
+            bypass_loyalty_levels: self.bypass_loyalty_levels,
+            max_bypass_percentage: self.max_bypass_percentage,
+            schedule: self.schedule.map(|schedule| schedule.entries().to_vec()),
+            enabled: self.enabled,
+            priority: self.priority,
+            inherit,
+            reason: None,
+        };
+        let author = ChangeAuthor { actor: &cli_operator(), reason: self.reason.as_deref() };
+        let row = limits::set_limits(&app.db, &self.area, &change, self.if_version, author).await?;
+        print_set(&row.area_id, &row.service_type, &row.version.to_string());
+        Ok(())
+    }
+}
+
+fn print_set(area: &str, service_type: &str, version: &str) {
+    let line = format!("{area} {service_type} has version {version} now; it holds on all replicas within a second.");
+    output::print_escaped(&line);
+}

@@ -1,0 +1,76 @@
+//! `dispatchq binding create`.
+
+use anyhow::{Context, ensure};
+use model::binding::{AccountId, BindingConfig, BindingId, ServerId};
+use serde_json::{Value, json};
+
+use super::{print_binding, with_cure};
+use crate::cli::order::cli_operator;
+use dispatch::{
+    app::App,
+    bindings::commands::{self, NewBinding},
+};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct CreateArgs {
+    id: BindingId,
+    /// The server its calls go to; see `dispatchq server list`
+    #[arg(long, value_name = "ID")]
+    server: ServerId,
+    /// The account at the provider
+    #[arg(long, value_name = "ID")]
+    account: AccountId,
+    /// A setting, such as max_failures=5; may be repeated. What is not named takes its default
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    #[arg(long)]
+    json: bool,
+}
+
+impl CreateArgs {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
+        let config = read_settings(&self.settings)?;
+        let new = NewBinding { id: self.id, server_id: self.server, account_id: self.account, config };
+        let made = commands::create_binding(app, &new, &cli_operator()).await.map_err(with_cure)?;
+        print_binding(&made, self.json)?;
+        if !self.json {
+            eprintln!("Start it: dispatchq binding start {}", made.id);
+        }
+        Ok(())
+    }
+}
+
+/// The default settings with these changed.
+fn read_settings(named: &[String]) -> anyhow::Result<BindingConfig> {
+    let mut settings = json!(BindingConfig::default());
+    for setting in named {
+        let (name, text) = setting.split_once('=').with_context(|| format!("--set {setting}: expected NAME=VALUE"))?;
+        let known = settings.as_object().is_some_and(|fields| fields.contains_key(name));
+        let names = || settings.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
+        ensure!(known, "--set {setting}: no setting {name}; there are {}", names().join(", "));
+        settings[name] = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+        // One by one, so that the error names the setting.
+        let read = serde_json::from_value::<BindingConfig>(settings.clone());
+        read.with_context(|| format!("--set {setting}"))?;
+    }
+    let config: BindingConfig = serde_json::from_value(settings)?;
+    config.check_bounds()?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_and_bad_ones_are_named() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let config = read_settings(&texts(&["max_failures=5", "interval_ms=[0,1]", "on_otp_timeout=stop"])).unwrap();
+        assert_eq!((config.max_failures, config.interval_ms.most), (5, 1));
+        assert_eq!(json!(config.on_otp_timeout), "stop");
+        for bad in ["max_failures", "max_failurs=5", "max_failures=many", "max_failures=0", "interval_ms=5"] {
+            let error = format!("{:#}", read_settings(&texts(&[bad])).unwrap_err());
+            assert!(error.contains(bad.split('=').next().unwrap()), "{bad}: {error}");
+        }
+    }
+}

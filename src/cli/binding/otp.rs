@@ -1,0 +1,43 @@
+//! `dispatchq binding otp`.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+
+use anyhow::{Context, ensure};
+use model::binding::{BindingId, TrxId};
+
+use super::with_cure;
+use crate::cli::order::cli_operator;
+use dispatch::{app::App, bindings::commands, otp_seal::PlainOtp};
+
+/// Longer lines are no OTP.
+const MOST_BYTES: u64 = 256;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct OtpArgs {
+    id: BindingId,
+    /// The transaction that wants it, as `binding show` says
+    #[arg(long, value_name = "TRX_ID")]
+    trx: TrxId,
+}
+
+impl OtpArgs {
+    pub(super) async fn run(self, app: &App) -> anyhow::Result<()> {
+        if io::stdin().is_terminal() {
+            eprintln!("The OTP for {}, then Enter:", self.trx);
+        }
+        let otp = PlainOtp::parse(read_line()?)?;
+        let changed = commands::submit_otp(app, &self.id, &self.trx, &otp, &cli_operator()).await;
+        let changed = changed.map_err(with_cure)?;
+        println!("The OTP for {} is stored{}.", self.trx, if changed.has_changed() { "" } else { " already" });
+        eprintln!("What comes of it: dispatchq binding explain {}", self.id);
+        Ok(())
+    }
+}
+
+fn read_line() -> anyhow::Result<String> {
+    let mut line = String::new();
+    io::stdin().lock().take(MOST_BYTES).read_line(&mut line).context("cannot read the OTP")?;
+    let otp = line.trim();
+    ensure!(!otp.is_empty(), "no OTP on standard input: one line is read");
+    Ok(otp.to_owned())
+}

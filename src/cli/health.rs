@@ -1,0 +1,119 @@
+//! `dispatchq health`: asks a running process how it is. For health checks of containers, and for people.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::anyhow;
+use reqwest::{Url, redirect::Policy};
+
+use super::output;
+use dispatch::{
+    config::{Config, without_password},
+    outbound, settings,
+};
+
+/// Any server may answer at an address of the caller's: so much of its answer is shown.
+const SHOWN_CHARS: usize = 500;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exits 1 when the process says no, or nothing.\n\nExamples:\n  dispatchq health\n  \
+                  dispatchq health --worker --ready\n  dispatchq health --ready --url http://10.0.0.7:9090")]
+pub(super) struct Args {
+    /// Ask whether it can do its work (/readyz) instead of whether it lives (/healthz)
+    #[arg(long)]
+    ready: bool,
+    /// Ask the worker at worker.admin_bind instead of the API's process at http.admin_bind
+    #[arg(long, conflicts_with = "url")]
+    worker: bool,
+    /// Ask the process at this address; no configuration is read
+    #[arg(long, value_parser = parse_process_url)]
+    url: Option<Url>,
+    /// Wait so long for the answer
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+}
+
+impl Args {
+    pub(super) async fn run(self, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+        let process = match self.url {
+            Some(url) => url,
+            None => find_admin_url(&settings::load_config(file)?, self.worker)?,
+        };
+        let url = process.join(if self.ready { "/readyz" } else { "/healthz" })?;
+        let shown = without_password(url.as_str());
+        // Proxies that the environment names lead elsewhere.
+        let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).timeout(self.timeout).build()?;
+        let no_answer = |error: reqwest::Error| {
+            let reason = outbound::describe_error(&error);
+            anyhow!("{shown} gives no answer: {reason}; does the process run, and is this its address?")
+        };
+        let answer = client.get(url).send().await.map_err(no_answer)?;
+        let status = answer.status();
+        let body = answer.text().await.map_err(no_answer)?;
+        output::print_escaped(&format!("{shown} says {status}: {}", output::shorten_text(body.trim(), SHOWN_CHARS)));
+        Ok(if status.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Reads the address of a process, such as `http://10.0.0.7:9090`. For clap.
+fn parse_process_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let is_address = matches!(url.scheme(), "http" | "https") && url.path() == "/" && url.query().is_none();
+    if is_address { Ok(url) } else { Err("expected http://HOST:PORT, without a path".to_owned()) }
+}
+
+/// Returns where a process of this host shows its health by this configuration.
+fn find_admin_url(config: &Config, of_worker: bool) -> anyhow::Result<Url> {
+    let (setting, address) = if of_worker {
+        ("worker.admin_bind", &config.worker.admin_bind)
+    } else {
+        ("http.admin_bind", &config.http.admin_bind)
+    };
+    if address.is_empty() {
+        return Err(anyhow!(
+            "{setting} is empty: the process shows its health nowhere; set it, or name an address by --url"
+        ));
+    }
+    let url = format!("http://{}", local_address(address));
+    Url::parse(&url).map_err(|error| anyhow!("{setting} is no address to ask: {error}; it is host:port"))
+}
+
+/// Returns the address at which this host reaches what listens here: one that stands for all addresses is none to ask.
+fn local_address(bound: &str) -> String {
+    match bound.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => {
+            let ip = if address.is_ipv4() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { Ipv6Addr::LOCALHOST.into() };
+            SocketAddr::new(ip, address.port()).to_string()
+        }
+        _ => bound.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_stands_for_all_is_asked_on_this_host() {
+        for (bound, asked) in [
+            ("0.0.0.0:9090", "127.0.0.1:9090"),
+            ("[::]:9090", "[::1]:9090"),
+            ("10.0.0.7:9090", "10.0.0.7:9090"),
+            ("localhost:9090", "localhost:9090"),
+        ] {
+            assert_eq!(local_address(bound), asked);
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_process_has_no_path() {
+        assert_eq!(parse_process_url("http://10.0.0.7:9090").unwrap().as_str(), "http://10.0.0.7:9090/");
+        for wrong in ["10.0.0.7:9090", "localhost:9090", "http://10.0.0.7:9090/readyz", "ftp://10.0.0.7"] {
+            assert!(parse_process_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `dispatchq order` over the API.
+
+use std::process::ExitCode;
+
+use jobs::OrderId;
+use serde_json::{Value, json};
+
+use super::{Command, OrderCreateArgs, RefundCommand, explain, print_events, print_order_view};
+use crate::cli::{
+    output,
+    remote::{
+        ApiClient, ListedItems, PageNames,
+        fields::{show_field, show_time},
+        given_reason,
+    },
+};
+use dispatch::orders::OrderStatus;
+
+/// Which orders `list` shows.
+struct OrderListing {
+    status: Option<OrderStatus>,
+    held: bool,
+    open: bool,
+    limit: u32,
+}
+
+impl Command {
+    pub(in crate::cli) async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Create(args) => args.run_over_api(api).await?,
+            Self::Show { id, json } => print_view(&api.get(&["orders", id.as_str()], &[]).await?, json)?,
+            Self::List { status, held, open, limit, json } => {
+                print_listing(api, &OrderListing { status, held, open, limit }, json).await?;
+            }
+            Self::Timeline { id, json } => {
+                let timeline = api.get(&["orders", id.as_str(), "timeline"], &[]).await?;
+                print_events(&timeline["events"], json)?;
+            }
+            Self::Explain { id, json } => {
+                explain::print_explanation(&api.get(&["orders", id.as_str(), "explain"], &[]).await?, json)?;
+            }
+            Self::Refund(RefundCommand::Start { id, note }) => {
+                change_order(api, &id, "refund", &json!({ "action": "start", "note": note })).await?;
+            }
+            Self::Refund(RefundCommand::Done { id, note }) => {
+                change_order(api, &id, "refund", &json!({ "action": "done", "note": note })).await?;
+            }
+            Self::Cancel { id, reason } => change_order(api, &id, "cancel", &json!({ "reason": reason })).await?,
+            Self::Assign { id, driver, reason } => {
+                change_order(api, &id, "assign", &json!({ "driver_id": driver, "reason": given_reason(reason)? }))
+                    .await?;
+            }
+            Self::Release { id, reason } => {
+                change_order(api, &id, "release", &json!({ "reason": given_reason(reason)? })).await?;
+            }
+            Self::Redispatch { id, reason } => {
+                change_order(api, &id, "redispatch", &json!({ "reason": given_reason(reason)? })).await?;
+            }
+            Self::Hold { id, reason } => change_order(api, &id, "hold", &json!({ "reason": reason })).await?,
+            Self::Resume { id, reason } => change_order(api, &id, "resume", &json!({ "reason": reason })).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl OrderCreateArgs {
+    async fn run_over_api(self, api: &ApiClient) -> anyhow::Result<()> {
+        let mut new = json!({
+            "order_id": self.id,
+            "service_type": self.service_type,
+            "pickup": { "latitude": self.lat, "longitude": self.lng },
+            "payment_status": self.payment_status,
+            "amount_minor": self.amount_minor,
+            "currency": self.currency,
+            "area_id": self.area,
+            "language": self.language,
+            "channel": self.channel,
+            "loyalty_level": self.loyalty_level,
+        });
+        if let Some(members) = new.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        print_view(&api.post(&["orders"], &new).await?, self.json)
+    }
+}
+
+/// Has an order changed, and says how it stands now.
+async fn change_order(api: &ApiClient, id: &OrderId, step: &str, body: &Value) -> anyhow::Result<()> {
+    let order = api.post(&["orders", id.as_str(), step], body).await?;
+    output::print_escaped(&format!("{id} is {}.", show_field(&order, "status")));
+    Ok(())
+}
+
+fn print_view(view: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(view);
+    }
+    let is_held = view["held_for_review"] == true;
+    let held = is_held.then(|| ("under review", "yes; why: dispatchq order explain".to_owned()));
+    print_order_view(view, held);
+    Ok(())
+}
+
+/// Prints orders, the newest first. Without `--status` the API lists open ones alone, and says so.
+async fn print_listing(api: &ApiClient, wanted: &OrderListing, json: bool) -> anyhow::Result<()> {
+    let mut query = Vec::new();
+    query.extend(wanted.status.map(|status| ("status", status.to_string())));
+    query.extend(wanted.held.then(|| ("held", "true".to_owned())));
+    let most = usize::try_from(wanted.limit)?;
+    let ListedItems { items: mut orders, page } = api.list(&["orders"], &query, PageNames::of("orders"), most).await?;
+    if wanted.open {
+        orders.retain(|order| order["closed_at"].is_null());
+    } else if let Some(note) = page["note"].as_str() {
+        eprintln!("{}", dispatch::plain_text::escape_controls(note));
+    }
+    if json {
+        return output::print_json(&orders);
+    }
+    let rows = orders.iter().map(|order| {
+        [
+            show_field(order, "order_id"),
+            show_field(order, "status"),
+            show_field(order, "service_type"),
+            show_field(order, "payment_status"),
+            show_field(order, "attempt_no"),
+            show_field(order, "driver_id"),
+            if order["held_for_review"] == true { "held".to_owned() } else { String::new() },
+            show_time(order, "created_at"),
+        ]
+    });
+    output::print_rows(&super::LIST_HEADINGS, rows, "No such orders.");
+    Ok(())
+}
