@@ -1,4 +1,8 @@
 //! Orders are refused early where an area is full.
+//!
+//! * `verdicts`: what is counted, kept and reported of requests for places.
+
+mod verdicts;
 
 use std::sync::Arc;
 
@@ -51,7 +55,11 @@ async fn refresh(t: &TestApp) {
 }
 
 async fn limit(t: &TestApp, area: &str, change: LimitsChange) {
-    let change = LimitsChange { service_type: "RIDE".into(), ..change };
+    limit_for(t, "RIDE", area, change).await;
+}
+
+async fn limit_for(t: &TestApp, service_type: &str, area: &str, change: LimitsChange) {
+    let change = LimitsChange { service_type: service_type.into(), ..change };
     limits::set_limits(&t.app.db, &area.into(), &change, None, AUTHOR).await.unwrap();
     refresh(t).await;
 }
@@ -65,6 +73,11 @@ async fn flag(t: &TestApp, change: impl FnOnce(&mut AdmissionFlag)) {
 
 /// Two areas; so many orders may wait in each, and it counts.
 async fn full_at(t: &TestApp, max_waiting_orders: i64) {
+    full_for(t, "RIDE", max_waiting_orders).await;
+}
+
+/// As [`full_at`], of this service type.
+pub(crate) async fn full_for(t: &TestApp, service_type: &str, max_waiting_orders: i64) {
     let areas = import::parse(&areas()).unwrap();
     geofences::import_areas(&t.app.db, &areas, false, None, AUTHOR).await.unwrap();
     for area in ["JKT", "BGR"] {
@@ -74,7 +87,7 @@ async fn full_at(t: &TestApp, max_waiting_orders: i64) {
             low_water_percentage: Some(100),
             ..LimitsChange::default()
         };
-        limit(t, area, change).await;
+        limit_for(t, service_type, area, change).await;
     }
     flag(t, |flag| flag.enabled = true).await;
     waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
@@ -171,6 +184,13 @@ async fn the_advice_has_the_bodies_and_statuses_of_the_requirement() {
         (503, &json!("SERVER_BUSY"), &json!(60))
     );
     assert!(busy.body["oldest_waiting_since"].is_string(), "{busy:?}");
+    // The members of RFC 9457 stand behind those of the requirement, of which `status` is one.
+    let code = "DISPATCHER_AREA_THRESHOLD_REACHED";
+    assert_eq!((busy.error(), busy.text("type")), ((503, code), format!("/errors/{code}").as_str()));
+    assert_eq!(
+        (&busy.body["detail"], busy.text("instance")),
+        (&busy.body["message"], "/api/v1/dispatcher/availability-check")
+    );
     limit(&t, "JKT", LimitsChange { max_bypass_percentage: Some(50), ..LimitsChange::default() }).await;
     let loyal = ask(HERE, Some("ELITE")).await;
     assert_eq!((loyal.status, &loyal.body["bypass_reason"]), (200, &json!("LOYALTY_ELITE")));
@@ -242,7 +262,11 @@ async fn a_refused_order_over_http_may_come_again_under_its_key() {
         .await;
     assert_eq!((resumed.status, resumed.text("order_id")), (201, taken.text("order_id")), "its process had died");
     let outside = json!({ "service_type": "RIDE", "pickup": { "latitude": 0.0, "longitude": 0.0 } });
-    assert_eq!(api.post("/api/v1/orders", &key, outside).await.error(), (400, "DISPATCHER_AREA_NOT_FOUND"));
+    assert_eq!(api.post("/api/v1/orders", &key, outside.clone()).await.error(), (400, "DISPATCHER_AREA_NOT_FOUND"));
+    let mut named = outside;
+    named["area_id"] = json!("JKT");
+    let refused = api.post("/api/v1/orders", &key, named).await;
+    assert_eq!(refused.error(), (400, "DISPATCHER_AREA_NOT_FOUND"), "a name moves no pickup into an area");
 }
 
 #[tokio::test]
@@ -252,6 +276,7 @@ async fn without_the_flag_and_in_shadow_mode_nobody_is_refused() {
     create(&t, "ORD-1", None).await;
     flag(&t, |flag| flag.shadow_mode = true).await;
     assert_eq!(create(&t, "ORD-2", None).await, None);
+    t.app.tally.write_counts(&t.app.db).await.unwrap();
     area_status::save_snapshot(&t.app).await.unwrap();
     assert_eq!(t.count("SELECT sum(would_reject)::bigint FROM waiting_snapshots").await, 1);
     flag(&t, |flag| flag.enabled = false).await;
@@ -280,7 +305,8 @@ async fn a_person_decides_for_an_area_for_a_while() {
     force(ForcedStatus::ForceBusy, until(60)).await;
     let refused = create(&t, "ORD-1", Some("ELITE")).await.unwrap();
     assert_eq!((&refused["status"], &refused["reason"]), (&json!("SERVER_BUSY"), &json!("test")));
-    t.advance(secs(61)).await;
+    // The process counts on from what the database said last: time enough for a slow machine, too.
+    t.advance(secs(3600)).await;
     refresh(&t).await;
     assert_eq!(create(&t, "ORD-2", None).await, None, "it is over by itself");
     force(ForcedStatus::ForceAvailable, None).await;
@@ -450,7 +476,6 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
         (json!({ "service_type": "SHIP" }), (422, "INVALID")),
         (json!({ "service_type": "RIDE", "max_waiting_orders": -1 }), (422, "INVALID")),
         (json!({ "service_type": "RIDE", "bypass_loyalty_levels": ["GOLD"] }), (422, "INVALID")),
-        (json!({ "service_type": "RIDE", "max_waiting": 1 }), (422, "INVALID")),
     ] {
         assert_eq!(put("/areas/JKT/threshold", &operator, wrong.to_string()).await.error(), code, "{wrong}");
     }
@@ -472,10 +497,9 @@ async fn those_who_run_areas_change_them_over_http_and_are_written_down() {
     assert_eq!(no_reason.error(), (422, "INVALID"));
     refresh(&t).await;
     let status = api.get(&format!("{base}/areas/status"), &operator).await;
-    assert_eq!(
-        (&status.body["areas"][0]["area_id"], &status.body["areas"][0]["mode"]),
-        (&json!("JKT"), &json!("FORCE_BUSY"))
-    );
+    let forced = |row: &&Value| row["area_id"] == "JKT" && row["service_type"] == "RIDE";
+    let forced = status.body["areas"].as_array().unwrap().iter().find(forced).unwrap();
+    assert_eq!(forced["mode"], "FORCE_BUSY");
     let on = put("/flag", &operator, json!({ "enabled": true, "percentage": 10 }).to_string()).await;
     assert_eq!((on.status, &on.body["percentage"], &on.body["version"]), (200, &json!(10), &json!(2)));
 
@@ -505,13 +529,13 @@ async fn a_change_is_seen_by_another_replica_within_a_second() {
         stop.clone(),
     ));
     let threshold = || other.rules.get().limits_for(&"JKT".into(), &"RIDE".into()).max_waiting;
-    crate::support::eventually("it has read the rules", secs(5), || async { threshold() == 1 }).await;
+    crate::support::eventually("it has read the rules", || async { threshold() == 1 }).await;
     // A busy machine may lose a moment once, not every time.
     let mut took = Vec::new();
     for most in [7, 8, 9] {
         limit(&t, "JKT", LimitsChange { max_waiting_orders: Some(most), ..LimitsChange::default() }).await;
         let begun = std::time::Instant::now();
-        crate::support::eventually("the change is seen", secs(10), || async { threshold() == most }).await;
+        crate::support::eventually("the change is seen", || async { threshold() == most }).await;
         took.push(begun.elapsed());
     }
     took.sort();

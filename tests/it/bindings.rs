@@ -1,4 +1,11 @@
-//! The tables of bindings hold what the model decides, and each call costs no index write.
+//! The tables of bindings hold what the model decides, and each call costs no index write. `plans`: many at once.
+
+mod commands;
+mod cycles;
+mod messages;
+mod otps;
+mod plans;
+mod restores;
 
 use chrono::{DateTime, Utc};
 use dispatch::db::{self, Pool};
@@ -11,7 +18,7 @@ use model::{
     },
 };
 
-use crate::support::{TestApp, eventually, secs};
+use crate::support::{TestApp, eventually};
 
 const COLUMNS: &str =
     "server_id, account_id, state, reason, config, cycle, phase, trx_id, start_confirmed, next_at, call_no,
@@ -88,7 +95,7 @@ impl StoredBinding {
 
     /// Waits for the binding's timer, claims what is due, and answers it.
     async fn call(&mut self, answer: &ProviderAnswer) {
-        let rules = CallRules { margin: chrono::TimeDelta::zero(), repeats_are_safe: true };
+        let rules = CallRules { margin: chrono::TimeDelta::zero(), repeats_are_safe: true, otp_is_readable: true };
         let moment = |now| DecisionMoment { now, luck: 0.5 };
         self.now = derive(&self.row, self.now).unwrap().due.max(self.now);
         let ClaimDecision::Call(claim) = decide_claim(&self.row, rules, moment(self.now)) else {
@@ -143,7 +150,7 @@ async fn calls_of_a_binding_write_no_index() {
     let fresh = db::connect_pool(&t.app.config.database).await.unwrap();
     let counts = "SELECT sum(n_tup_upd)::bigint, sum(n_tup_hot_upd)::bigint FROM pg_stat_user_tables
                   WHERE relname = 'bindings' OR relname LIKE 'transactions\\_%'";
-    eventually("the statistics arrive", secs(10), || async {
+    eventually("the statistics arrive", || async {
         let (updates, hot): (i64, i64) = sqlx::query_as(counts).fetch_one(&fresh).await.unwrap();
         // `start` changes the state, which is in an index.
         assert!(updates - hot <= 1, "{updates} updates, {hot} without an index write");

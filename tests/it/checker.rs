@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use dispatch::audit::{self, invariants::INVARIANTS};
+use dispatch::{
+    admission::waiting::{self, SuspectMembers},
+    audit::{self, invariants::INVARIANTS},
+};
 
 use crate::support::{TestApp, secs};
 
@@ -35,7 +38,7 @@ async fn history_to_break() -> TestApp {
 
 async fn restore(t: &TestApp) {
     t.sql(
-        "TRUNCATE orders, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts",
+        "TRUNCATE orders, rankings, offers, bookings, payment_events, order_events, outbox, outbox_attempts, outbox_replays, alerts, refunds",
     )
     .await;
     for table in TABLES {
@@ -191,4 +194,29 @@ async fn a_missing_timer_and_a_death_without_reason_are_reported() {
     let missing = ("no_timer_missing", "timeout:OFFERED:1".to_owned());
     let silent = ("no_dead_job_without_reason", "notify:DONE:9".to_owned());
     assert_eq!(reported(&t).await, BTreeSet::from([missing, silent]));
+}
+
+#[tokio::test]
+async fn at_rest_who_waits_in_redis_is_who_waits_in_sql() {
+    let t = TestApp::start().await;
+    for order in ["WAITS", "LEFT"] {
+        t.order(order).await;
+    }
+    t.sql("UPDATE orders SET area_id = 'JKT'").await;
+    waiting::repair_waiting_sets(&t.app, &mut SuspectMembers::default()).await.unwrap();
+    t.cancel("LEFT").await.unwrap();
+    let set = "waiting:order:JKT:RIDE";
+    assert_eq!(t.redis::<Vec<String>>(&["ZRANGE", set, "0", "-1"]).await, ["WAITS"]);
+    let _: i64 = t.redis(&["ZREM", set, "WAITS"]).await;
+    for strange in ["LEFT", "GHOST"] {
+        let _: i64 = t.redis(&["ZADD", set, "9999999999999", strange]).await;
+    }
+    let broken = |orders: &[&str]| -> BTreeSet<_> {
+        orders.iter().map(|order| ("waiting_sets_equal_rows", (*order).to_owned())).collect()
+    };
+    assert_eq!(reported(&t).await, broken(&["GHOST"]), "of the others the reconciler may not know yet");
+    t.advance(secs(301)).await;
+    assert_eq!(reported(&t).await, broken(&["GHOST", "LEFT", "WAITS"]));
+    let _: i64 = t.redis(&["DEL", "dispatchq:waiting:complete"]).await;
+    t.assert_sound().await;
 }

@@ -1,5 +1,8 @@
 //! What the command line prints.
 
+mod bindings;
+mod remote;
+
 use clap::CommandFactory;
 use dispatchq::cli::Cli;
 use serde_json::Value;

@@ -1,10 +1,14 @@
-//! What producers and drivers are answered.
+//! What producers, drivers and operators are answered.
 
 mod access;
 mod answers;
+mod bindings;
+mod errors;
 mod idempotency;
 mod openapi;
 mod outages;
+mod staff;
+mod stream;
 
 use serde_json::{Value, json};
 

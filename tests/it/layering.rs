@@ -78,7 +78,8 @@ fn a_producer_links_neither_engine_nor_services() {
 fn each_room_knows_only_those_below_it() {
     assert_without("workers", &[], &["jobs", "model", "dispatch", "sqlx", "servers"]);
     assert_without("dispatch", &[], &["api", "lab", "partner_sim", "provider_sim", "servers", "axum", "clap"]);
-    assert_without("api", &[], &["lab", "partner_sim", "servers", "clap"]);
+    assert_without("api", &[], &["staff_console", "lab", "partner_sim", "servers", "clap"]);
+    assert_without("staff-console", &[], &["lab", "partner_sim", "provider_sim", "servers", "clap"]);
     assert_without("partner-sim", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
     assert_without("provider-sim", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
     assert_without("servers", &[], &["dispatch", "model", "workers", "sqlx", "redis"]);
@@ -126,6 +127,15 @@ fn decisions_read_no_clock() {
 }
 
 #[test]
+fn the_console_writes_no_sql() {
+    let files = rust_files(&root().join("crates/console/src"));
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        assert!(!code(&file).contains("sqlx::query"), "{} has a statement of its own", file.display());
+    }
+}
+
+#[test]
 fn one_place_writes_orders() {
     let mut writers: Vec<_> = ["crates", "jobs/src", "src", "workers/src"]
         .into_iter()
@@ -137,9 +147,14 @@ fn one_place_writes_orders() {
         .map(|file| file.strip_prefix(root()).unwrap().to_owned())
         .collect();
     writers.sort();
-    // The second fills a database of its own.
+    // The second outdates decisions, the third fills a database of its own.
     assert_eq!(
         writers,
-        ["crates/dispatch/src/orders/store/write.rs", "crates/lab/src/bench/history/fill.rs"].map(PathBuf::from)
+        [
+            "crates/dispatch/src/order_store/statement.rs",
+            "crates/dispatch/src/orders/store/write.rs",
+            "crates/lab/src/bench/history/fill.rs"
+        ]
+        .map(PathBuf::from)
     );
 }

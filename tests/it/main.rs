@@ -8,15 +8,19 @@
 //! * `notifications`: who is told what over which channel, and what happens until a person acts on it.
 //! * `periodic`: schedules run once, cleanup leaves what is needed, pauses last.
 //! * `http`: what producers and drivers are answered, also while a server is away.
+//! * `console`: the pages of staff over real HTTP.
 //! * `sound`: faults that once lost, doubled or leaked something stay mended.
+//! * `throughput`: what many orders cost Postgres together.
 //! * `sql`: the schema, the statements against it, and what costs an index write.
 //! * `operator`: cancelling and rescheduling jobs, deciding on dead letters, and their copy in Postgres.
 //! * `metrics`: what is counted and shown, and the rules and dashboards that live by it.
 //! * `process`: real worker and API processes, killed, drained and cut off.
-//! * `checker`: every invariant can fail.
+//! * `checker`, `binding_checker`: every invariant can fail.
 //! * `partner`: orders served by a partner, in every order of arrival, with every fault, killed at every step.
 //! * `bindings`: the tables of bindings hold what the model decides.
+//! * `refunds`: refunds through a payment service, and by hand.
 //! * `partner_sim`: the simulated partner keeps to docs/PARTNER.md, and fails as told.
+//! * `deploy`: the files of deploy/ name what the code has.
 //! * `cli`: what the command line prints. `language`: the words of all texts. `documents`: lists and links of pages. `layering`: which file may do what.
 //! * `support`: the application under test, its clock, and who plays drivers and receivers.
 
@@ -24,10 +28,14 @@
 #![recursion_limit = "256"]
 
 mod admission;
+mod areas;
 mod at_least_once;
+mod binding_checker;
 mod bindings;
 mod checker;
 mod cli;
+mod console;
+mod deploy;
 mod documents;
 mod drivers;
 mod http;
@@ -45,8 +53,10 @@ mod periodic;
 mod process;
 mod races;
 mod recovery;
+mod refunds;
 mod reservation;
 mod sound;
 mod sql;
 mod support;
+mod throughput;
 mod voice;

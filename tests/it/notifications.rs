@@ -4,4 +4,6 @@ mod alarm;
 mod alerts;
 mod channels;
 mod events;
+mod languages;
 mod redeliver;
+mod steps;

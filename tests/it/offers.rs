@@ -138,7 +138,7 @@ async fn an_order_passes_over_a_driver_who_is_being_offered_another_at_this_mome
     sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
     let release = async {
         // Both have made their offers and go on to their messages: neither waits for the other.
-        eventually("both wait to write their messages", secs(10), || async {
+        eventually("both wait to write their messages", || async {
             t.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass").await == 2
         })
         .await;

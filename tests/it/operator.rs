@@ -1,5 +1,6 @@
 //! What operators do with single jobs and with dead letters, and what is kept of it.
 
+mod binding_explain;
 mod commands;
 mod explain;
 mod jobs;
@@ -29,7 +30,7 @@ fn anna() -> DecisionAuthor {
 }
 
 /// Everything that is due dies of this. Answers how many.
-async fn bury_due(app: &App, error: &str) -> usize {
+pub(crate) async fn bury_due(app: &App, error: &str) -> usize {
     let queues = ::jobs::queues::ALL.map(|queue| (queue, 500));
     let registry = dispatch::handlers::registry::build_registry(app);
     let mut buried = 0;

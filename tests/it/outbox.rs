@@ -232,7 +232,7 @@ async fn rows_and_alerts_of_another_version_are_told_as_they_are() {
         .execute(&t.app.db)
         .await
         .unwrap();
-        let send = SendNotification { order: id("ORD-1"), outbox_id: n };
+        let send = SendNotification { subject: id("ORD-1").into(), outbox_id: n };
         t.app.store.enqueue(&[NewJob::now(&send)]).await.unwrap();
         t.run_due().await;
     }
@@ -242,7 +242,8 @@ async fn rows_and_alerts_of_another_version_are_told_as_they_are() {
 
     t.sql(
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, next_escalation_at)
-         SELECT 'ORD-1', 'ORDER_PARKED', '', '{\"why\": \"newer\"}', now, now FROM dispatchq_now() now",
+         SELECT 'ORD-1', 'ORDER_PARKED', '', '{\"why\": \"newer\"}', now - interval '1 day', now
+         FROM dispatchq_now() now",
     )
     .await;
     let escalate = EscalateAlert { order: id("ORD-1"), alert_id: 1 };

@@ -10,8 +10,11 @@
 //! * `journey`: one order from its booking to its end, by real workers.
 //! * `shuffled`: whole lives of real orders, in which everything happens in a random order.
 //! * `retrieval`: the tests that the design of the job id retrieval names.
-//! * `metrics`: what is counted of all this.
+//! * `several`: two partners for one service type.
+//! * `metrics`: what is counted of all this; `told`: what people see of it. `areas`: full ones.
+//! * `throughput`: what many orders cost Postgres together.
 
+mod areas;
 mod arrivals;
 mod callbacks;
 mod crashes;
@@ -22,7 +25,11 @@ mod metrics;
 mod payments;
 mod recovery;
 mod retrieval;
+mod several;
 mod shuffled;
+mod throughput;
+mod told;
 mod world;
 
 use world::Partnership;
+pub(crate) use world::work;

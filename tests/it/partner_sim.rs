@@ -128,7 +128,7 @@ impl Partner {
 
     /// Waits until a booking has this status.
     async fn reaches(&self, booking_id: &str, status: &str) {
-        eventually(status, secs(20), || async { self.poll(booking_id).await.body["status"] == status }).await;
+        eventually(status, || async { self.poll(booking_id).await.body["status"] == status }).await;
     }
 
     /// Asks `/_sim`, which answers also in an outage.

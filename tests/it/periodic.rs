@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     config::{ScheduledTask, TaskSchedule},
     orders::{OrderStatus, actions, update::update_order},
     periodic::cleanup::{self, CleanupMode},
@@ -112,15 +113,17 @@ async fn cleanup_removes_what_has_served_its_time_and_nothing_else() {
 async fn a_stopped_queue_stays_stopped_when_redis_forgets() {
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;
-    assert!(pauses::pause_queue(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
-    assert!(!pauses::pause_queue(&t.app, jobs::queues::DISPATCH, &by("operator:test")).await.unwrap());
+    let operator = by("operator:test");
+    let author = ActionAuthor { actor: &operator, reason: None };
+    assert!(pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
+    assert!(!pauses::pause_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
     t.order("ORD-1").await;
     assert_eq!(t.run_due().await.len(), 0);
     t.redis::<()>(&["FLUSHALL"]).await;
     reconciler::reconcile_once(&t.app).await.unwrap();
     assert_eq!(t.run_due().await.len(), 0);
 
-    assert!(pauses::resume_queue(&t.app, jobs::queues::DISPATCH).await.unwrap());
+    assert!(pauses::resume_queue(&t.app, jobs::queues::DISPATCH, author).await.unwrap());
     t.run_due().await;
     assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;

@@ -3,13 +3,20 @@
 mod admission;
 mod bad_input;
 mod bench;
+mod bench_bindings;
 mod bench_chaos;
 mod bench_orders;
+mod bindings;
 mod clock;
 mod dev;
 mod faults;
 mod healing;
+mod health;
+mod pooler;
+mod postgres;
 mod redis;
+mod scale;
+mod systemd;
 mod work;
 
 use dispatch::{audit, orders::create};

@@ -11,13 +11,14 @@ use uuid::Uuid;
 
 use crate::support::{Api, Receiver, TestApp, ids};
 
-fn by_phone(config: &mut Config, receiver: &Receiver) {
+fn by_phone(config: &mut Config, receiver: &Receiver, language: &str) {
     let voice = VoiceConfig {
         url: receiver.url(""),
         account: "AC1".to_owned(),
         token: Some("0123456789abcdef0123456789abcdef".to_owned()),
         from: "+15550100000".to_owned(),
         callback_url: "https://dispatch.example.com".to_owned(),
+        language: language.to_owned(),
         ..VoiceConfig::default()
     };
     config.channels.insert("calls".to_owned(), ChannelConfig::Voice(voice));
@@ -32,8 +33,12 @@ struct Phones {
 
 /// Two drivers with phones; the nearer one is being called about ORD-1.
 async fn calling() -> Phones {
+    calling_in("en-US").await
+}
+
+async fn calling_in(language: &str) -> Phones {
     let receiver = Receiver::start().await;
-    let t = TestApp::with(|config| by_phone(config, &receiver)).await;
+    let t = TestApp::with(|config| by_phone(config, &receiver, language)).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.sql("UPDATE drivers SET phone = '+628123456' || right(id, 1)").await;
     let api = Api::start(&t.app).await;
@@ -63,6 +68,21 @@ impl Phones {
         let answer = request.body(form.query().unwrap_or_default().to_owned()).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
     }
+}
+
+#[tokio::test]
+async fn a_call_and_its_answers_are_spoken_in_the_language_of_their_channel() {
+    let p = calling_in("id-ID").await;
+    let call = p.receiver.received().remove(0);
+    let form = Url::parse(&format!("form:?{}", std::str::from_utf8(&call.bytes).unwrap())).unwrap();
+    let script = form.query_pairs().find(|(name, _)| name == "Twiml").unwrap().1.into_owned();
+    let offered = "<Say language=\"id-ID\">Pesanan RIDE baru, 0,1 kilometer dari Anda. Tekan 1 untuk mengambil, 2 untuk \
+                   menolak.</Say>";
+    assert!(script.contains(offered), "{script}");
+    let (_, said) = p.callback(CallEvent::Answer, p.message().await, &[("Digits", "2")]).await;
+    assert!(said.contains("<Say language=\"id-ID\">Anda telah menolak.</Say>"), "{said}");
+    p.t.run_due().await;
+    p.t.assert_sound().await;
 }
 
 #[tokio::test]
@@ -148,7 +168,7 @@ async fn a_callback_nobody_signed_is_refused() {
 #[tokio::test]
 async fn who_has_no_phone_or_cannot_be_called_costs_no_time() {
     let receiver = Receiver::start().await;
-    let t = TestApp::with(|config| by_phone(config, &receiver)).await;
+    let t = TestApp::with(|config| by_phone(config, &receiver, "en-US")).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0)]).await;
     t.sql("UPDATE drivers SET phone = '+6281234567' WHERE id <> 'D1'").await;
     receiver.fail(StatusCode::GONE, 1);

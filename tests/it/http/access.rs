@@ -88,7 +88,6 @@ async fn a_new_order_is_checked_at_the_edge() {
     };
     for (what, order) in [
         ("an unknown service type", with("service_type", json!("TELEPORT"))),
-        ("an unknown field", with("colour", json!("red"))),
         ("no place on earth", with("pickup", json!({ "latitude": 91.0, "longitude": 0.0 }))),
         ("half a place", with("pickup", json!({ "latitude": 1.0 }))),
         ("a bad id", with("order_id", json!("a:b"))),
@@ -137,4 +136,34 @@ async fn a_path_that_is_no_text_is_answered_in_our_form() {
     let answer = api.get("/api/v1/orders/%FF", &key).await;
     assert_eq!(answer.status, 400);
     assert!(answer.body["error_code"].is_string(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_extra_field_is_no_error_and_the_answer_names_it() {
+    let t = TestApp::start().await;
+    let api = Api::start(&t.app).await;
+    let key = t.key(AccountRole::Producer).await;
+    let send = async |path: &str, body: serde_json::Value| {
+        let request = reqwest::Client::new().post(api.url(path)).bearer_auth(&key).json(&body);
+        let answer = request.send().await.unwrap();
+        let ignored = answer.headers().get("x-ignored-fields").map(|names| names.to_str().unwrap().to_owned());
+        (answer.status().as_u16(), ignored)
+    };
+    let mut order = ride();
+    (order["order_id"], order["loyalty_levle"], order["pickup"]["street"]) =
+        (json!("ORD-1"), json!("ELITE"), json!("x"));
+    assert_eq!(send("/api/v1/orders", order).await, (201, Some("loyalty_levle".to_owned())));
+    assert_eq!(send("/api/v1/orders", ride()).await, (201, None));
+    let place = json!({ "latitude": -6.2, "longitude": 106.8, "accuracy_m": 5 });
+    let question = json!({ "pickup_location": place, "service_type": "RIDE", "app_version": "7.1" });
+    assert_eq!(send("/api/v1/dispatcher/availability-check", question).await, (200, Some("app_version".to_owned())));
+    assert_eq!(
+        send("/api/v1/orders/ORD-1/cancel", json!({ "reason": "late", "rating": 1 })).await,
+        (200, Some("rating".to_owned()))
+    );
+    // Where a field that is not read would change what is done to many, it is refused: docs/decisions/0080.
+    let operator = t.key(AccountRole::Operator).await;
+    let flag = json!({ "enabled": true, "shadow_mod": true }).to_string();
+    let refused = api.send(Method::PUT, "/api/v1/admin/dispatcher/flag", &operator, "", flag).await;
+    assert_eq!(refused.error(), (422, "INVALID"));
 }

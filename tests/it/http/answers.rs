@@ -143,6 +143,38 @@ async fn a_busy_driver_cannot_take_a_second_order() {
 }
 
 #[tokio::test]
+async fn a_driver_who_is_too_late_hears_it_in_the_requirements_words_or_in_the_apps_language() {
+    let t = TestApp::with(|config| config.dispatch.ask_at_once = 2).await;
+    let api = Api::start(&t.app).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let key = t.driver_key("D2").await;
+    let offers = t.live_offers("ORD-1").await;
+    let offer = |driver: &str| offers.iter().find(|offer| offer.driver_id.as_str() == driver).unwrap().id;
+    let path = "/api/v1/orders/ORD-1/accept";
+    let body = json!({ "driver_id": "D2", "offer_id": offer("D2") });
+    let in_language = async |language: &str| -> Value {
+        let request = reqwest::Client::new().post(api.url(path)).bearer_auth(&key).header("accept-language", language);
+        request.json(&body).send().await.unwrap().json().await.unwrap()
+    };
+    let said = "Chuyến đi đã có người nhận";
+
+    // Another driver is at it, and has yet to reach the row.
+    let _: () = t.redis(&["SET", "trip_lock:ORD-1", "D1", "EX", "10"]).await;
+    let beside = api.post(path, &key, body.clone()).await;
+    assert_eq!((beside.error(), beside.text("message")), ((409, "RESERVATION_IN_PROGRESS"), said));
+    let _: () = t.redis(&["DEL", "trip_lock:ORD-1"]).await;
+    t.accept("ORD-1", "D1", offer("D1")).await.unwrap();
+    let after = api.post(path, &key, body.clone()).await;
+    assert_eq!((after.error(), after.text("message")), ((409, "ALREADY_ASSIGNED"), said));
+    assert_eq!(in_language("vi-VN, en;q=0.5").await["message"], said);
+    assert_eq!(in_language("id-ID").await["message"], "Perjalanan ini sudah diambil pengemudi lain");
+    assert_eq!(in_language("fr, en;q=0.5").await["message"], "Another driver has taken this trip");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
 async fn a_customer_cancels_until_the_trip_is_over() {
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;

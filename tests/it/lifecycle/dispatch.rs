@@ -2,7 +2,7 @@
 
 use dispatch::orders::{OfferState, OrderStatus, actions, commit::ChangeError};
 
-use crate::support::{TestApp, by, ids, millis, secs};
+use crate::support::{TestApp, by, ids, millis, retry_as_shipped, secs};
 
 #[tokio::test]
 async fn an_accepted_order_is_carried_out() {
@@ -46,7 +46,7 @@ async fn a_lapsed_offer_goes_to_the_next_driver_and_not_a_moment_earlier() {
 
 #[tokio::test]
 async fn a_declined_offer_goes_on_at_once_and_its_driver_is_never_asked_again() {
-    let t = TestApp::start().await;
+    let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0), ("D2", 200.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;
@@ -79,6 +79,19 @@ async fn a_new_round_begins_after_15_s_and_asks_lapsed_drivers_again() {
     assert_eq!(ids(&t.run_due().await)[0], "dispatch:ORD-1:2");
     let again = t.live_offer("ORD-1").await;
     assert_eq!((again.driver_id.as_str(), again.attempt_no, again.round), ("D1", 2, 2));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_that_waits_for_a_driver_to_come_fills_no_history() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.run_for(secs(120)).await;
+    assert!(t.snapshot("ORD-1").await.order.round > 5, "it was searched for again and again");
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "SEARCH_AGAIN"]);
+    t.drivers(&[("D1", 100.0)]).await;
+    t.run_for(secs(15)).await;
+    assert_eq!(t.asked("ORD-1").await, "D1");
     t.assert_sound().await;
 }
 
@@ -138,7 +151,7 @@ async fn few_drivers_are_shared_by_many_orders_one_offer_each() {
 
 #[tokio::test]
 async fn a_driver_with_an_active_order_is_not_asked() {
-    let t = TestApp::start().await;
+    let t = TestApp::with(retry_as_shipped).await;
     t.drivers(&[("D1", 100.0)]).await;
     t.order("ORD-1").await;
     t.run_due().await;

@@ -1,6 +1,6 @@
 //! Names, labels and words of metrics as real processes show them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
 use dispatch::{
     accounts::api_keys::{self, AccountRole},
@@ -13,12 +13,19 @@ use dispatch::{
             limits::{self, LimitsChange},
         },
     },
+    binding_store::servers::ServerSettings,
+    bindings::{commands, servers},
     partner_client::settings,
 };
+use model::binding::BindingCommand;
 use partner_sim::{PartnerKnobs, PartnerSim, PartnerSimOptions, values::EventRate};
+use provider_sim::{ProviderSim, ProviderSimOptions};
 use serde_json::{Value, json};
 
-use crate::support::{Child, Crowd, Fleet, Scrape, by, eventually, hire, secs};
+use super::rules::queries;
+use crate::support::{
+    Crowd, Fleet, PATIENCE, Prometheus, Scrape, by, eventually, hire, last_value, millis, secs, send_until_answered,
+};
 
 /// So fast that a trip takes a moment.
 const SPEED: f64 = 1_000.0;
@@ -71,7 +78,7 @@ struct Shop {
 impl Shop {
     async fn post(&self, path: &str, body: Value) -> Value {
         let request = self.client.post(format!("{}{path}", self.base)).bearer_auth(&self.key).json(&body);
-        let answer = request.send().await.unwrap();
+        let answer = send_until_answered(request).await;
         assert!(answer.status().is_success(), "{path}: {answer:?}");
         answer.json().await.unwrap()
     }
@@ -83,28 +90,13 @@ impl Shop {
     }
 }
 
-/// A process, and where it shows its metrics.
-async fn showing(fleet: &Fleet, name: &str, args: &[&str]) -> (Child, String) {
-    let settings = [
-        ("DISPATCHQ_WORKER__NAME", name),
-        ("DISPATCHQ_WORKER__ADMIN_BIND", "127.0.0.1:0"),
-        ("DISPATCHQ_HTTP__ADMIN_BIND", "127.0.0.1:0"),
-    ];
-    let child = Child::spawn(fleet.dir(), name, args, &settings);
-    eventually("it shows metrics", secs(20), || async {
-        child.said("Showing health and metrics", "address").is_some()
-    })
-    .await;
-    let address = child.said("Showing health and metrics", "address").unwrap();
-    (child, address)
-}
-
 #[tokio::test]
-async fn names_and_labels_are_those_of_the_page() {
+async fn names_and_labels_are_those_of_the_page_and_every_panel_has_rows() {
     let sim = PartnerSim::start(&PartnerSimOptions { knobs: quick(), speed: SPEED, ..PartnerSimOptions::default() })
         .await
         .unwrap();
-    let fleet = Fleet::start().await;
+    let provider = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
+    let fleet = Fleet::with("5s", "[providers.acme]\napi_key = \"provider-sim-key\"\n").await;
     fleet.configure(&format!(
         "[partners.bbd]\nurl = \"{}\"\napi_key = \"partner-sim-key\"\n\
          callback_secret = \"whsec_ZGlzcGF0Y2hxIHBhcnRuZXIgc2ltdWxhdG9y\"\n\
@@ -112,9 +104,9 @@ async fn names_and_labels_are_those_of_the_page() {
          [service_types.TAXI]\npartner = \"bbd\"\nattempt = \"30s\"\nlifetime = \"60s\"\n",
         sim.url()
     ));
-    let (api, at_api) = showing(&fleet, "api", &["serve"]).await;
-    let (_worker, at_worker) = showing(&fleet, "w1", &["work"]).await;
-    eventually("the API listens", secs(20), || async { api.said("Serving the API", "address").is_some() }).await;
+    let (api, at_api) = fleet.spawn_showing("api", &["serve"]).await;
+    let (_worker, at_worker) = fleet.spawn_showing("w1", &["work"]).await;
+    eventually("the API listens", || async { api.said("Serving the API", "address").is_some() }).await;
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     sim.change_knobs(|knobs| knobs.callback_url = Some(format!("{base}/api/v1/callbacks/bbd"))).unwrap();
     let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
@@ -122,7 +114,8 @@ async fn names_and_labels_are_those_of_the_page() {
 
     // Rules watch for increases, so all that they watch is there before anything has happened.
     let runs = async || Scrape::ask(&at_worker).await.has("dispatchq_settles_refused_total");
-    eventually("the worker performs jobs", secs(20), runs).await;
+    eventually("the worker performs jobs", runs).await;
+    let prometheus = Prometheus::start(&[&at_api, &at_worker]).await;
     let first = Scrape::ask(&at_worker).await;
     for series in [
         "order_status_count{status=\"CANCELLED_BY_SYSTEM_AFTER_PAYMENT\"}",
@@ -132,6 +125,8 @@ async fn names_and_labels_are_those_of_the_page() {
         "dispatcher_attempt_total{area_id=\"\",result=\"assigned\",service_type=\"RIDE\"}",
         "dispatchq_status_updates_total{result=\"failed\"}",
         "dispatchq_partner_calls_total{call=\"book\",partner=\"bbd\",result=\"unauthorized\"}",
+        "dispatchq_manual_interventions_total{alert=\"MANUAL_REFUND_REQUIRED\"}",
+        "dispatchq_alert_response_seconds_count{alert=\"MANUAL_REFUND_REQUIRED\"}",
         "dispatchq_reconciler_repairs_total",
         "dispatchq_redis_epoch_changes_total",
         "dispatchq_jobs_total{outcome=\"lost\",queue=\"dispatch-queue\"}",
@@ -157,21 +152,69 @@ async fn names_and_labels_are_those_of_the_page() {
     let share = |percent| settings::set_percent(&fleet.app.db, &partner, percent, &OPERATOR);
     share(Some(0)).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
-    fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'", secs(40)).await;
+    fleet.reach(1, "SELECT count(*) FROM orders WHERE service_type = 'TAXI' AND status = 'COMPLETED'").await;
     sim.change_knobs(|knobs| (knobs.job_id_callback_rate, knobs.callback_rate) = (EventRate::NEVER, EventRate::NEVER))
         .unwrap();
     share(None).await.unwrap();
     orders.push(shop.order("TAXI", "PAID").await);
-    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'", secs(40)).await;
+    fleet.reach(1, "SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_PROACTIVE'").await;
     assert_eq!(fleet.count("SELECT count(*) FROM order_events WHERE reason = 'JOB_ID_VIA_CALLBACK'").await, 1);
-    fleet.at_rest(secs(45)).await;
+    fleet.at_rest().await;
     drop(crowd);
+    acknowledge_refund(&fleet, &shop).await;
     fill_the_area(&fleet, &shop).await;
+    run_a_binding(&fleet, &provider).await;
 
     let both = Scrape::ask(&at_api).await.and(Scrape::ask(&at_worker).await);
     let shown = rows(&both);
     assert!(documented() == shown, "docs/METRICS.md should say:\n{}", shown.join("\n"));
     assert_labels_name_nobody(&both, &orders);
+    assert_panels_have_rows(&prometheus).await;
+}
+
+/// Support takes care of an order that was paid and found no driver.
+async fn acknowledge_refund(fleet: &Fleet, shop: &Shop) {
+    let due = "SELECT coalesce(min(id), 0) FROM alerts WHERE kind = 'MANUAL_REFUND_REQUIRED' AND acked_at IS NULL";
+    fleet.reach(1, due).await;
+    let alert = fleet.count(due).await;
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "anna", AccountRole::Support, None).await.unwrap();
+    let support = Shop { base: shop.base.clone(), key, client: shop.client.clone() };
+    support.post(&format!("/api/v1/alerts/{alert}/ack"), json!({ "note": "refunded by hand" })).await;
+}
+
+/// Every query of the dashboard has had series since the processes began, and every KPI is a number.
+async fn assert_panels_have_rows(prometheus: &Prometheus) {
+    for (title, expr) in queries() {
+        let expr = expr.replace("$__rate_interval", "1m").replace("$__range", "10m");
+        // What shows trouble alone is empty while there is none; that the query is understood is asked all the same.
+        let rows = prometheus.series(&expr).await;
+        if rows.is_empty() && !expr.ends_with("> 0") {
+            eventually(&format!("{title} has rows: {expr}"), || async { !prometheus.series(&expr).await.is_empty() })
+                .await;
+        }
+        if expr.contains("dispatchq:") {
+            let is_number =
+                || async { last_value(&prometheus.series(&expr).await).is_some_and(|value| value != "NaN") };
+            eventually(&format!("{title} is a number: {expr}"), is_number).await;
+        }
+    }
+}
+
+/// One transaction after the other, until the money is gone.
+async fn run_a_binding(fleet: &Fleet, provider: &ProviderSim) {
+    static OPERATOR: Actor = Actor::with_fixed_name(ActorRole::Operator, "test");
+    let settings = ServerSettings {
+        provider: Some("acme".into()),
+        base_url: Some(provider.server_url("S1")),
+        ..ServerSettings::default()
+    };
+    servers::create_server(&fleet.app, &"S1".parse().unwrap(), &settings, &OPERATOR).await.unwrap();
+    provider.set_balance("A1", 2);
+    let new: commands::NewBinding =
+        serde_json::from_value(json!({ "id": "B1", "server_id": "S1", "account_id": "A1" })).unwrap();
+    commands::create_binding(&fleet.app, &new, &OPERATOR).await.unwrap();
+    commands::command_binding(&fleet.app, &new.id, &BindingCommand::Start, &OPERATOR).await.unwrap();
+    fleet.reach(1, "SELECT count(*) FROM bindings WHERE state = 'STOPPED'").await;
 }
 
 /// One order has room, one is refused, one passes for loyalty, and one would be refused.
@@ -185,6 +228,8 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
         service_type: "DELIVERY".into(),
         max_waiting_orders: Some(1),
         max_bypass_percentage: Some(100),
+        // So that the area is still full when it is looked at.
+        order_lifetime_sec: Some(600),
         ..LimitsChange::default()
     };
     limits::set_limits(&fleet.app.db, &"JKT-PUSAT".into(), &limits, None, author).await.unwrap();
@@ -199,7 +244,19 @@ async fn fill_the_area(fleet: &Fleet, shop: &Shop) {
         let body = json!({ "service_type": "DELIVERY", "loyalty_level": loyalty,
                            "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let url = format!("{}/api/v1/orders", shop.base);
-        shop.client.post(url).bearer_auth(&shop.key).json(&body).send().await.unwrap().status().as_u16()
+        let key = uuid::Uuid::new_v4().to_string();
+        let begun = Instant::now();
+        // A process that is too busy says so, and is asked again.
+        loop {
+            let request = shop.client.post(&url).bearer_auth(&shop.key).header("idempotency-key", &key).json(&body);
+            let answer = request.send().await.unwrap();
+            let status = answer.status().as_u16();
+            let body: Value = answer.json().await.unwrap();
+            if !is_busy(&body["error_code"]) || begun.elapsed() > PATIENCE {
+                return status;
+            }
+            tokio::time::sleep(millis(100)).await;
+        }
     };
     set_flag(false).await;
     assert_eq!([order("EXPLORER").await, order("EXPLORER").await, order("ELITE").await], [201, 503, 201]);
@@ -215,26 +272,51 @@ fn assert_labels_name_nobody(scrape: &Scrape, orders: &[String]) {
                 "area_id" => ["", "JKT-PUSAT"].contains(&value.as_str()),
                 "service_type" => ["RIDE", "RENT", "DELIVERY", "TAXI"].contains(&value.as_str()),
                 "loop" => {
-                    ["gate", "mirror of dead letters", "offer board", "reconciler", "rules"].contains(&value.as_str())
+                    let loops = [
+                        "admission counts",
+                        "feed board",
+                        "gate",
+                        "keys",
+                        "mirror of dead letters",
+                        "offer board",
+                        "orders of SQL",
+                        "outage alarm",
+                        "reconciler",
+                        "rules",
+                    ];
+                    loops.contains(&value.as_str())
                 }
                 "partner" => value == "bbd",
+                "alert_route" => ["support", "dispatchers", "escalation", "unresolved"].contains(&value.as_str()),
                 "channel" => value == "log",
                 "loyalty" => ["none", "EXPLORER", "TRAVELER", "VOYAGER", "ELITE"].contains(&value.as_str()),
+                "source" => ["check", "create"].contains(&value.as_str()),
                 "queue" => jobs::queues::ALL.contains(&value.as_str()),
-                // Of an order, or of an HTTP answer.
+                // What a call of a provider is to do, and at which server: a name that operators give.
+                "action" => ["start", "status", "otp", "settle"].contains(&value.as_str()),
+                "server" => value == "S1",
+                "alert" => value.bytes().all(|b| b.is_ascii_uppercase() || b == b'_'),
+                "state" => ["STOPPED", "RUNNING", "PAUSED", "STOPPING"].contains(&value.as_str()),
+                // Of an order, of a transaction, or of an HTTP answer.
                 "status" => {
-                    value.parse::<dispatch::orders::OrderStatus>().is_ok()
+                    ["SUKSES", "GAGAL", "UNRESOLVED"].contains(&value.as_str())
+                        || value.parse::<dispatch::orders::OrderStatus>().is_ok()
                         || (value.len() == 3 && value.bytes().all(|b| b.is_ascii_digit()))
                 }
                 "method" => ["GET", "POST", "PUT", "DELETE"].contains(&value.as_str()),
                 // As docs/openapi.json writes paths: with names in the place of ids.
                 "route" => value == "none" || api::OPENAPI.contains(&format!("\"{value}\": {{")),
-                "call" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
-                    value.len() <= 20 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')
+                "call" | "cause" | "dependency" | "kind" | "outcome" | "reason" | "result" => {
+                    value.len() <= 40 && value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-')
                 }
                 _ => false,
             };
             assert!(fits && !orders.contains(value), "{label}=\"{value}\"");
         }
     }
+}
+
+/// Of an answer: the process was too busy to decide.
+fn is_busy(code: &Value) -> bool {
+    code == "UNAVAILABLE" || code == "DISPATCHER_SERVICE_UNAVAILABLE"
 }

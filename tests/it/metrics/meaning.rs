@@ -1,8 +1,8 @@
 //! What is counted, and when.
 
-use dispatch::orders::OrderStatus;
+use dispatch::orders::{OrderStatus, actions};
 
-use crate::support::{Counting, TestApp, secs};
+use crate::support::{Counting, TestApp, by, secs};
 
 /// Has Postgres refuse the end of every order, with this code.
 fn refuse(code: &str) -> String {
@@ -42,6 +42,8 @@ async fn attempts_and_searches_are_counted_by_how_they_end() {
             format!("dispatcher_retry_count_total{} 2", ride("")),
         ]
     );
+    let per_order = |part: &str| counting.read().value(&format!("dispatchq_attempts_per_order_{part}{}", ride("")));
+    assert_eq!((per_order("count"), per_order("sum")), (1.0, 3.0));
     let entered = |status: &str, times: u32| format!("order_status_count{{status=\"{status}\"}} {times}");
     let once = ["COMPLETED", "DISPATCHING", "DRIVER_ASSIGNED", "PICKED_UP"].map(|status| entered(status, 1));
     assert_eq!(counting.of("order_status_count"), once);
@@ -89,6 +91,17 @@ async fn the_end_of_a_lifetime_ends_an_attempt_without_a_driver() {
         ]
     );
     assert_eq!(counting.of("dispatchq_status_updates_total"), ["dispatchq_status_updates_total{result=\"success\"} 1"]);
+
+    // A person refunds it an hour later, which is the answer to the alert.
+    let refund = "{alert=\"MANUAL_REFUND_REQUIRED\"}";
+    assert_eq!(
+        counting.of("dispatchq_manual_interventions_total"),
+        [format!("dispatchq_manual_interventions_total{refund} 1")]
+    );
+    t.advance(secs(3600)).await;
+    t.act("ORD-1", |s| actions::start_refund(s, &by("operator:test"), None)).await.unwrap();
+    let response = |part: &str| counting.read().value(&format!("dispatchq_alert_response_seconds_{part}{refund}"));
+    assert_eq!((response("count"), response("sum") >= 3600.0), (1.0, true));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Alert rules by `promtool`, and that rules, dashboard and runbook fit each other and what /metrics shows.
+//! Alert rules and recording rules by `promtool`, and that rules, dashboard and runbook fit each other and what /metrics shows.
 
 use std::{
     collections::BTreeSet,
@@ -70,7 +70,7 @@ fn alerts() -> Vec<Alert> {
 }
 
 /// Title and expression of every query of the dashboard.
-fn queries() -> Vec<(String, String)> {
+pub(super) fn queries() -> Vec<(String, String)> {
     let dashboard: Value = serde_json::from_str(&file("deploy/grafana/dispatchq.json")).unwrap();
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -80,6 +80,18 @@ fn queries() -> Vec<(String, String)> {
         }
     }
     queries
+}
+
+/// Name and expression of every rule of kpis.yml.
+fn recorded() -> Vec<(String, String)> {
+    let text = file("deploy/prometheus/kpis.yml");
+    let text = text.lines().filter(|line| !line.trim().starts_with('#')).collect::<Vec<_>>().join("\n");
+    let rule = |rule: &str| {
+        let (name, rest) = rule.split_once('\n').unwrap();
+        let (_, expr) = rest.split_once("expr:").unwrap();
+        (name.to_owned(), expr.trim().trim_start_matches('|').replace('\n', " "))
+    };
+    text.split("- record: ").skip(1).map(rule).collect()
 }
 
 /// The metrics an expression names: its words that are neither functions nor operators, labels nor values.
@@ -100,7 +112,7 @@ fn metrics_of(expr: &str) -> BTreeSet<String> {
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
         let before = rest[..start].chars().next_back();
         let word = &rest[start..];
-        let end = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(word.len());
+        let end = word.find(|c: char| !(c.is_ascii_alphanumeric() || "_:".contains(c))).unwrap_or(word.len());
         let (word, after) = word.split_at(end);
         let is_number = before.is_some_and(|c| c.is_ascii_digit());
         if !is_number && !after.trim_start().starts_with('(') && !WORDS.contains(&word.to_lowercase().as_str()) {
@@ -128,6 +140,7 @@ fn an_expression_names_its_metrics() {
     let expr = r#"sum by (le, a) (rate(x_bucket{status="up down",a!="b"}[5m])) / sum(y_total) > 0.1 unless on (a) max(z) == 1e3"#;
     assert_eq!(names(expr), ["x_bucket", "y_total", "z"]);
     assert_eq!(names("max(dispatchq_workers) == 0 or absent(up)"), ["dispatchq_workers", "up"]);
+    assert_eq!(names("max(a:b:ratio_1d) or vector(0)"), ["a:b:ratio_1d"]);
     assert_eq!(names("topk(5, sum(increase(a[$__range]))) * 60"), ["a"]);
 }
 
@@ -136,6 +149,8 @@ fn promtool_finds_every_alert_firing_and_silent_as_it_should_be() {
     promtool(&["check", "config"], &[&deployed("prometheus.yml")]);
     promtool(&["check", "rules"], &[&deployed("alerts.yml")]);
     promtool(&["test", "rules"], &[&deployed("alerts_test.yml")]);
+    promtool(&["check", "rules"], &[&deployed("kpis.yml")]);
+    promtool(&["test", "rules"], &[&deployed("kpis_test.yml")]);
 }
 
 #[test]
@@ -165,18 +180,29 @@ fn rules_and_dashboard_use_metrics_that_are_shown() {
     known.insert("up".to_owned());
     let alerts = alerts();
     let of_rules = alerts.iter().map(|a| (a.name.clone(), a.expr.clone()));
-    for (place, expr) in of_rules.chain(queries()) {
+    let kpis = recorded();
+    assert!(kpis.len() >= 8, "{kpis:?}");
+    for (place, expr) in of_rules.chain(kpis.clone()).chain(queries()) {
         let used = metrics_of(&expr);
         assert!(!used.is_empty(), "{place} looks at nothing: {expr}");
         for name in used {
-            assert!(known.contains(&name), "{place}: /metrics shows no {name}: {expr}");
+            let is_recorded = kpis.iter().any(|(recorded, _)| *recorded == name);
+            assert!(known.contains(&name) || is_recorded, "{place}: /metrics shows no {name}: {expr}");
         }
     }
+    // Each KPI has a case, a row on its page, and a panel.
+    let (cases, page) = (file("deploy/prometheus/kpis_test.yml"), file("docs/METRICS.md"));
+    for (name, _) in &kpis {
+        let is_asked = cases.lines().any(|line| line.trim().starts_with("- expr:") && line.contains(name.as_str()));
+        let is_described = page.contains(&format!("| `{}` |", name.trim_start_matches("dispatchq:")));
+        let is_drawn = queries().iter().any(|(_, expr)| expr.contains(name.as_str()));
+        assert_eq!((is_asked, is_described, is_drawn), (true, true, true), "{name}");
+    }
     // What the tests of the rules feed them is the real thing too.
-    let test = file("deploy/prometheus/alerts_test.yml");
+    let test = file("deploy/prometheus/alerts_test.yml") + &cases;
     for series in test.lines().filter_map(|line| line.trim().strip_prefix("- series: ")) {
         let name = series.split('{').next().unwrap();
-        assert!(known.contains(name), "alerts_test.yml: /metrics shows no {name}");
+        assert!(known.contains(name), "tests of rules: /metrics shows no {name}");
     }
 }
 

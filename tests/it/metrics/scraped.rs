@@ -1,8 +1,10 @@
 //! Gauges: how the installation stands at the moment of a scrape.
 
 use dispatch::orders::{OrderStatus, PaymentStatus, actions};
+use serde_json::json;
+use workers::{JobId, SlotNeed, store::OngoingWork};
 
-use crate::support::{Counting, Scrape, TestApp, by, secs};
+use crate::support::{Counting, ProviderStage, Scrape, TestApp, by, secs};
 
 const HOUR: u64 = 3600;
 
@@ -69,6 +71,68 @@ async fn what_waits_for_somebody_is_counted() {
 }
 
 #[tokio::test]
+async fn bindings_that_wait_are_counted_with_the_age_of_their_wait() {
+    let (counting, stage) = (Counting::start(), ProviderStage::start().await);
+    let (at, _stop) = counting.shown(&stage.t.app).await;
+    stage.turn_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap());
+    stage.run_binding("B", "S1", json!({})).await;
+    stage.t.run_due().await;
+    let scrape = Scrape::ask(&at).await;
+    assert_eq!(scrape.value("dispatchq_bindings_waiting_otp"), 1.0);
+    assert_eq!(scrape.value("dispatchq_bindings{state=\"RUNNING\"}"), 1.0);
+    assert_eq!(scrape.value("dispatchq_bindings_most_overdue_seconds"), 0.0);
+    // The wait for the OTP is over after two minutes, and no worker has looked.
+    stage.t.advance(secs(HOUR)).await;
+    // A pause writes the row, and the wait goes on.
+    stage.t.sql("UPDATE bindings SET updated_at = dispatchq_now()").await;
+    let scrape = Scrape::ask(&at).await;
+    let waited = scrape.value("dispatchq_bindings_otp_oldest_seconds");
+    assert!((3000.0..=3600.0).contains(&waited), "{waited}");
+    let overdue = scrape.value("dispatchq_bindings_most_overdue_seconds");
+    assert!((2900.0..waited).contains(&overdue), "{overdue}");
+
+    let server =
+        |scrape: &Scrape, name: &str| scrape.value(&format!("dispatchq_provider_server_{name}{{server=\"S1\"}}"));
+    assert_eq!([server(&scrape, "breaker_open"), server(&scrape, "paused")], [0.0, 0.0]);
+    stage.t.sql("UPDATE provider_servers SET paused_until = dispatchq_now() + interval '1 minute'").await;
+    let scrape = Scrape::ask(&at).await;
+    assert_eq!([server(&scrape, "breaker_open"), server(&scrape, "paused")], [1.0, 1.0]);
+    assert_eq!(scrape.value("dispatchq_bindings_most_overdue_seconds"), 0.0, "its server is left alone");
+    stage.t.sql("UPDATE provider_servers SET paused_until = NULL, enabled = false").await;
+    let scrape = Scrape::ask(&at).await;
+    assert_eq!([server(&scrape, "breaker_open"), server(&scrape, "paused")], [0.0, 1.0], "an operator's decision");
+}
+
+#[tokio::test]
+async fn a_line_is_shown_with_the_limits_it_waits_for() {
+    let (counting, mut stage) = (Counting::start(), ProviderStage::start().await);
+    let (at, _stop) = counting.shown(&stage.t.app).await;
+    let open = ["X", "Y"].map(|own| OngoingWork {
+        queue: jobs::queues::BINDING,
+        id: JobId::parse(format!("cycle:{own}:1")).unwrap(),
+        need: SlotNeed::new("S1", own, secs(600)).unwrap(),
+        left: secs(600),
+    });
+    stage.t.app.store.restore_slots(&open).await.unwrap();
+    stage.run_binding("B", "S1", json!({})).await;
+    stage.t.run_due().await;
+    stage.t.advance(secs(90)).await;
+    let of_server = ["calls_open", "calls_limit", "parked", "longest_wait_seconds"];
+    let read = async || {
+        let scrape = Scrape::ask(&at).await;
+        let of_all =
+            ["provider_calls_open", "provider_calls_limit", "bindings_parked", "bindings_longest_wait_seconds"];
+        let of_all = of_all.map(|name| scrape.value(&format!("dispatchq_{name}")));
+        let server = |name: &str| scrape.value(&format!("dispatchq_provider_server_{name}{{server=\"S1\"}}"));
+        (of_all, of_server.map(server))
+    };
+    assert_eq!(read().await, ([2.0, 50.0, 1.0, 90.0], [2.0, 2.0, 1.0, 90.0]));
+    stage.t.redis.kill().await;
+    let (of_all, of_server) = read().await;
+    assert!(of_all.iter().chain(&of_server).all(|value| value.is_nan()), "{of_all:?} {of_server:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_not_a_number_and_the_missing_server_is_named() {
     let (counting, mut t) = (Counting::start(), TestApp::start().await);
     let (at, _stop) = counting.shown(&t.app).await;
@@ -77,18 +141,20 @@ async fn what_cannot_be_read_is_not_a_number_and_the_missing_server_is_named() {
     };
     let scrape = Scrape::ask(&at).await;
     assert_eq!(up(&scrape), [1.0, 1.0]);
+    let degraded = |scrape: &Scrape| scrape.has("dispatchq_degraded").then(|| scrape.value("dispatchq_degraded"));
+    assert_eq!(degraded(&scrape), Some(0.0));
     assert_eq!(scrape.value("dispatchq_queue_depth{queue=\"dispatch-queue\"}"), 0.0);
 
     t.redis.kill().await;
     let scrape = Scrape::ask(&at).await;
-    assert_eq!(up(&scrape), [0.0, 1.0]);
+    assert_eq!((up(&scrape), degraded(&scrape)), ([0.0, 1.0], Some(1.0)));
     assert!(scrape.value("dispatchq_queue_depth{queue=\"dispatch-queue\"}").is_nan());
     assert!(scrape.value("dispatchq_workers").is_nan());
     assert_eq!(scrape.value("dispatchq_manual_refund_queue"), 0.0);
 
     t.postgres.stop().await.unwrap();
     let scrape = Scrape::ask(&at).await;
-    assert_eq!(up(&scrape), [0.0, 0.0]);
+    assert_eq!((up(&scrape), degraded(&scrape)), ([0.0, 0.0], Some(0.0)), "it takes no requests");
     assert!(scrape.value("dispatchq_manual_refund_queue").is_nan());
     assert!(scrape.value("dispatchq_outbox_oldest_seconds").is_nan());
 }

@@ -2,12 +2,13 @@
 
 use axum::http::StatusCode;
 use dispatch::{
+    compensation::outage,
     notifications::messages::{MANUAL_REFUND_REQUIRED, STATUS_UPDATE_FAILED},
     orders::OrderStatus,
 };
 use workers::Outcome;
 
-use crate::support::{Receiver, TestApp, secs};
+use crate::support::{Receiver, TestApp, eventually, secs};
 
 const REFUSE: &str = "
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no, says the trigger'; END $$;
@@ -83,40 +84,59 @@ async fn what_goes_well_again_before_anybody_is_told_is_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn the_alert_needs_no_database_and_is_logged_when_there_is_one_again() {
+async fn while_postgres_is_down_support_is_told_once_for_each_outage_and_not_for_each_order() {
     let receiver = Receiver::start().await;
     let mut t = compensating(&receiver).await;
+    t.order_of("ORD-2", "RIDE", "PAID").await;
     let compensate = t.take().await.into_iter().find(|j| j.delivery.id.kind() == "compensate").unwrap();
     t.postgres.kill().await;
     let outcome = t.perform(&compensate).await;
     assert!(matches!(outcome, Outcome::Snooze { .. }), "an outage spends no try: {outcome:?}");
-    let alarm =
-        t.app.store.find_job(&workers::JobId::parse("alarm:ORD-1:hook").unwrap(), &jobs::queues::ALL).await.unwrap();
+    t.settle(&compensate, outcome).await;
+    let of_order = workers::JobId::parse("alarm:ORD-1:hook").unwrap();
+    let alarm = t.app.store.find_job(&of_order, &jobs::queues::ALL).await.unwrap();
     let due_in = alarm.expect("the alarm waits").at_ms - t.now_ms();
     assert_eq!(due_in, 60_000, "a short outage raises no alert");
+    eventually("Postgres is found away", || async { !t.app.readiness.is_writable().await }).await;
 
-    // Much longer, and a worker that had the job in hand all the time.
-    t.app
-        .store
-        .reschedule(&workers::JobId::parse("alarm:ORD-1:hook").unwrap(), &jobs::queues::ALL, secs(0))
-        .await
-        .unwrap();
+    // A worker that had the alarm of the order in hand all the time.
+    t.app.store.reschedule(&of_order, &jobs::queues::ALL, secs(0)).await.unwrap();
     let alarm = t.take().await.into_iter().find(|j| j.delivery.id.kind() == "alarm").unwrap();
     let outcome = t.perform(&alarm).await;
-    assert_eq!(told(&receiver), 1);
-    let Outcome::Done { then } = &outcome else { panic!("{outcome:?}") };
-    assert_eq!((then.len(), then[0].id.as_str()), (1, "alarm:ORD-1:hook"), "the log is still to be written");
+    assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");
     t.settle(&alarm, outcome).await;
 
-    t.postgres.restart().await.unwrap();
-    t.run_for(secs(120)).await;
-    assert_eq!(told(&receiver), 1);
+    let another_worker = t.reconfigured(|_| {});
+    assert!(outage::look_once(&t.app, false).await.unwrap());
+    assert_eq!(told(&receiver), 0, "it has just begun");
+    let begun = (t.now_ms() - 60_000).to_string();
+    t.redis::<String>(&["SET", "dispatchq:outage:since", &begun]).await;
+    // The receiver is down, too, at first: its turn comes again when the claim has ended.
+    receiver.fail(StatusCode::BAD_GATEWAY, 1);
+    for app in [&t.app, &another_worker] {
+        assert!(outage::look_once(app, false).await.unwrap());
+    }
+    assert_eq!(told(&receiver), 1, "the one that was refused");
+    t.redis::<i64>(&["DEL", &format!("dispatchq:outage:told:{begun}:hook")]).await;
+    for app in [&t.app, &another_worker, &t.app] {
+        assert!(outage::look_once(app, true).await.unwrap());
+    }
+    let received = receiver.received();
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert_eq!(received[0].id, received[1].id);
+    let data = &received[1].body["data"];
     assert_eq!(
-        t.count("SELECT count(*) FROM outbox WHERE kind = 'STATUS_UPDATE_FAILED' AND state = 'delivered'").await,
-        1
+        (data["event"].as_str(), data["order_id"].as_str()),
+        (Some("support.manual_action_required"), Some("ORD-1"))
     );
-    t.settle(&compensate, Outcome::Snooze { delay: secs(0) }).await;
-    t.run_for(secs(10)).await;
+    assert!(data["error"].as_str().unwrap().contains("orders whose end waits for it: 1,"), "{data}");
+
+    t.postgres.restart().await.unwrap();
+    eventually("Postgres is found back", || async { t.app.readiness.is_writable().await }).await;
+    assert!(!outage::look_once(&t.app, true).await.unwrap());
+    assert_eq!(t.redis::<i64>(&["EXISTS", "dispatchq:outage:since"]).await, 0);
+    t.run_for(secs(120)).await;
     assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
+    assert_eq!(told(&receiver), 2, "nothing more is told of it");
     t.assert_sound().await;
 }

@@ -4,7 +4,9 @@ use dispatch::{
     accounts::api_keys::AccountRole,
     notifications::{
         alerts::{self, AlertFilter, AlertSelection},
-        messages::{DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, TIMER_DEAD, UNEXPECTED_STATE},
+        messages::{
+            DISPATCH_FAILED, ESCALATION, MANUAL_REFUND_REQUIRED, REMINDER, SLA_WARNING, TIMER_DEAD, UNEXPECTED_STATE,
+        },
     },
     orders::{Change, EventReason, OrderStatus, actions},
     recovery::reconciler,
@@ -63,6 +65,44 @@ async fn a_refund_nobody_acknowledges_within_its_sla_escalates_again_and_again_u
     let open =
         alerts::list_alerts(&t.app.db, &AlertFilter { open: true, limit: 10, ..AlertFilter::default() }).await.unwrap();
     assert_eq!((open.len(), open[0].escalations, open[0].next_escalation_at), (1, 3, None));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_desk_is_warned_before_the_sla_ends_and_the_sla_goes_by_its_business_hours() {
+    let receiver = Receiver::start().await;
+    let t = TestApp::with(|config| {
+        receiver.configure(config);
+        config.notifications.escalate.after = secs(9 * HOUR);
+        config.notifications.sla_warning = secs(HOUR);
+        let weekdays = ["Mon", "Tue", "Wed", "Thu", "Fri"];
+        let desk = json!({ "time_zone": "UTC", "weekdays": weekdays, "opens": "08:00", "closes": "17:00",
+                           "holidays": ["2030-01-02"] });
+        config.notifications.business_hours = Some(serde_json::from_value(desk).unwrap());
+    })
+    .await;
+    // Told on Tuesday at 8:30. Wednesday is a holiday, so the ninth hour ends on Thursday at 8:30.
+    refund_due(&t).await;
+    t.run_for(secs(8 * HOUR - 1)).await;
+    assert_eq!(t.messages_of("ORD-1", SLA_WARNING).await, 0);
+    t.run_for(secs(1)).await;
+    assert_eq!((t.messages_of("ORD-1", SLA_WARNING).await, escalations(&t).await), (1, 0));
+    let warning = receiver.received().pop().unwrap().body;
+    assert_eq!(
+        (&warning["type"], &warning["data"]["sla_ends_at"]),
+        (&json!(SLA_WARNING), &json!("2030-01-03T08:30:00Z"))
+    );
+    assert_eq!(warning["data"]["alert"]["alert_type"], MANUAL_REFUND_REQUIRED);
+
+    t.run_for(secs(40 * HOUR - 1)).await;
+    assert_eq!(escalations(&t).await, 0);
+    t.run_for(secs(1)).await;
+    assert_eq!((t.messages_of("ORD-1", SLA_WARNING).await, escalations(&t).await), (1, 1));
+    // Every four open hours.
+    t.run_for(secs(4 * HOUR)).await;
+    assert_eq!(escalations(&t).await, 2);
+    let open = AlertFilter { open: true, limit: 10, ..AlertFilter::default() };
+    assert_eq!(alerts::list_alerts(&t.app.db, &open).await.unwrap().len(), 1, "a warning is no alert of its own");
     t.assert_sound().await;
 }
 

@@ -25,13 +25,11 @@ fn assert_fails(printed: &Printed, code: i32, words: &[&str]) {
     assert!(!printed.stderr.contains("panicked"), "{}", printed.stderr);
 }
 
-/// Orders that live long enough for a test, made in SQL, each with its timers.
+/// Orders made in SQL, each with its timers.
 async fn orders(fleet: &Fleet, prefix: &str, count: usize) {
     let create = "SELECT dispatchq_create_order($1 || '-' || n, 'RIDE', -6.2, 106.8) FROM generate_series(1, $2) n";
     let count = i32::try_from(count).unwrap();
     sqlx::query(create).bind(prefix).bind(count).execute(&fleet.app.db).await.unwrap();
-    let longer = "UPDATE orders SET lifetime_deadline = dispatchq_now() + interval '30 minutes'";
-    sqlx::query(longer).execute(&fleet.app.db).await.unwrap();
     reconciler::reconcile_in_full(&fleet.app).await.unwrap().unwrap();
 }
 
@@ -143,7 +141,7 @@ async fn a_bulk_requeue_that_was_killed_is_finished_by_the_next() {
     let mut lock = lasting_transaction(&fleet.postgres).await;
     sqlx::query("SELECT id FROM orders WHERE id = 'ORD-600' FOR UPDATE").execute(&mut *lock).await.unwrap();
     let mut killed = fleet.spawn("requeue", &["dead", "requeue", "--all", "--yes"]);
-    fleet.reach(50, requeued, secs(30)).await;
+    fleet.reach(50, requeued).await;
     killed.kill();
     drop(lock);
     let left = dead_ids(&fleet.app).await.len();
@@ -164,21 +162,21 @@ async fn a_worker_copies_restores_and_lets_held_orders_go_on() {
     orders(&fleet, "ORD", 3).await;
     bury_due(&fleet.app, "broken").await;
     let _worker = fleet.worker("w1");
-    fleet.reach(3, "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL", secs(30)).await;
-    fleet.reach(3, "SELECT count(*) FROM orders WHERE held_for_review", secs(30)).await;
+    fleet.reach(3, "SELECT count(*) FROM dead_letters WHERE resolved_at IS NULL").await;
+    fleet.reach(3, "SELECT count(*) FROM orders WHERE held_for_review").await;
     crate::support::redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
-    crate::support::eventually("the dead are back", secs(30), || async {
+    crate::support::eventually("the dead are back", || async {
         fleet.app.store.epoch().await.unwrap().is_some() && dead_ids(&fleet.app).await.len() == 3
     })
     .await;
     assert_eq!(fleet.run(&["dead", "requeue", "--all", "--yes"]).stdout, "3 jobs requeued.\n");
-    fleet.reach(3, "SELECT count(DISTINCT order_id) FROM offers", secs(30)).await;
+    fleet.reach(3, "SELECT count(DISTINCT order_id) FROM offers").await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
 }
 
 #[tokio::test]
 async fn a_dead_letter_explains_itself() {
-    let fleet = Fleet::with_lifetime("1h").await;
+    let fleet = Fleet::start().await;
     orders(&fleet, "ORD", 2).await;
     bury_due(&fleet.app, "no route to host").await;
     let show = |id: &str| fleet.run(&["dead", "show", id]);

@@ -1,5 +1,7 @@
 //! `order explain`: why, what next, who holds it, what to do.
 
+use std::collections::BTreeMap;
+
 use dispatch::explain::{JobStanding, OrderExplanation, gather};
 use workers::{
     Outcome,
@@ -24,6 +26,7 @@ async fn a_worker_lives(t: &TestApp) {
         version: "0".to_owned(),
         queues: jobs::queues::ALL.map(str::to_owned).to_vec(),
         in_hand: 1,
+        runs: BTreeMap::new(),
         started_ms: 0,
     };
     let beat = Heartbeat {

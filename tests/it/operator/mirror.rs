@@ -201,7 +201,7 @@ async fn a_mirror_that_fails_or_hangs_stops_no_timer() {
     sqlx::query("LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let hanging = tokio::spawn(async move { mirror::mirror_once(&app).await });
-    crate::support::eventually("the mirror waits", secs(5), || async {
+    crate::support::eventually("the mirror waits", || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;

@@ -60,10 +60,13 @@ impl Scene {
         create::create_order(&self.fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
 
+    fn doomed_worker(&self, point: &str) -> Child {
+        self.fleet.worker_with(point, &[("CRASH_AT", point)])
+    }
+
     /// Workers die at these points, one each; orders come until the last has died, and every fifth is cancelled meanwhile.
     async fn workers_die_at(&self, points: &[&str]) {
-        let mut doomed: Vec<_> =
-            points.iter().map(|point| (*point, self.fleet.worker_with(point, &[("CRASH_AT", point)]))).collect();
+        let mut doomed: Vec<_> = points.iter().map(|point| (*point, self.doomed_worker(point))).collect();
         let start = Instant::now();
         let mut orders = 0;
         for tick in 0.. {
@@ -86,6 +89,9 @@ impl Scene {
             for (point, mut child) in std::mem::take(&mut doomed) {
                 if child.runs() {
                     doomed.push((point, child));
+                } else if child.log().contains("did not answer 'ping'") {
+                    // A slow machine: its supervisor would start it again.
+                    doomed.push((point, self.doomed_worker(point)));
                 } else {
                     assert!(child.log().contains(&format!("CRASH_AT={point}")), "{point}: {}", child.log());
                 }
@@ -98,8 +104,8 @@ impl Scene {
         let open =
             "SELECT (SELECT count(*) FROM bookings WHERE state IN ('intent', 'unknown', 'booked', 'cancel_wanted'))
                     + (SELECT count(*) FROM inbox WHERE state = 'pending')";
-        self.fleet.at_rest(secs(60)).await;
-        eventually("all bookings have ended", secs(60), || async { self.fleet.count(open).await == 0 }).await;
+        self.fleet.at_rest().await;
+        eventually("all bookings have ended", || async { self.fleet.count(open).await == 0 }).await;
         assert_eq!(audit::check_history(&self.fleet.app).await.unwrap(), []);
         assert_eq!(self.sim.read_report().open, Vec::<String>::new());
         assert_eq!(self.fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
@@ -203,7 +209,7 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     for (n, point) in ["callback.stored", "callback.learnt", "callback.enqueues", "update.commits"].iter().enumerate() {
         let (mut api, _) = scene.api(&[("CRASH_AT", point)]).await;
         scene.order(n).await;
-        assert!(!api.ended(secs(20)).await.success(), "{point}");
+        assert!(!api.ended().await.success(), "{point}");
     }
     let (_, key) =
         api_keys::create_permanent_key(&scene.fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
@@ -213,7 +219,7 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
         let (mut api, base) = scene.api(&[("CRASH_AT", point)]).await;
         let create = || client.post(format!("{base}/api/v1/orders")).bearer_auth(&key).json(&new).send();
         while create().await.is_ok() {}
-        assert!(!api.ended(secs(20)).await.success(), "{point}");
+        assert!(!api.ended().await.success(), "{point}");
     }
     drop(worker);
 
@@ -229,11 +235,11 @@ async fn the_api_and_a_worker_may_die_at_every_step_of_a_callback() {
     for n in 10..30 {
         scene.order(n).await;
     }
-    scene.fleet.reach(10, "SELECT count(*) FROM bookings WHERE booking_id IS NOT NULL", secs(30)).await;
+    scene.fleet.reach(10, "SELECT count(*) FROM bookings WHERE booking_id IS NOT NULL").await;
     workers.push(start(&doomed[2]));
     leave_callbacks_behind(&scene).await;
     for (worker, point) in workers.iter_mut().zip(doomed) {
-        assert!(!worker.ended(secs(60)).await.success(), "{point}");
+        assert!(!worker.ended().await.success(), "{point}");
     }
 
     scene
@@ -263,6 +269,6 @@ async fn leave_callbacks_behind(scene: &Scene) {
                           "booking_id": booking_id, "job_id": booking["job_id"],
                           "reference": format!("{order}:{attempt}") });
         let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-        inbox::store_callback(&scene.fleet.app.db, &PARTNER.into(), &body, &raw).await.unwrap();
+        inbox::store_callback(&scene.fleet.app.orders, &PARTNER.into(), &body, &raw).await.unwrap();
     }
 }

@@ -39,7 +39,7 @@ async fn assert_all_arrive(p: &Partnership, orders: usize) {
     for n in 0..orders {
         p.taxi(&format!("ORD-{n}"), "PAID").await;
     }
-    eventually("all have arrived", secs(120), || async {
+    eventually("all have arrived", || async {
         p.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await == i64::try_from(orders).unwrap()
     })
     .await;

@@ -5,7 +5,7 @@ use partner_sim::{OutageKind, PartnerKnobs, PartnerSim, PartnerSimOptions, value
 use serde_json::json;
 
 use super::world::{PARTNER, SECRET, SERVICE};
-use crate::support::{Fleet, by, eventually, id, secs};
+use crate::support::{Fleet, by, eventually, id};
 
 const RATE: u64 = 40;
 /// The share of a second's calls that may come at once.
@@ -35,23 +35,20 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
     );
     let fleet = Fleet::with("60s", &more).await;
     let mut workers = [fleet.worker("w1"), fleet.worker("w2")];
-    eventually("both workers show up", secs(20), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 })
-        .await;
+    eventually("both workers show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     for n in 0..ORDERS {
         let new = json!({ "service_type": SERVICE, "pickup": { "latitude": -6.2, "longitude": 106.8 } });
         let new = serde_json::from_value(new).unwrap();
         create::create_order(&fleet.app, id(&format!("ORD-{n}")), &new, &by("producer:test")).await.unwrap();
     }
     // The outage is noticed: the breaker has opened.
-    fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0", secs(20)).await;
+    fleet.reach(1, "SELECT count(*) FROM bookings WHERE tries > 0").await;
     let partner = fleet.app.partners.get(&PARTNER.into()).unwrap();
-    eventually("the breaker opens", secs(20), || async {
-        partner.breaker_state(&fleet.app.store).await.unwrap().opens > 0
-    })
-    .await;
+    eventually("the breaker opens", || async { partner.breaker_state(&fleet.app.store).await.unwrap().opens > 0 })
+        .await;
     let away = sim.read_report().counters;
     sim.change_knobs(|knobs| knobs.down = false).unwrap();
-    fleet.reach(ORDERS, "SELECT count(*) FROM orders WHERE job_id IS NOT NULL", secs(50)).await;
+    fleet.reach(ORDERS, "SELECT count(*) FROM orders WHERE job_id IS NOT NULL").await;
 
     let counters = sim.read_report().counters;
     // A quarter more, for calls let through evenly arrive less so.
@@ -61,7 +58,7 @@ async fn two_processes_never_exceed_rate_and_concurrency_nor_stampede_after_an_o
     assert_eq!(counters.bookings, ORDERS.unsigned_abs(), "one for each");
     for worker in &mut workers {
         worker.terminate();
-        assert_eq!(worker.ended(secs(30)).await.code(), Some(0));
+        assert_eq!(worker.ended().await.code(), Some(0));
         let (settled, _) = worker.settled_and_refused();
         assert!(settled > 10, "one worker did it all: {settled} here");
     }

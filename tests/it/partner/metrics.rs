@@ -39,6 +39,11 @@ async fn a_job_id_that_is_asked_for_is_one_retrieval_however_often_it_is_asked()
     assert_eq!(job_ids(&counting), retrieved);
     let average = counting.read().value("job_id_retrieval_attempts_sum");
     assert!(average > f64::from(asked), "{average} questions, the one that was answered included");
+    let questions = counting.read();
+    let [put, baseline] =
+        ["", "_baseline"].map(|part| questions.value(&format!("dispatchq_job_id_questions{part}_total")));
+    assert_eq!(put, average);
+    assert!(baseline >= 15.0, "half a minute has 15 questions of the baseline: {baseline}");
 
     // What is asked after that, of driver and trip, is not about the job id.
     p.sim.take_step(&booking_id);
@@ -60,6 +65,8 @@ async fn a_job_id_that_comes_by_callback_is_no_retrieval() {
     p.run_due().await;
     let by_callback = ["job_id_retrieval_duration_seconds_count 1", "job_id_total 1", "job_id_via_callback_total 1"];
     assert_eq!(job_ids(&counting), by_callback);
+    // The baseline asks once at least.
+    assert_eq!(counting.of("dispatchq_job_id_questions"), ["dispatchq_job_id_questions_baseline_total 1"]);
     // The trip is asked for now and then.
     p.sim_steps(&booking_id, "ORD-1", OrderStatus::DriverAssigned).await;
     p.run_for(secs(1200)).await;

@@ -30,7 +30,7 @@ async fn waiting() -> (Partnership, [(&'static str, String); 4]) {
     // As the API stores it before it acts.
     let raw = p.callback("CALLED", 1, "job_id_assigned", json!({ "job_id": "J-1" })).await;
     let body: CallbackBody = serde_json::from_value(raw.clone()).unwrap();
-    let row = inbox::store_callback(&p.app.db, &PARTNER.into(), &body, &raw).await.unwrap();
+    let row = inbox::store_callback(&p.app.orders, &PARTNER.into(), &body, &raw).await.unwrap();
     p.sim.change_knobs(|knobs| knobs.reset_rate = EventRate::NEVER).unwrap();
     let jobs = [
         (jobs::queues::DISPATCH, "dispatch:BOOKING:1".to_owned()),

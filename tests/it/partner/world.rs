@@ -156,7 +156,7 @@ impl Partnership {
     }
 
     pub(super) async fn reaches(&self, order: &str, status: OrderStatus) {
-        eventually(status.as_str(), secs(60), || async { self.status(order).await == status }).await;
+        eventually(status.as_str(), || async { self.status(order).await == status }).await;
     }
 
     pub(super) async fn booking(&self, order: &str, attempt: i32) -> Booking {
@@ -261,11 +261,11 @@ fn serve_by(config: &mut Config, sim: &PartnerSim) {
 }
 
 /// A worker in this process. Dropping it drains it.
-pub(super) struct Working {
+pub(crate) struct Working {
     stop: CancellationToken,
 }
 
-pub(super) fn work(app: &App) -> Working {
+pub(crate) fn work(app: &App) -> Working {
     let stop = CancellationToken::new();
     let queues = process::select_queues(app, &[], None).unwrap();
     tokio::spawn(process::run(app.clone(), queues, stop.clone()));

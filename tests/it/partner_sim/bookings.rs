@@ -149,7 +149,7 @@ async fn endings(seed: u64, references: &[String]) -> Vec<(String, Value)> {
     for reference in references {
         bookings.push((reference.clone(), partner.booked(reference).await));
     }
-    eventually("all are over", secs(20), || async { partner.sim.read_report().open_bookings == 0 }).await;
+    eventually("all are over", || async { partner.sim.read_report().open_bookings == 0 }).await;
     let mut endings = Vec::new();
     for (reference, booking) in bookings {
         endings
@@ -178,7 +178,7 @@ async fn what_is_over_is_forgotten_after_a_while_and_what_is_open_is_not() {
     let (kept, gone) = (partner.booked("ORD-1:1").await, partner.booked("ORD-2:1").await);
     partner.cancel(&gone).await;
     assert_eq!(partner.sim.read_report().known_bookings, 2);
-    eventually("one is forgotten", secs(20), || async { partner.sim.read_report().known_bookings == 1 }).await;
+    eventually("one is forgotten", || async { partner.sim.read_report().known_bookings == 1 }).await;
     assert_eq!(partner.poll(&gone).await.status, 404);
     assert_eq!(partner.poll(&kept).await.status, 200);
     assert_eq!(partner.sim.read_report().counters.bookings, 2);

@@ -56,7 +56,7 @@ impl Us {
     }
 
     async fn reach(&self, count: usize) -> Vec<Received> {
-        eventually("callbacks", secs(20), || async { self.received().len() >= count }).await;
+        eventually("callbacks", || async { self.received().len() >= count }).await;
         self.received()
     }
 
@@ -112,7 +112,7 @@ async fn each_event_is_told_signed_and_with_what_is_known() {
     }
     let ids: std::collections::BTreeSet<_> = received.iter().map(|r| &r.id).collect();
     assert_eq!(ids.len(), 4);
-    eventually("all are counted", secs(20), || async { partner.sim.read_report().counters.callbacks_sent == 4 }).await;
+    eventually("all are counted", || async { partner.sim.read_report().counters.callbacks_sent == 4 }).await;
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_callback_is_repeated_until_it_is_taken() {
     partner.booked("ORD-1:1").await;
     let received = us.reach(4).await;
     assert!(received.iter().all(|r| r.signed && r.id == received[0].id && r.body == received[0].body), "{received:?}");
-    eventually("it is taken", secs(20), || async { partner.sim.read_report().counters.callbacks_sent == 1 }).await;
+    eventually("it is taken", || async { partner.sim.read_report().counters.callbacks_sent == 1 }).await;
     assert_eq!(partner.sim.read_report().counters.callbacks_refused, 3);
 }
 
@@ -162,12 +162,12 @@ async fn a_callback_nobody_takes_is_given_up() {
     let us = Us::start(usize::MAX).await;
     let partner = us.partner(1000.0, job_id_only()).await;
     partner.booked("ORD-1:1").await;
-    eventually("given up", secs(20), || async { partner.sim.read_report().counters.callbacks_given_up == 1 }).await;
+    eventually("given up", || async { partner.sim.read_report().counters.callbacks_given_up == 1 }).await;
     assert_eq!(us.received().len(), 6);
     // A closed port is the same.
     partner.turn(json!({ "callback_url": "http://127.0.0.1:1/" })).await;
     partner.booked("ORD-2:1").await;
-    eventually("given up", secs(20), || async { partner.sim.read_report().counters.callbacks_given_up == 2 }).await;
+    eventually("given up", || async { partner.sim.read_report().counters.callbacks_given_up == 2 }).await;
     assert_eq!(partner.sim.read_report().counters.callbacks_refused, 12);
 }
 
@@ -179,7 +179,7 @@ async fn a_doubled_callback_has_the_same_event_id() {
     let received = us.reach(2).await;
     assert!(received.iter().all(|r| r.signed));
     assert_eq!((&received[0].id, &received[0].body), (&received[1].id, &received[1].body));
-    eventually("counted", secs(20), || async { partner.sim.read_report().counters.callbacks_doubled == 1 }).await;
+    eventually("counted", || async { partner.sim.read_report().counters.callbacks_doubled == 1 }).await;
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn withheld_callbacks_never_come_and_polling_still_finds_out() {
 
     partner.turn(json!({ "job_id_callback_rate": 1.0, "callback_rate": 0.0 })).await;
     partner.booked("ORD-2:1").await;
-    eventually("withheld", secs(20), || async { partner.sim.read_report().counters.callbacks_withheld == 4 }).await;
+    eventually("withheld", || async { partner.sim.read_report().counters.callbacks_withheld == 4 }).await;
     let received = us.reach(4).await;
     assert_eq!((received.len(), received[3].text("type")), (4, "job_id_assigned"));
 }
@@ -229,7 +229,7 @@ async fn wrong_callbacks_are_signed_and_come_beside_the_right_ones() {
     let foreign = foreign.body["job_id"].clone();
     assert_ne!(foreign, right.body["job_id"]);
     let next = partner.booked("ORD-1:2").await;
-    eventually("the next job id", secs(20), || async { partner.poll(&next).await.body["job_id"] == foreign }).await;
+    eventually("the next job id", || async { partner.poll(&next).await.body["job_id"] == foreign }).await;
 }
 
 #[tokio::test]

@@ -59,7 +59,7 @@ async fn the_examples_on_the_page_are_answered_as_it_says() {
     .await;
     let booking = partner.booked("ORD-1:1").await;
     assert_eq!(json!({ "booking_id": booking }), serde_json::from_str::<Value>(&line("{\"booking_id\": \"")).unwrap());
-    eventually("a job id", secs(20), || async { partner.poll(&booking).await.body["job_id"].is_string() }).await;
+    eventually("a job id", || async { partner.poll(&booking).await.body["job_id"].is_string() }).await;
     let page = page();
     let said: Vec<Value> = page.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     for answer in [partner.poll(&booking).await.body, partner.cancel(&booking).await.body] {

@@ -67,7 +67,7 @@ async fn a_hanging_request_is_cut_and_one_given_up_is_not_kept() {
     let book = async |reference| impatient.try_book(reference).await.unwrap_err().is_timeout();
     assert_eq!(tokio::join!(book("ORD-1:1"), book("ORD-2:1"), book("ORD-3:1")), (true, true, true));
     assert_eq!(impatient.sim.read_report().counters.hangs, 3);
-    eventually("requests given up are gone", secs(20), || async { impatient.sim.read_report().running == 0 }).await;
+    eventually("requests given up are gone", || async { impatient.sim.read_report().running == 0 }).await;
 
     // Its end is in real time, whatever the speed.
     let patient = Partner { client: client(secs(20)), ..impatient };
@@ -105,18 +105,18 @@ async fn in_an_outage_connections_are_refused_and_running_ones_cut() {
     let booking = partner.booked("ORD-1:1").await;
     partner.turn(json!({ "hang_rate": 1.0 })).await;
     let outage = async {
-        eventually("a request hangs", secs(20), || async { partner.sim.read_report().counters.hangs == 1 }).await;
+        eventually("a request hangs", || async { partner.sim.read_report().counters.hangs == 1 }).await;
         partner.turn(json!({ "down": true, "hang_rate": 0.0 })).await;
     };
     let (cut, ()) = tokio::join!(partner.try_poll(&booking), outage);
     assert!(!cut.unwrap_err().is_timeout());
-    eventually("connections are refused", secs(20), || async {
+    eventually("connections are refused", || async {
         partner.try_poll(&booking).await.is_err_and(|error| error.is_connect())
     })
     .await;
 
     partner.turn(json!({ "down": false })).await;
-    eventually("it is back at its old address", secs(20), || async { partner.try_poll(&booking).await.is_ok() }).await;
+    eventually("it is back at its old address", || async { partner.try_poll(&booking).await.is_ok() }).await;
     // Bookings outlive an outage.
     assert_eq!(partner.poll(&booking).await.status, 200);
 }
@@ -136,7 +136,7 @@ async fn an_outage_begins_and_ends_by_the_clock() {
     let knobs = PartnerKnobs { outages: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert!(partner.try_book("ORD-1:1").await.unwrap_err().is_connect());
-    eventually("the outage ends", secs(20), || async { partner.try_book("ORD-1:1").await.is_ok() }).await;
+    eventually("the outage ends", || async { partner.try_book("ORD-1:1").await.is_ok() }).await;
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn keys_may_fail_for_a_while() {
     let knobs = PartnerKnobs { auth_failures: vec!["0s+3h".parse().unwrap()], ..smooth() };
     let partner = start(1000.0, knobs).await;
     assert_eq!(partner.book("ORD-1:1").await.error(), (401, "UNAUTHORIZED"));
-    eventually("keys are good again", secs(20), || async { partner.book("ORD-1:1").await.status != 401 }).await;
+    eventually("keys are good again", || async { partner.book("ORD-1:1").await.status != 401 }).await;
     partner.turn(json!({ "reject_keys": true })).await;
     assert_eq!(partner.book("ORD-2:1").await.status, 401);
 }

@@ -137,6 +137,6 @@ async fn a_threshold_holds_while_a_replica_is_killed_and_redis_is_flushed() {
     let most = fleet.count("SELECT max(n) FROM waiting_seen WHERE loyal").await;
     assert!((THRESHOLD + 1..=WITH_BYPASS).contains(&most), "{most} waited when a loyal one was let in");
     println!("{tries} tried, {most} waited at most, {taken} taken, {refused} refused");
-    fleet.at_rest(secs(180)).await;
+    fleet.at_rest().await;
     assert_eq!(audit::check_history(&fleet.app).await.unwrap(), []);
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use servers::{PostgresServer, RedisServer};
 use sqlx::Connection;
 
-use crate::support::{Fleet, Printed, run_binary};
+use crate::support::{Fleet, Printed, redis_command, run_binary};
 
 /// Nothing listens there.
 const NOWHERE: &str = "127.0.0.1:1";
@@ -30,6 +30,7 @@ fn wrong_usage_ends_with_2_and_shows_the_usage() {
         &["order", "create", "--service-type", "RIDE"],
         &["apikey", "create", "x", "--role", "king"],
         &["job", "list", "dispatch-queue", "--limit", "0"],
+        &["health", "--url", "127.0.0.1:9090"],
     ] {
         let printed = run_binary(dir.path(), args, &[]);
         assert_eq!(printed.code, Some(2), "{args:?}: {printed:?}");
@@ -71,12 +72,19 @@ async fn a_server_that_cannot_be_reached_is_named() {
     let (database, nowhere) = (postgres.url(), format!("redis://:hunter2@{NOWHERE}"));
     let without_redis = [("DISPATCHQ_DATABASE__URL", database.as_str()), ("DISPATCHQ_REDIS__URL", &nowhere)];
     assert_eq!(run_binary(dir.path(), &["migrate"], &without_redis).code, Some(0));
+    let printed = run_binary(dir.path(), &["work"], &without_redis);
+    assert_fails(&printed, &["cannot reach Redis", NOWHERE, "redis.url"]);
+    assert!(!printed.stderr.contains("hunter2"), "{}", printed.stderr);
+
+    // `serve` starts while Redis is away, but not with a login that Redis refuses.
+    redis_command::<()>(&redis.url(), &["CONFIG", "SET", "requirepass", "another"]).await;
+    let refused = format!("redis://:hunter2@127.0.0.1:{}", redis.port());
+    let settings = [("DISPATCHQ_DATABASE__URL", database.as_str()), ("DISPATCHQ_REDIS__URL", &refused)];
     for command in ["work", "serve"] {
-        let printed = run_binary(dir.path(), &[command], &without_redis);
-        assert_fails(&printed, &["cannot reach Redis", NOWHERE, "redis.url"]);
+        let printed = run_binary(dir.path(), &[command], &settings);
+        assert_fails(&printed, &["refuses the login", "redis.url"]);
         assert!(!printed.stderr.contains("hunter2"), "{}", printed.stderr);
     }
-    drop(redis);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{assert_all_well, orders};
-use crate::support::{Child, Crowd, Fleet, eventually, hire, secs};
+use crate::support::{Child, Crowd, Fleet, eventually, hire};
 
 const HOUR_SECS: i64 = 3600;
 
@@ -41,11 +41,11 @@ async fn workers_an_hour_off_are_neither_early_nor_late() {
         fleet.worker_with(name, &settings)
     };
     let mut workers = [shifted("ahead", HOUR_SECS), shifted("behind", -HOUR_SECS)];
-    eventually("both show up", secs(20), || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
+    eventually("both show up", || async { fleet.app.store.list_workers().await.unwrap().len() == 2 }).await;
     hire(&fleet.app, 30).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "ORD", 60).await;
-    fleet.at_rest(secs(30)).await;
+    fleet.at_rest().await;
     assert_all_well(&fleet).await;
     assert!((offset_secs(&workers[0]) - HOUR_SECS).abs() < 600, "the first clock is off");
     assert!((offset_secs(&workers[1]) + HOUR_SECS).abs() < 600, "the second clock is off");
@@ -59,7 +59,7 @@ async fn workers_an_hour_off_are_neither_early_nor_late() {
     assert_eq!(fleet.app.store.read_lateness().await.unwrap().max_ms / 60_000, 0);
     for worker in &mut workers {
         worker.terminate();
-        assert_eq!(worker.ended(secs(30)).await.code(), Some(0));
+        assert_eq!(worker.ended().await.code(), Some(0));
         let (settled, refused) = worker.settled_and_refused();
         assert!(settled > 10 && refused == 0, "settled {settled}, refused {refused}");
     }

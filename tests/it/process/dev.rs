@@ -1,10 +1,10 @@
 //! `dispatchq dev`: one command brings everything up, and takes all of it down again.
 
-use std::{fs::Permissions, net::TcpStream, os::unix::fs::PermissionsExt};
+use std::{fs::Permissions, net::TcpStream, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::support::{Child, eventually, run_binary, secs};
+use crate::support::{Child, eventually, run_binary, run_binary_with_input, secs, send_until_answered};
 
 /// The value of a line such as `Key       dq_...`.
 fn line(child: &Child, name: &str) -> String {
@@ -19,23 +19,26 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
     let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/var/tmp").unwrap();
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     let mut orders = Vec::new();
+    let mut cycles_before: Vec<i64> = Vec::new();
     for run in 1..=2 {
         let mut dev = Child::spawn(dir.path(), "dev", &["dev", "--bind", "127.0.0.1:0", "--partner-speed", "400"], &[]);
-        eventually("dev is up", secs(60), || async { dev.log().contains("Ctrl-C ends it") }).await;
-        let (url, key) = (line(&dev, "API"), line(&dev, "Key"));
-        let created = client
-            .post(&url)
-            .bearer_auth(&key)
-            .json(&json!({ "service_type": "RENT", "pickup": { "latitude": -6.2, "longitude": 106.8 } }))
-            .send()
-            .await
-            .unwrap();
+        eventually("dev is up", || async { dev.log().contains("Ctrl-C ends it") }).await;
+        let (url, key, provider) = (line(&dev, "API"), line(&dev, "Key"), line(&dev, "Provider"));
+        // So that bindings do not wait while others are looked at.
+        turn_knobs(&client, &provider, &json!({ "otp_rate": 0 })).await;
+        let created = send_until_answered(
+            client
+                .post(&url)
+                .bearer_auth(&key)
+                .json(&json!({ "service_type": "RENT", "pickup": { "latitude": -6.2, "longitude": 106.8 } })),
+        )
+        .await;
         assert_eq!(created.status().as_u16(), 201);
         let created: Value = created.json().await.unwrap();
         orders.push(created["order_id"].as_str().unwrap().to_owned());
         // The worker has found no driver, also for the order of the run before.
         for order in &orders {
-            eventually("the order waits for a dispatcher", secs(20), || async {
+            eventually("the order waits for a dispatcher", || async {
                 let order = client.get(format!("{url}/{order}")).bearer_auth(&key).send().await.unwrap();
                 order.json::<Value>().await.unwrap()["status"] == "PENDING"
             })
@@ -53,18 +56,57 @@ async fn dev_serves_an_order_and_leaves_nothing_running() {
         };
         let place = ["--lat", "-6.2088", "--lng", "106.8456"];
         cli(&[&["order", "create", "--service-type", "TAXI", "--id", &taxi], &place[..]].concat());
-        eventually("the partner has driven", secs(20), || async {
+        eventually("the partner has driven", || async {
             cli(&["order", "show", &taxi, "--json"]).contains("\"COMPLETED\"")
         })
         .await;
         assert!(cli(&["order", "timeline", &taxi]).contains("JOB_ID_VIA_"));
         assert_eq!(config.metadata().unwrap().permissions().mode() & 0o777, 0o600, "it holds secrets");
 
+        // Five bindings run; in the second run they go on where they were.
+        let bindings = || -> Vec<Value> { serde_json::from_str(&cli(&["binding", "list", "--json"])).unwrap() };
+        let cycles = || bindings().iter().map(|b| b["cycle"].as_i64().unwrap()).collect::<Vec<_>>();
+        eventually("the bindings run", || async {
+            let now = cycles();
+            let has_begun = now.len() == 5 && now.iter().all(|cycle| *cycle > 0);
+            has_begun && now.iter().sum::<i64>() > cycles_before.iter().sum::<i64>()
+        })
+        .await;
+        assert!(bindings().iter().all(|b| b["state"] == "RUNNING"), "{:?}", bindings());
+        let now = cycles();
+        assert!(now.iter().zip(&cycles_before).all(|(now, before)| now >= before), "{cycles_before:?} {now:?}");
+        if run == 2 {
+            let begun: Vec<_> = bindings().iter().map(|b| b["trx_id"].clone()).collect();
+            turn_knobs(&client, &provider, &json!({ "otp_rate": 1, "processing_rate": 0, "failures": "" })).await;
+            hand_in_an_otp(&bindings, &begun, config.to_str().unwrap(), dir.path()).await;
+        }
+        cycles_before = cycles();
+
         dev.terminate();
-        assert_eq!(dev.ended(secs(30)).await.code(), Some(0), "run {run}");
+        assert_eq!(dev.ended().await.code(), Some(0), "run {run}");
         for server in ["Redis", "Postgres"] {
             let url: reqwest::Url = line(&dev, server).parse().unwrap();
             assert!(TcpStream::connect(("127.0.0.1", url.port().unwrap())).is_err(), "{server} is still there");
         }
     }
+}
+
+async fn turn_knobs(client: &reqwest::Client, provider: &str, knobs: &Value) {
+    let turned = client.post(format!("{provider}/_sim/knobs")).json(knobs).send().await.unwrap();
+    assert_eq!(turned.status().as_u16(), 200);
+}
+
+/// Each transaction that begins now wants an OTP: one is handed in, and its transaction ends well. `begun`: the transactions
+/// from before. The provider forgets what it wanted of those before its restart.
+async fn hand_in_an_otp(bindings: &impl Fn() -> Vec<Value>, begun: &[Value], config: &str, dir: &Path) {
+    let waiting = || bindings().into_iter().find(|b| b["phase"] == "WAITING_OTP" && !begun.contains(&b["trx_id"]));
+    eventually("a binding waits for an OTP", || async { waiting().is_some() }).await;
+    let waiting = waiting().expect("it waits for minutes");
+    let (id, trx) = (waiting["id"].as_str().unwrap(), waiting["trx_id"].as_str().unwrap());
+    let otp = ["--config", config, "binding", "otp", id, "--trx", trx];
+    let printed = run_binary_with_input(dir, &otp, "123456\n");
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let cycle = waiting["cycle"].to_string();
+    let show = ["--config", config, "binding", "transactions", id, "--cycle", &cycle, "--json"];
+    eventually("the transaction is done", || async { run_binary(dir, &show, &[]).stdout.contains("\"SUKSES\"") }).await;
 }

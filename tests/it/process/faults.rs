@@ -1,20 +1,20 @@
 //! Crashes and outages in mid-flight: every order ends rightly, and nothing has to be repaired by a person.
 
 use super::{assert_all_well, orders};
-use crate::support::{Crowd, Fleet, hire, redis_command, secs};
+use crate::support::{Crowd, Fleet, hire, redis_command};
 
 /// Workers have begun with these orders, and no driver has answered an offer yet: every order is in mid-flight.
 async fn in_flight(fleet: &Fleet, count: usize) {
     hire(&fleet.app, 30).await;
     orders(fleet, "ORD", count).await;
-    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+    fleet.reach(30, "SELECT count(*) FROM offers").await;
 }
 
 /// The drivers wake up, more orders come, and all of them end.
 async fn assert_all_end(fleet: &Fleet, earlier: i64) {
     let _crowd = Crowd::start(&fleet.app);
     orders(fleet, "LATER", 20).await;
-    fleet.at_rest(secs(45)).await;
+    fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, earlier + 20);
     assert_all_well(fleet).await;
 }
@@ -35,7 +35,7 @@ async fn a_flushed_redis_loses_no_order() {
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     in_flight(&fleet, 60).await;
     redis_command::<()>(&fleet.redis.url(), &["FLUSHALL"]).await;
-    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(10)).await;
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     assert_all_end(&fleet, 60).await;
 }
 
@@ -47,7 +47,7 @@ async fn a_redis_that_dies_and_comes_back_loses_no_order() {
     fleet.redis.kill().await;
     orders(&fleet, "MEANWHILE", 2).await;
     fleet.redis.restart().await.unwrap();
-    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(20)).await;
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     assert_all_end(&fleet, 62).await;
 }
 
@@ -58,6 +58,6 @@ async fn a_postgres_that_stops_and_comes_back_loses_no_order_and_kills_no_job() 
     in_flight(&fleet, 60).await;
     fleet.postgres.stop().await.unwrap();
     fleet.postgres.restart().await.unwrap();
-    fleet.reach(60, "SELECT count(*) FROM orders", secs(20)).await;
+    fleet.reach(60, "SELECT count(*) FROM orders").await;
     assert_all_end(&fleet, 60).await;
 }

@@ -1,11 +1,14 @@
 //! Redis as it stands in production: encrypted, behind sentinels, and full.
 
-use dispatch::app::App;
-use serde_json::Value;
+use dispatch::{
+    accounts::api_keys::{self, AccountRole},
+    app::App,
+};
+use serde_json::{Value, json};
 use servers::{RedisServer, SentinelGroup};
 
 use super::{assert_all_well, orders};
-use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs};
+use crate::support::{Crowd, Fleet, eventually, hire, redis_command, run_binary, secs, send_until_answered};
 
 #[tokio::test]
 async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
@@ -28,7 +31,7 @@ async fn redis_may_be_encrypted_by_an_authority_of_ones_own() {
     hire(&fleet.app, 20).await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "ORD", 30).await;
-    fleet.at_rest(secs(30)).await;
+    fleet.at_rest().await;
     assert_all_well(&fleet).await;
 }
 
@@ -37,7 +40,7 @@ async fn replica(primary: &RedisServer) -> RedisServer {
     let replica = RedisServer::start().await.unwrap();
     redis_command::<()>(&replica.url(), &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
     redis_command::<()>(&primary.url(), &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]).await;
-    eventually("the replica follows", secs(20), || async {
+    eventually("the replica follows", || async {
         redis_command::<String>(&replica.url(), &["INFO", "replication"]).await.contains("master_link_status:up")
     })
     .await;
@@ -46,7 +49,7 @@ async fn replica(primary: &RedisServer) -> RedisServer {
 
 #[tokio::test]
 async fn a_failover_to_a_replica_loses_no_order() {
-    let mut fleet = Fleet::with_lifetime("60s").await;
+    let mut fleet = Fleet::start().await;
     let _replica = replica(&fleet.redis).await;
     let sentinels = SentinelGroup::start(&fleet.redis).await.unwrap();
     let url = sentinels.url();
@@ -57,43 +60,75 @@ async fn a_failover_to_a_replica_loses_no_order() {
     let mut workers = [fleet.worker_with("w1", &settings), fleet.worker_with("w2", &settings)];
     hire(&fleet.app, 40).await;
     orders(&fleet, "ORD", 30).await;
-    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+    fleet.reach(30, "SELECT count(*) FROM offers").await;
 
     fleet.redis.kill().await;
     orders(&fleet, "MEANWHILE", 5).await;
     // The new primary is another process: all timers are compared, for it may lack the last ones.
-    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild", secs(30)).await;
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
     let _crowd = Crowd::start(&fleet.app);
     orders(&fleet, "LATER", 20).await;
-    fleet.at_rest(secs(45)).await;
+    fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 55);
     assert_all_well(&fleet).await;
     for worker in &mut workers {
         worker.terminate();
-        assert_eq!(worker.ended(secs(30)).await.code(), Some(0));
+        assert_eq!(worker.ended().await.code(), Some(0));
     }
+}
+
+#[tokio::test]
+async fn the_api_starts_without_redis_and_takes_orders() {
+    let mut fleet = Fleet::start().await;
+    hire(&fleet.app, 10).await;
+    let (_, key) = api_keys::create_permanent_key(&fleet.app.db, "shop", AccountRole::Producer, None).await.unwrap();
+    fleet.redis.kill().await;
+    let (mut api, base) = fleet.api().await;
+    assert!(api.log().contains("Redis does not answer"), "{}", api.log());
+    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    let readiness = async || {
+        let answer = client.get(format!("{base}/readyz")).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap()["degraded"].as_bool())
+    };
+    eventually("it is ready without Redis", || async { readiness().await == (200, Some(true)) }).await;
+    let ride = json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } });
+    for _ in 0..5 {
+        let order = client.post(format!("{base}/api/v1/orders")).bearer_auth(&key).json(&ride);
+        assert_eq!(send_until_answered(order).await.status(), 201);
+    }
+
+    // The same process uses it from when it answers.
+    fleet.redis.restart().await.unwrap();
+    eventually("Redis is used", || async { readiness().await == (200, Some(false)) }).await;
+    let _worker = fleet.running_worker("w1").await;
+    let _crowd = Crowd::start(&fleet.app);
+    fleet.at_rest().await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 5);
+    assert_all_well(&fleet).await;
+    api.terminate();
+    assert_eq!(api.ended().await.code(), Some(0));
 }
 
 /// Nothing is evicted: new timers are refused, those in it fire, and what was refused is put in once there is room.
 #[tokio::test]
 async fn a_full_redis_ends_the_work_in_hand_and_new_orders_wait_in_postgres() {
-    let fleet = Fleet::with_lifetime("60s").await;
+    let fleet = Fleet::start().await;
     let fill = async |bytes: &str| {
         redis_command::<()>(&fleet.redis.url(), &["CONFIG", "SET", "maxmemory", bytes]).await;
     };
     let _workers = [fleet.worker("w1"), fleet.worker("w2")];
     hire(&fleet.app, 40).await;
     orders(&fleet, "ORD", 30).await;
-    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+    fleet.reach(30, "SELECT count(*) FROM offers").await;
     fill("1").await;
     orders(&fleet, "LATER", 10).await;
     let _crowd = Crowd::start(&fleet.app);
-    fleet.reach(30, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'", secs(30)).await;
+    fleet.reach(30, "SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await;
     let begun = "SELECT count(*) FROM offers WHERE order_id LIKE 'LATER%'";
     assert_eq!(fleet.count(begun).await, 0, "no timer of theirs went in");
 
     fill("0").await;
-    fleet.at_rest(secs(45)).await;
+    fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 40);
     assert_all_well(&fleet).await;
 }

@@ -63,7 +63,7 @@ async fn a_rebuild_interrupted_by_a_flush_is_done_again() {
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let rebuild = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
-    eventually("the timers of orders are back", secs(5), || async { !t.timers().await.is_empty() }).await;
+    eventually("the timers of orders are back", || async { !t.timers().await.is_empty() }).await;
     t.redis::<()>(&["FLUSHALL"]).await;
     blocker.rollback().await.unwrap();
     rebuild.await.unwrap().unwrap().unwrap();
@@ -99,7 +99,7 @@ async fn of_two_reconcilers_one_works() {
     sqlx::query("LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
     let app = t.app.clone();
     let first = tokio::spawn(async move { reconciler::reconcile_once(&app).await });
-    eventually("the first waits for the messages", secs(5), || async {
+    eventually("the first waits for the messages", || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted").await > 0
     })
     .await;

@@ -6,6 +6,7 @@ use std::{
 };
 
 use dispatch::{
+    accounts::staff_actions::ActionAuthor,
     app::App,
     fleet::driver_index,
     ids::LatLng,
@@ -93,8 +94,7 @@ async fn timers_that_a_full_redis_refused_are_enqueued_when_it_has_room() {
     t.order("ORD-1").await;
     assert!(t.timers().await.is_empty());
     let _: () = t.redis(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    eventually("all its timers are there", secs(20), || async { t.timers().await.contains_key("lifetime:ORD-1") })
-        .await;
+    eventually("all its timers are there", || async { t.timers().await.contains_key("lifetime:ORD-1") }).await;
     assert!(t.timers().await.contains_key("dispatch:ORD-1:1"));
     t.run_due().await;
     t.assert_sound().await;
@@ -114,7 +114,7 @@ async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
 
     let (at, _stop) = counting.shown(&app).await;
     // A clock that does not answer in time is no number.
-    eventually("the clock is shown an hour behind", secs(60), || async {
+    eventually("the clock is shown an hour behind", || async {
         Scrape::ask(&at).await.value("dispatchq_redis_clock_ahead_seconds") == -3_600.0
     })
     .await;
@@ -130,10 +130,13 @@ async fn f17_timers_of_a_clock_an_hour_ahead_run_by_their_rows() {
 async fn f19f_a_queue_that_an_operator_lets_run_is_not_stopped_again() {
     let t = TestApp::start().await;
     let queue = jobs::queues::DISPATCH;
+    let operator = by("operator:test");
+    let author = ActionAuthor { actor: &operator, reason: None };
     for round in 0..100 {
-        pauses::pause_queue(&t.app, queue, &by("operator:test")).await.unwrap();
+        pauses::pause_queue(&t.app, queue, author).await.unwrap();
         let _: () = t.redis(&["SREM", &t.app.store.keys().paused_queues(), queue]).await;
-        let (mirrored, resumed) = tokio::join!(pauses::mirror_pauses(&t.app), pauses::resume_queue(&t.app, queue));
+        let (mirrored, resumed) =
+            tokio::join!(pauses::mirror_pauses(&t.app), pauses::resume_queue(&t.app, queue, author));
         mirrored.unwrap();
         resumed.unwrap();
         let paused: bool = t.redis(&["SISMEMBER", &t.app.store.keys().paused_queues(), queue]).await;

@@ -1,11 +1,13 @@
 //! The HTTP API in this process, and clients with keys.
 
+use axum::Router;
 use dispatch::{
     accounts::{
         api_keys::{self, AccountRole},
         key_admin::{self, KeyError},
     },
     app::App,
+    config::HttpConfig,
     ids::DriverId,
     outbound,
 };
@@ -14,7 +16,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{TestApp, secs};
+use super::{TestApp, balancer, secs};
 
 /// The API, served until it is dropped.
 pub(crate) struct Api {
@@ -34,6 +36,15 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The body but for what an error says of its own request.
+    pub(crate) fn without_request(&self) -> Value {
+        let mut body = self.body.clone();
+        if let Some(members) = body.as_object_mut() {
+            members.retain(|name, _| name != "instance" && name != "request_id");
+        }
+        body
+    }
+
     /// Status and error code.
     pub(crate) fn error(&self) -> (u16, &str) {
         (self.status, self.body["error_code"].as_str().unwrap_or("none"))
@@ -45,16 +56,22 @@ impl Answer {
 }
 
 impl Api {
+    /// With the console beside it.
     pub(crate) async fn start(app: &App) -> Self {
+        let pages = staff_console::console_pages(app);
+        Self::serve(api::router_with_pages(app.clone(), pages), app.config.http.clone()).await
+    }
+
+    /// The same API by way of a load balancer that honours /readyz.
+    pub(crate) async fn behind_balancer(&self, app: &App) -> Self {
+        Self::serve(balancer::balance_to(&self.base), app.config.http.clone()).await
+    }
+
+    async fn serve(router: Router, config: HttpConfig) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        tokio::spawn(api::server::serve_router(
-            listener,
-            api::api_router(app.clone()),
-            app.config.http.clone(),
-            stop.clone(),
-        ));
+        tokio::spawn(api::server::serve_router(listener, router, config, stop.clone()));
         Self { base, client: outbound::build_client(secs(30)).unwrap(), stop }
     }
 

@@ -19,10 +19,10 @@ use dispatch::{
     db::{self, history_days},
     recovery::reconciler,
 };
-use redis::FromRedisValue;
+use redis::{AsyncConnectionConfig, FromRedisValue};
 use servers::{PostgresServer, RedisServer};
 use sqlx::{AssertSqlSafe, PgPool};
-use workers::{ScriptClock, Store};
+use workers::{RedisConfig, ScriptClock, Store};
 
 use super::{eventually, secs};
 
@@ -31,7 +31,7 @@ const START_MS: u64 = 1_893_484_800_000;
 const DAY_MS: u64 = 24 * 3_600_000;
 
 /// Tests look for what Redis answers, however busy the machine is.
-const HINT_TIMEOUT: Duration = Duration::from_secs(5);
+const HINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The application, its servers and its clock. Dropping it ends the servers.
 pub(crate) struct TestApp {
@@ -44,7 +44,8 @@ pub(crate) struct TestApp {
 }
 
 impl TestApp {
-    /// With the shipped configuration but for periodic work, and time standing still.
+    /// Time stands still, and the configuration is the shipped one, but for periodic work and for retries after five minutes,
+    /// which come every five minutes.
     pub(crate) async fn start() -> Self {
         Self::with(|_| {}).await
     }
@@ -60,21 +61,23 @@ impl TestApp {
     }
 
     async fn build(configure: impl FnOnce(&mut Config), clock: Option<Arc<AtomicU64>>) -> Self {
-        let (redis, postgres) = tokio::join!(RedisServer::start(), migrated_postgres());
+        let copy = async { if clock.is_some() { stopped_postgres().await } else { migrated_postgres().await } };
+        let (redis, postgres) = tokio::join!(RedisServer::start(), copy);
         let redis = redis.unwrap();
         let mut config = Config::defaults();
         config.redis.url = redis.url();
         config.database.url = postgres.url();
         config.database.maintenance_url = postgres.url();
         config.schedules.clear();
+        // An order that finds no driver would try 120 times before it ends; `retry_as_shipped` lets it. One is due at its end.
+        config.dispatch.retry = [config.dispatch.retry.repeat(20), vec![secs(300)]].concat();
         configure(&mut config);
 
         let pool = db::connect_pool(&config.database).await.unwrap();
-        db::migrate_schema(&pool).await.unwrap();
-        let mut store = Store::connect(&config.redis.url).await.unwrap();
+        let patient = RedisConfig { response_timeout: HINT_TIMEOUT, ..RedisConfig::new(&config.redis.url) };
+        let mut store = Store::with_config(patient).unwrap();
+        store.ping().await.unwrap();
         if let Some(clock) = &clock {
-            set_database_clock(&pool, clock.load(Ordering::SeqCst)).await;
-            history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
             store = store.with_clock(ScriptClock::Fixed(clock.clone()));
         }
         db::publish_service_types(&pool, &config).await.unwrap();
@@ -117,7 +120,7 @@ impl TestApp {
     /// Ends Redis like a crash and starts it again. What it answered is in its file by then: while a slow disk takes that in,
     /// Redis keeps what comes to itself for up to two seconds.
     pub(crate) async fn crash_redis(&mut self) {
-        eventually("Redis has written its file", secs(30), || async {
+        eventually("Redis has written its file", || async {
             self.redis::<String>(&["INFO", "persistence"]).await.contains("aof_buffer_length:0")
         })
         .await;
@@ -167,9 +170,27 @@ impl TestApp {
     }
 }
 
-/// A Postgres with the schema of this build. One test runs initdb and the migrations, the others copy what it made. Of one day: the
-/// schema begins with the days of the history from the day it was made.
+/// For tests of orders that go on to try after their first five minutes.
+pub(crate) fn retry_as_shipped(config: &mut Config) {
+    config.dispatch.retry = Config::defaults().dispatch.retry;
+}
+
+/// A Postgres with the schema of this build. Of one day: the schema begins with the days of the history from the day it was made.
 pub(crate) async fn migrated_postgres() -> PostgresServer {
+    copy_postgres("", async |_: &dispatch::db::Pool| {}).await
+}
+
+/// As [`migrated_postgres`], its clock stopped at [`START_MS`], with the days of the history from there.
+async fn stopped_postgres() -> PostgresServer {
+    let stop = async |pool: &dispatch::db::Pool| {
+        set_database_clock(pool, START_MS).await;
+        history_days::add_ahead(&mut pool.acquire().await.unwrap().detach().unwrap()).await.unwrap();
+    };
+    copy_postgres("-stopped", stop).await
+}
+
+/// One test runs initdb, the migrations and `prepare`; the others copy what it made.
+async fn copy_postgres(kind: &str, prepare: impl AsyncFnOnce(&dispatch::db::Pool)) -> PostgresServer {
     let mut schema = DefaultHasher::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -177,13 +198,14 @@ pub(crate) async fn migrated_postgres() -> PostgresServer {
     for file in files {
         (&file, fs::read(&file).unwrap()).hash(&mut schema);
     }
-    let name = format!("{}-{:016x}", Utc::now().date_naive(), schema.finish());
-    let migrate = async |url: String| {
+    let name = format!("{}-{:016x}{kind}", Utc::now().date_naive(), schema.finish());
+    let fill = async |url: String| {
         let pool = db::connect_pool(&DatabaseConfig { url, ..Config::defaults().database }).await.unwrap();
         db::migrate_schema(&pool).await.unwrap();
+        prepare(&pool).await;
         pool.close().await;
     };
-    PostgresServer::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, migrate).await.unwrap()
+    PostgresServer::start_copy(Path::new(env!("CARGO_TARGET_TMPDIR")), &name, fill).await.unwrap()
 }
 
 /// A transaction that may hold its locks for as long as a test wants. Sessions of the application may not.
@@ -201,7 +223,10 @@ async fn set_database_clock(db: &dispatch::db::Pool, now_ms: u64) {
 
 pub(crate) async fn redis_command<T: FromRedisValue>(url: &str, words: &[&str]) -> T {
     let client = redis::Client::open(url).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let patient = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(HINT_TIMEOUT))
+        .set_response_timeout(Some(HINT_TIMEOUT));
+    let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await.unwrap();
     let mut cmd = redis::cmd(words[0]);
     cmd.arg(&words[1..]);
     cmd.query_async(&mut connection).await.unwrap()

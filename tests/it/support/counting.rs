@@ -26,7 +26,7 @@ impl Counting {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        let router = api::admin_router(app.clone(), self.handle.clone());
+        let router = api::admin_router(app.clone(), self.handle.clone(), api::ProcessKind::Serve);
         tokio::spawn(api::server::serve_router(listener, router, app.config.http.clone(), stop.clone()));
         (address, stop.drop_guard())
     }

@@ -2,17 +2,18 @@
 
 use std::{
     fs::{self, File},
+    io::Write,
     path::{Path, PathBuf},
     process::{self, Command, ExitStatus, Stdio},
-    time::Duration,
+    time::Instant,
 };
 
 use dispatch::{app::App, settings};
 use servers::{PostgresServer, RedisServer};
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
 
-use super::{app::migrated_postgres, eventually, millis, secs};
+use super::{PATIENCE, app::migrated_postgres, eventually, millis};
 
 /// Lines of a child's log shown when its test fails.
 const TAIL: usize = 40;
@@ -40,6 +41,30 @@ pub(crate) fn run_binary(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -
     Printed { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
+/// As [`run_binary`], with this on standard input.
+pub(crate) fn run_binary_with_input(dir: &Path, args: &[&str], input: &str) -> Printed {
+    let mut child =
+        command(dir, args, &[]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that ends without reading it closes the pipe.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Printed { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Sends a request until it is answered: a process that is too busy says 503, and is asked again.
+pub(crate) async fn send_until_answered(request: reqwest::RequestBuilder) -> reqwest::Response {
+    let request = request.header("idempotency-key", uuid::Uuid::new_v4().to_string());
+    let begun = Instant::now();
+    loop {
+        let answer = request.try_clone().unwrap().send().await.unwrap();
+        if answer.status() != 503 || begun.elapsed() > PATIENCE {
+            return answer;
+        }
+        tokio::time::sleep(millis(100)).await;
+    }
+}
+
 fn command(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dispatchq"));
     command.args(args).current_dir(dir).env_remove("RUST_LOG");
@@ -51,12 +76,12 @@ fn command(dir: &Path, args: &[&str], settings: &[(&str, &str)]) -> Command {
 }
 
 impl Fleet {
-    /// Orders find a driver within 5 s, or end.
+    /// Orders outlive their test, unless it ends them.
     pub(crate) async fn start() -> Self {
-        Self::with_lifetime("5s").await
+        Self::with_lifetime("1h").await
     }
 
-    /// For outages in which orders are to live on.
+    /// Orders find a driver within this time, or end.
     pub(crate) async fn with_lifetime(lifetime: &str) -> Self {
         Self::with(lifetime, "").await
     }
@@ -102,6 +127,20 @@ impl Fleet {
         Child::spawn(self.dir(), name, args, &[("DISPATCHQ_WORKER__NAME", name)])
     }
 
+    /// Starts a process that stays and shows health and metrics, and returns where.
+    pub(crate) async fn spawn_showing(&self, name: &str, args: &[&str]) -> (Child, String) {
+        let settings = [
+            ("DISPATCHQ_WORKER__NAME", name),
+            ("DISPATCHQ_WORKER__ADMIN_BIND", "127.0.0.1:0"),
+            ("DISPATCHQ_HTTP__ADMIN_BIND", "127.0.0.1:0"),
+        ];
+        let child = Child::spawn(self.dir(), name, args, &settings);
+        let address = || child.said("Showing health and metrics", "address");
+        eventually("it shows health and metrics", || async { address().is_some() }).await;
+        let address = address().unwrap();
+        (child, address)
+    }
+
     pub(crate) fn worker(&self, name: &str) -> Child {
         self.spawn(name, &["work"])
     }
@@ -109,7 +148,7 @@ impl Fleet {
     /// A worker that is there: orders created from now on have all their time.
     pub(crate) async fn running_worker(&self, name: &str) -> Child {
         let worker = self.worker(name);
-        eventually("the worker shows up", secs(20), || async {
+        eventually("the worker shows up", || async {
             self.app.store.list_workers().await.is_ok_and(|workers| workers.iter().any(|w| w.replica == name))
         })
         .await;
@@ -129,10 +168,28 @@ impl Fleet {
 
     /// The API with these settings, and where it answers.
     pub(crate) async fn api_with(&self, settings: &[(&str, &str)]) -> (Child, String) {
-        let api = Child::spawn(self.dir(), "api", &["serve"], settings);
-        eventually("the API listens", secs(20), || async { api.address().is_some() }).await;
+        self.api_named("api", settings).await
+    }
+
+    /// One of several APIs with these settings, and where it answers; `name` is that of its log.
+    pub(crate) async fn api_named(&self, name: &str, settings: &[(&str, &str)]) -> (Child, String) {
+        let api = Child::spawn(self.dir(), name, &["serve"], settings);
+        eventually("the API listens", || async { api.address().is_some() }).await;
         let address = api.address().unwrap();
         (api, format!("http://{address}"))
+    }
+
+    /// Has Postgres refuse writes in every session, as in a failover, or take them again.
+    pub(crate) async fn set_read_only(&self, refuses: bool) {
+        let setting = if refuses {
+            "ALTER SYSTEM SET default_transaction_read_only = on"
+        } else {
+            "ALTER SYSTEM RESET default_transaction_read_only"
+        };
+        let mut session = PgConnection::connect(&self.postgres.url()).await.unwrap();
+        for statement in ["SET default_transaction_read_only = off", setting, "SELECT pg_reload_conf()"] {
+            sqlx::raw_sql(statement).execute(&mut session).await.unwrap();
+        }
     }
 
     pub(crate) async fn count(&self, query: &str) -> i64 {
@@ -140,15 +197,15 @@ impl Fleet {
     }
 
     /// Waits until a query answers at least this.
-    pub(crate) async fn reach(&self, at_least: i64, query: &str, within: Duration) {
-        eventually(query, within, || async { self.count(query).await >= at_least }).await;
+    pub(crate) async fn reach(&self, at_least: i64, query: &str) {
+        eventually(query, || async { self.count(query).await >= at_least }).await;
     }
 
     /// Waits until every order has ended and every message has left.
-    pub(crate) async fn at_rest(&self, within: Duration) {
+    pub(crate) async fn at_rest(&self) {
         let open = "SELECT (SELECT count(*) FROM orders WHERE closed_at IS NULL AND NOT held_for_review)
                     + (SELECT count(*) FROM outbox WHERE state = 'pending')";
-        eventually("all orders have ended", within, || async { self.count(open).await == 0 }).await;
+        eventually("all orders have ended", || async { self.count(open).await == 0 }).await;
     }
 }
 
@@ -202,7 +259,7 @@ impl Child {
     }
 
     /// Waits for its end.
-    pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
         let ended = async {
             loop {
                 if let Some(status) = self.process.try_wait().unwrap() {
@@ -211,7 +268,7 @@ impl Child {
                 tokio::time::sleep(millis(20)).await;
             }
         };
-        tokio::time::timeout(within, ended).await.unwrap_or_else(|_| panic!("still runs after {within:?}"))
+        tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("still runs after {PATIENCE:?}"))
     }
 
     pub(crate) fn log(&self) -> String {

@@ -49,7 +49,14 @@ impl TestApp {
 
     /// Staff with this role, told over this channel.
     pub(crate) async fn user(&self, id: &str, role: AccountRole, channel: &str) {
-        let user = UserAccount { id: id.to_owned(), name: id.to_owned(), role, channel: channel.to_owned() };
+        let user = UserAccount {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            role,
+            channel: channel.to_owned(),
+            email: None,
+            phone: None,
+        };
         users::import_users(&self.app.db, &[user]).await.unwrap();
     }
 
@@ -68,6 +75,7 @@ impl TestApp {
             currency: Some("IDR".to_owned()),
             area_id: None,
             customer_id: None,
+            language: None,
             channel: None,
             loyalty_level: None,
         };

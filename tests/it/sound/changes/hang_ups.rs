@@ -119,7 +119,7 @@ async fn f01_a_transaction_dropped_inside_a_statement_leaves_nothing_behind() {
 async fn assert_no_open_transaction(t: &TestApp) {
     let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatchq' AND pid <> pg_backend_pid()
                 AND state LIKE 'idle in transaction%'";
-    eventually("no transaction stands open", secs(10), || async { t.count(open).await == 0 }).await;
+    eventually("no transaction stands open", || async { t.count(open).await == 0 }).await;
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_ke
     let cancel = request("/api/v1/orders/ORD-1/cancel", &headers, &json!({}));
     client.write_all(cancel.as_bytes()).await.unwrap();
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    eventually("the cancel waits for the row", secs(10), || async { t.count(waiting).await == 1 }).await;
+    eventually("the cancel waits for the row", || async { t.count(waiting).await == 1 }).await;
     drop(client);
     // Requests on one runtime are served in turn: by this one's answer the server has seen the client go.
     for _ in 0..20 {
@@ -144,7 +144,7 @@ async fn f01_a_cancel_whose_client_hung_up_is_carried_out_and_f19b_its_answer_ke
     }
     lock.rollback().await.unwrap();
     let again = async || api.post_once("/api/v1/orders/ORD-1/cancel", &key, "once", json!({})).await;
-    eventually("the answer is kept", secs(10), || async { again().await.status == 200 }).await;
+    eventually("the answer is kept", || async { again().await.status == 200 }).await;
     assert!(again().await.replayed, "it was done a second time");
     assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
 }

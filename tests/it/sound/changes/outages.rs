@@ -36,30 +36,29 @@ async fn f02_workers_outlast_a_postgres_that_is_read_only() {
     for n in 0..60 {
         assert_eq!(create(&format!("ORD-{n}")).await.0, 201);
     }
-    fleet.reach(30, "SELECT count(*) FROM offers", secs(20)).await;
+    fleet.reach(30, "SELECT count(*) FROM offers").await;
 
-    let url = fleet.postgres.url();
-    as_owner(&url, &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"]).await;
+    fleet.set_read_only(true).await;
     for worker in &workers {
-        eventually("the gate closes", secs(20), || async { worker.log().contains("Postgres is read-only") }).await;
+        eventually("the gate closes", || async { worker.log().contains("Postgres is read-only") }).await;
     }
-    assert_eq!(create("NOT-NOW").await, (503, json!("UNAVAILABLE")));
+    assert_eq!(create("NOT-NOW").await, (503, json!("DISPATCHER_SERVICE_UNAVAILABLE")));
     let ready = client.get(format!("{api}/readyz")).send().await.unwrap();
     assert_eq!(ready.status(), 503);
     assert_eq!(ready.json::<serde_json::Value>().await.unwrap()["postgres"], "read_only");
     // Until all of their lifetimes are over, and each of these orders asks for its end.
     let in_time = "SELECT count(*) FROM orders WHERE closed_at IS NULL AND lifetime_deadline > now()";
-    eventually("all lifetimes are over", secs(30), || async {
+    eventually("all lifetimes are over", || async {
         tokio::time::sleep(millis(200)).await;
         fleet.count(in_time).await == 0
     })
     .await;
 
-    as_owner(&url, &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"]).await;
-    fleet.at_rest(secs(45)).await;
+    fleet.set_read_only(false).await;
+    fleet.at_rest().await;
     let _crowd = Crowd::start(&fleet.app);
     assert_eq!(create("LATER").await.0, 201);
-    fleet.at_rest(secs(45)).await;
+    fleet.at_rest().await;
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await, 61);
     assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE held_for_review").await, 0);
     let alarms = "SELECT count(*) FROM outbox WHERE kind IN ('TIMER_DEAD', 'STATUS_UPDATE_FAILED')";
@@ -84,7 +83,7 @@ async fn f02_a_connection_that_began_read_only_is_replaced() {
     let refused = write().await.unwrap_err();
     assert!(db::is_transient(&refused), "{refused}");
     as_owner(&config.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
-    eventually("the pool takes writes", secs(10), || async { write().await.is_ok() }).await;
+    eventually("the pool takes writes", || async { write().await.is_ok() }).await;
 }
 
 /// The gate only asks. Its session, too, would be read-only for as long as it lives.
@@ -95,7 +94,7 @@ async fn f02_a_gate_whose_session_began_read_only_opens() {
     let pool = db::connect_pool(&t.app.config.database).await.unwrap();
     t.app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
     let state = async || t.app.readiness.postgres_state().await;
-    eventually("the gate is closed", secs(10), async || state().await == PostgresState::ReadOnly).await;
+    eventually("the gate is closed", async || state().await == PostgresState::ReadOnly).await;
     as_owner(&t.app.config.database.url, &["ALTER ROLE dispatchq RESET default_transaction_read_only"]).await;
-    eventually("the gate opens", secs(20), async || state().await == PostgresState::Writable).await;
+    eventually("the gate opens", async || state().await == PostgresState::Writable).await;
 }

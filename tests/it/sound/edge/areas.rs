@@ -60,7 +60,7 @@ async fn s05_a_broken_area_in_postgres_is_left_out_and_stops_no_start() {
     assert!(refresh(&t).await);
     let rules = t.app.rules.get();
     assert_eq!(rules.unreadable, ["FAR", "POINT", "WORD"]);
-    assert_eq!(rules.geofence.find_area(LatLng::new(-6.2, 106.8)).map(|area| area.id.as_str()), Some("JKT"));
+    assert_eq!(rules.find_area(LatLng::new(-6.2, 106.8), &"RIDE".into()).map(|area| area.id.as_str()), Some("JKT"));
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn s02_a_driver_waits_with_two_requests_at_most() {
     };
     let mut waiting: Vec<_> = (0..12).map(|_| wait()).collect();
     // Ten of them are sent away long before their 50 s are over; the two youngest wait.
-    eventually("ten are answered", secs(30), async || waiting.iter().filter(|w| w.is_finished()).count() == 10).await;
+    eventually("ten are answered", async || waiting.iter().filter(|w| w.is_finished()).count() == 10).await;
     let (done, left): (Vec<_>, Vec<_>) = waiting.drain(..).partition(tokio::task::JoinHandle::is_finished);
     for answer in done {
         let answer = answer.await.unwrap();

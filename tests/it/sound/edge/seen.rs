@@ -1,50 +1,13 @@
 //! Each request has an id and is counted; who was refused is written down.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
-
 use dispatch::accounts::api_keys::{self, AccountRole};
 use serde_json::json;
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Api, Counting, TestApp};
-
-/// What was logged.
-#[derive(Debug, Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    /// Lines with this text in them.
-    fn with(&self, text: &str) -> Vec<String> {
-        let all = String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
-        all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
-    }
-}
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
+use crate::support::{Api, Counting, LogLines, TestApp};
 
 #[tokio::test]
 async fn s10_a_refused_caller_leaves_a_line_with_the_reason_and_the_requests_id() {
-    let lines = Lines::default();
+    let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::WARN).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
     let api = Api::start(&t.app).await;
@@ -108,7 +71,7 @@ async fn s10_requests_are_counted_by_route_and_status() {
 /// Statements of Postgres are logged by a library that knows neither requests nor orders.
 #[tokio::test]
 async fn every_line_names_its_request_or_job_and_its_order() {
-    let lines = Lines::default();
+    let lines = LogLines::default();
     tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::DEBUG).with_writer(lines.clone()).init();
     let t = TestApp::start().await;
     t.drivers(&[("D1", 100.0)]).await;

@@ -20,7 +20,8 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
     for (path, methods) in spec["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let method: Method = method.to_uppercase().parse().unwrap();
-            let somewhere = path.replace(['{', '}'], "");
+            // Only a queue that there is has its body read.
+            let somewhere = path.replace("{queue}", jobs::queues::DISPATCH).replace(['{', '}'], "");
             if path.contains('{') {
                 let nul = path.split('{').next().unwrap().to_owned() + "%00";
                 let answer = api.send(method.clone(), &nul, &admin, "", "{}").await;
@@ -36,7 +37,11 @@ async fn f19k_no_path_query_or_body_with_u0000_reaches_postgres() {
                 && !path.contains("callbacks")
                 && !path.contains("voice")
             {
-                assert_eq!(answer.error(), (422, "INVALID"), "{method} {path}");
+                // What names no key is refused before its body is read.
+                let names_nothing = path.contains("/admin/keys/{id}");
+                let refused = if names_nothing { 404 } else { 422 };
+                assert_eq!(answer.error().0, refused, "{method} {path}: {answer:?}");
+                assert!(names_nothing || answer.error().1 == "INVALID", "{method} {path}: {answer:?}");
             }
         }
     }
@@ -74,7 +79,7 @@ async fn s20f_a_stranger_does_not_learn_which_partners_and_channels_there_are() 
     let api = Api::start(&t.app).await;
     let ask = async |path: &str| {
         let answer = api.post(path, "", json!({ "event_id": "e" })).await;
-        (answer.status, answer.body)
+        (answer.status, answer.without_request())
     };
     let known = ask("/api/v1/callbacks/bbd").await;
     assert_eq!(known, ask("/api/v1/callbacks/unknown").await);

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use dispatch::periodic::cleanup::SWEEPS;
+use dispatch::periodic::{binding_sweeps::BINDING_SWEEPS, sweeps::SWEEPS};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::support::TestApp;
@@ -19,7 +19,11 @@ const FILL: &str = "
                CASE WHEN n % 40 <> 0 THEN at END FROM n;
     INSERT INTO offers (id, order_id, attempt_no, round, driver_id, state, offered_at, expires_at)
         SELECT gen_random_uuid(), id, 1, 1, 'D' || n, 'expired', at, at FROM n;
-    INSERT INTO bookings (order_id, attempt_no, partner, state, created_at, closed_at) SELECT id, 1, 'p', 'refused', at, at FROM n;
+    INSERT INTO bookings (order_id, attempt_no, partner, state, job_id, created_at, closed_at)
+        SELECT id, 1, 'p', 'refused', 'J' || n, at, at FROM n;
+    INSERT INTO refunds (order_id, amount_minor, currency, state, next_try_at, created_at, closed_at)
+        SELECT id, 1, 'IDR', CASE WHEN n % 400 = 1 THEN 'asking' ELSE 'refunded' END, CASE WHEN n % 400 = 1 THEN at END, at,
+               CASE WHEN n % 400 <> 1 THEN at END FROM n;
     INSERT INTO payment_events (order_id, event_id, payment_status, received_at) SELECT id, 'e', 'PAID', at FROM n;
     INSERT INTO inbox (partner, event_id, order_id, body, state, received_at)
         SELECT 'p', 'e' || n, CASE WHEN n % 10 > 0 THEN id END, '{}', CASE WHEN n % 10 > 0 THEN 'processed' ELSE 'unmatched' END, at FROM n;
@@ -30,8 +34,13 @@ const FILL: &str = "
     INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by)
         SELECT id, CASE WHEN n % 20 = 0 THEN 'FAILED_TO_GET_ORDER' ELSE 'DISPATCH_FAILED' END, '', '{}', at, at, 'x' FROM n;
     INSERT INTO order_events_kept (seq, order_id, to_status, reason, actor, at) SELECT n, id, 'COMPLETED', 'COMPLETED', 'x', at FROM n;
+    INSERT INTO order_feed (order_id, owner, kind, status, reason, at)
+        SELECT id, 'shop-' || n % 50, 'order.created', 'DISPATCHING', 'ORDER_CREATED', at FROM n ORDER BY at;
     INSERT INTO rankings (order_id, attempt_no, at, candidates) SELECT id, 1, at, '[]' FROM n;
     INSERT INTO admission_audit (at, actor, what) SELECT at, 'x', 'flag' FROM n;
+    INSERT INTO staff_actions (at, actor, action, subject) SELECT at, 'x', 'QUEUE_PAUSED', 'q' FROM n;
+    INSERT INTO console_sessions (id, sha256, key_id, role, created_at)
+        SELECT gen_random_uuid(), sha256(convert_to(id, 'UTF8')), gen_random_uuid(), 'viewer', at FROM n;
     INSERT INTO idempotency_keys (api_key_id, key, request_hash, work_id, created_at)
         SELECT gen_random_uuid(), id, '', gen_random_uuid(), at FROM n;
     INSERT INTO erasures (subject, subject_id, reason, actor, erased_at) SELECT 'customer', id, 'x', 'x', at FROM n;
@@ -39,12 +48,34 @@ const FILL: &str = "
     INSERT INTO queue_snapshots (at, queue, due, scheduled, leased, dead) SELECT at, 'q', 0, 0, 0, 0 FROM n;
     INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
         SELECT at, 'A', 'RIDE', 0, 1, 0, 0, 0 FROM n;
+    INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
+        SELECT at, 'A', 'RIDE', 'check', 'REFUSED', 'threshold', '', 1, 1 FROM n;
+    INSERT INTO shadow_refusals (at, source, area_id, service_type, threshold) SELECT at, 'check', 'A', 'RIDE', 1 FROM n;
     INSERT INTO reconcile_log (at, rebuild, looked_at, inserted, moved, held, compensated) SELECT at, false, 0, 0, 0, 0, 0 FROM n;
     INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, resolved_at, resolved_by, resolved_how)
         SELECT id, at, 'q', 'x', 5, 0, at, CASE WHEN n % 2 = 0 THEN at END, CASE WHEN n % 2 = 0 THEN 'x' END,
                CASE WHEN n % 2 = 0 THEN 'discarded' END FROM n;
+    INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('S1', 'p', 'http://x', 'x');
+    INSERT INTO bindings (id, server_id, account_id, config, cycle, call_no, created_at, updated_at, deleted_at)
+        SELECT id, 'S1', 'A', '{}', 2, 2, at, at, CASE WHEN n % 2 = 0 THEN at END FROM n;
+    INSERT INTO binding_watermarks (binding_id, removed_through, updated_at) SELECT id, 1, at FROM n;
+    INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, started_at, ended_at)
+        SELECT id || '.2', id, 2, 'S1', 'A', 'SUKSES', at, at FROM n;
+    INSERT INTO transaction_snapshots (binding_id, cycle, call_no, part, at, result) SELECT id, 2, 2, 'end', at, 'success' FROM n;
+    INSERT INTO binding_events (binding_id, at, kind, actor) SELECT id, at, 'started', 'x' FROM n;
+    INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at, created_at)
+        SELECT '__binding__', id, 'OTP_WANTED', 'log', id, '{}', 'delivered', at, at, at FROM n;
+    INSERT INTO plans (id, kind, action, filter, state, total, changed, created_by, created_at, run_by, started_at, ended_at, next_at)
+        SELECT gen_random_uuid(), 'bindings', '\"stop\"', '{}', CASE WHEN n % 400 = 1 THEN 'RUNNING' ELSE 'DONE' END, 2, 1, 'x', at, 'x', at,
+               CASE WHEN n % 400 <> 1 THEN at END, CASE WHEN n % 400 = 1 THEN at END FROM n;
+    INSERT INTO plan_items (plan_id, subject_id, state, done_at)
+        SELECT id, subject, CASE WHEN subject = 'A' THEN 'CHANGED' ELSE 'PENDING' END, CASE WHEN subject = 'A' THEN created_at END
+        FROM plans, unnest(ARRAY['A', 'B']) AS s (subject);
     SET session_replication_role = origin;
     ANALYZE";
+
+/// An area, and a day.
+const REPORT: [&str; 3] = ["'A'", "'2029-12-31'", "'2030-01-01'"];
 
 /// The plan for these arguments, by the planner's own choice.
 async fn plan(db: &mut PgConnection, statement: &str, arguments: &[&str]) -> String {
@@ -79,7 +110,7 @@ async fn filled() -> (TestApp, PgConnection) {
 async fn f05_every_sweep_reads_its_index() {
     let (t, mut db) = filled().await;
     let before = format!("(to_timestamp({}) - interval '10000 hours' + interval '14 days')", t.now_ms() / 1000);
-    for sweep in SWEEPS {
+    for sweep in SWEEPS.into_iter().chain(BINDING_SWEEPS) {
         // A thousandth of the table, as a batch is of millions.
         let plan = plan(&mut db, sweep.remove, &[&before, "20", "'epoch'", "''"]).await;
         assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", sweep.what);
@@ -94,14 +125,118 @@ async fn f05_every_look_at_what_waits_reads_an_index() {
         ("dispatch/src/reports/census.rs", "count a page of open orders", ["''", "100", "", ""].as_slice()),
         ("dispatch/src/recovery/pages.rs", "orders to reconcile", &["''", "3", "100"]),
         ("dispatch/src/recovery/pages.rs", "bookings to reconcile", &["''", "0", "3", "500"]),
+        ("dispatch/src/recovery/pages.rs", "refunds to reconcile", &["''", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "messages to reconcile", &["0", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "alerts to reconcile", &["0", "3", "500"]),
         ("dispatch/src/recovery/pages.rs", "callbacks to reconcile", &["0", "3", "500"]),
         ("dispatch/src/reports/census.rs", "count a page of refunds to begin", &["''", "500"]),
         ("api/src/metrics.rs", "oldest undelivered message", &[]),
-        ("dispatch/src/reports/area_status.rs", "report of areas", &["'A'", "'2029-12-31'"]),
+        ("api/src/metrics.rs", "steps held back", &[]),
+        ("dispatch/src/reports/area_report.rs", "report of how areas stood", &REPORT),
+        ("dispatch/src/reports/area_report.rs", "report of requests for places", &REPORT),
+        ("dispatch/src/reports/area_report.rs", "report of how many waited", &REPORT),
+        ("dispatch/src/reports/area_status.rs", "take counts of admission", &["'2029-12-31'"]),
+        ("dispatch/src/reports/glance.rs", "glance at open orders", &["100"]),
+        ("dispatch/src/reports/glance.rs", "glance at refunds", &["100"]),
+        ("dispatch/src/reports/glance.rs", "glance at alerts", &["100"]),
+        ("dispatch/src/reports/glance.rs", "curve of queues", &["3600"]),
+        ("dispatch/src/reports/glance.rs", "curve of areas", &["3600"]),
+        ("dispatch/src/orders/search.rs", "orders to decide on", &["100"]),
         ("dispatch/src/orders/query.rs", "when an order lived", &["'O000001'"]),
+        ("dispatch/src/orders/query.rs", "orders with job id", &["'J000001'"]),
+        ("dispatch/src/plans/store.rs", "plans to reconcile", &["'00000000-0000-0000-0000-000000000000'", "3", "500"]),
+        ("dispatch/src/plans/store.rs", "next items of a plan", &["'00000000-0000-0000-0000-000000000001'", "50"]),
+        ("dispatch/src/plans/store.rs", "count refusals of a plan", &["'00000000-0000-0000-0000-000000000001'"]),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &["false", "NULL", "NULL", "NULL", "'A1'", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "50"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &[
+                "true",
+                "'2029-12-31'",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "50",
+            ],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "'D1'", "NULL", "NULL", "NULL", "NULL", "NULL", "50"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &["true", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "'C1'", "NULL", "NULL", "NULL", "NULL", "50"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &[
+                "true",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "'{O000001,O000002}'",
+                "NULL",
+                "NULL",
+                "50",
+            ],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &["false", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "true", "NULL", "NULL", "NULL", "50"],
+        ),
+        (
+            "dispatch/src/orders/search.rs",
+            "search orders",
+            &[
+                "false",
+                "NULL",
+                "NULL",
+                "'PENDING'",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "NULL",
+                "50",
+            ],
+        ),
+        ("dispatch/src/orders/search.rs", "orders that bear an id", &["'O000001'", "'{p}'", "1000"]),
+        ("dispatch/src/orders/search.rs", "list refunds", &["true", "true", "NULL", "NULL", "50"]),
         ("dispatch/src/db/history_days.rs", "orders older than a day", &["'2029-01-01'", "1000"]),
+        ("dispatch/src/order_feed/read.rs", "page of feed", &["'0'", "0", "'1'", "100"]),
+        ("dispatch/src/order_feed/read.rs", "page of a producer's feed", &["'shop-1'", "'0'", "0", "'1'", "100"]),
+        ("dispatch/src/order_feed/read.rs", "creation in feed", &["'O000001'"]),
+        ("dispatch/src/order_feed/board.rs", "ends of producers' feeds", &["'{shop-1}'"]),
+        ("dispatch/src/order_feed/board.rs", "end of feed", &[]),
     ] {
         let plan = plan(&mut db, &statement(file, name), arguments).await;
         assert!(!plan.contains("Seq Scan"), "{name}:\n{plan}");

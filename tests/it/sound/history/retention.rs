@@ -60,6 +60,85 @@ async fn f18_what_may_not_go_hides_nothing_behind_it() {
     assert_eq!(t.count("SELECT count(*) FROM orders").await, 2500);
 }
 
+/// Each transaction has one call; the first one of LONG was settled after all others had been made.
+const BINDINGS: &str = "
+    INSERT INTO provider_servers (id, provider, base_url, changed_by) VALUES ('S1', 'p', 'http://x', 'me');
+    INSERT INTO bindings (id, server_id, account_id, config, cycle, call_no, unresolved, created_at, updated_at, deleted_at)
+        SELECT id, 'S1', 'A', '{}', cycle, calls, unresolved, dispatchq_now(), dispatchq_now(),
+               CASE WHEN gone THEN dispatchq_now() END
+        FROM (VALUES ('LONG', 300, 301, 0, false), ('OWED', 3, 3, 1, false), ('GAP', 4, 4, 0, false),
+                     ('GONE', 2, 2, 0, true), ('NEVER', 0, 0, 0, true)) b (id, cycle, calls, unresolved, gone);
+    INSERT INTO transactions (trx_id, binding_id, cycle, server_id, account_id, status, settle_at, started_at, ended_at)
+        SELECT b.id || '.' || n, b.id, n, 'S1', 'A', CASE WHEN owed THEN 'UNRESOLVED' ELSE 'SUKSES' END,
+               CASE WHEN owed THEN at END, at, CASE WHEN NOT owed THEN at END
+        FROM bindings b, generate_series(1, b.cycle) n,
+             LATERAL (SELECT dispatchq_now() + n * interval '1 second' AS at, b.id = 'OWED' AND n = 2 AS owed) x;
+    INSERT INTO transaction_snapshots (binding_id, cycle, call_no, part, at, action, fence, call_until)
+        SELECT binding_id, cycle, cycle, 'claim', started_at, 'start', cycle, started_at FROM transactions
+        UNION ALL SELECT 'LONG', 1, 301, 'claim', dispatchq_now(), 'settle', 301, dispatchq_now();
+    INSERT INTO transaction_snapshots (binding_id, cycle, call_no, part, at, result)
+        SELECT binding_id, cycle, call_no, 'end', at, 'success' FROM transaction_snapshots;
+    INSERT INTO binding_events (binding_id, at, kind, actor) VALUES ('LONG', dispatchq_now(), 'started', 'anna')";
+
+#[tokio::test]
+async fn f18_of_each_binding_the_first_final_transactions_go() {
+    let t = TestApp::start().await;
+    t.sql(BINDINGS).await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
+    t.advance(DAY * 91).await;
+    let report = cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap();
+    assert_eq!((report.transactions, report.bindings), (299 + 1 + 3 + 2, 1));
+
+    // What is missing is never taken for removed.
+    t.sql("DELETE FROM transactions WHERE trx_id = 'GAP.2'").await;
+    let report = cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    assert_eq!((report.transactions, report.bindings), (299 + 1 + 1 + 2, 2));
+    let left = t.texts("SELECT trx_id FROM transactions ORDER BY trx_id").await;
+    assert_eq!(left, ["GAP.3", "GAP.4", "LONG.300", "OWED.2", "OWED.3"]);
+    let watermarks =
+        "SELECT binding_id || ' ' || removed_through || ' ' || calls_removed FROM binding_watermarks ORDER BY 1";
+    assert_eq!(t.texts(watermarks).await, ["GAP 1 1", "LONG 299 300", "OWED 1 1"]);
+    assert_eq!(t.count("SELECT count(*) FROM transaction_snapshots WHERE binding_id = 'LONG'").await, 2);
+    assert_eq!(t.texts("SELECT id FROM bindings ORDER BY id").await, ["GAP", "LONG", "OWED"], "those ids are free");
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 0);
+
+    t.sql(
+        "UPDATE transactions SET status = 'SUKSES', settle_at = NULL, ended_at = dispatchq_now() WHERE trx_id = 'OWED.2';
+         UPDATE bindings SET unresolved = 0 WHERE id = 'OWED'",
+    )
+    .await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().transactions, 1);
+    assert_eq!(t.texts(watermarks).await, ["GAP 1 1", "LONG 299 300", "OWED 2 2"]);
+    assert_eq!(t.count("SELECT count(*) FROM binding_events").await, 1);
+    t.advance(DAY * 310).await;
+    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.count("SELECT count(*) FROM binding_events").await, 0);
+    assert_eq!(t.count("SELECT count(*) FROM transactions").await, 4, "the newest stay, and what is behind a gap");
+}
+
+#[tokio::test]
+async fn f18_messages_about_bindings_go_by_their_age_and_with_a_deleted_binding() {
+    let t = TestApp::start().await;
+    t.sql(BINDINGS).await;
+    t.sql(
+        "INSERT INTO outbox (order_id, binding_id, kind, channel, dedupe_key, payload, state, next_attempt_at, expires_at,
+                             created_at)
+         SELECT '__binding__', b.id, 'OTP_WANTED', 'log', b.id || s.word, '{}', s.word, now, now, now
+         FROM bindings b, (VALUES ('pending'), ('delivered')) s (word), dispatchq_now() now WHERE b.id IN ('LONG', 'NEVER')",
+    )
+    .await;
+    let left = "SELECT binding_id || ' ' || state FROM outbox ORDER BY 1";
+    t.advance(DAY * 29).await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 0);
+    t.advance(DAY * 2).await;
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::DryRun).await.unwrap().messages, 2);
+    assert_eq!(cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap().messages, 2);
+    assert_eq!(t.texts(left).await, ["LONG pending", "NEVER pending"]);
+    t.advance(DAY * 60).await;
+    cleanup::run(&t.app, cleanup::CleanupMode::Remove).await.unwrap();
+    assert_eq!(t.texts(left).await, ["LONG pending"], "the id of the other may be given again");
+}
+
 #[tokio::test]
 async fn f05_a_slow_sweep_is_seen_and_keeps_no_other_from_its_work() {
     let t = TestApp::with(|config| config.database.statement_timeout = secs(3)).await;

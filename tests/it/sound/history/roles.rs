@@ -4,23 +4,26 @@ use std::{fs, path::Path};
 
 use dispatch::{app::App, settings};
 use serde_json::{Value, json};
+use servers::PostgresServer;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-use crate::support::{Child, Crowd, Fleet, Printed, eventually, hire, run_binary, secs};
+use crate::support::{Child, Crowd, Fleet, Printed, eventually, hire, run_binary, secs, send_until_answered};
 
 const DATABASE: &str = "least";
 
-/// A database made by its roles, on the servers of a fleet that does not run.
+/// A database made by its roles on an empty server, and the Redis and the directory of a fleet that does not run.
 struct Roles {
     fleet: Fleet,
+    _postgres: PostgresServer,
     superuser: String,
 }
 
 impl Roles {
     async fn start() -> Self {
         let fleet = Fleet::start().await;
-        let superuser = fleet.postgres.fresh_database(DATABASE).await.unwrap();
-        let roles = Self { fleet, superuser };
+        let postgres = PostgresServer::start().await.unwrap();
+        let superuser = postgres.fresh_database(DATABASE).await.unwrap();
+        let roles = Self { fleet, _postgres: postgres, superuser };
         roles.grant().await;
         let passwords = "ALTER ROLE dispatchq_migrate PASSWORD 'pw'; ALTER ROLE dispatchq_maintenance PASSWORD 'pw';
              ALTER ROLE dispatchq_run PASSWORD 'pw'; ALTER ROLE dispatchq_producer PASSWORD 'pw';
@@ -86,7 +89,7 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     let roles = Roles::start().await;
     let api = roles.spawn("api", &["serve"]);
     let _worker = roles.spawn("w1", &["work"]);
-    eventually("the API listens", secs(20), || async { api.said("Serving the API", "address").is_some() }).await;
+    eventually("the API listens", || async { api.said("Serving the API", "address").is_some() }).await;
     let base = format!("http://{}", api.said("Serving the API", "address").unwrap());
     let key = roles.command("dispatchq_run", &["apikey", "create", "shop", "--role", "producer", "--json"]);
     let key: Value = serde_json::from_str(&key.stdout).unwrap_or_else(|_| panic!("{key:?}"));
@@ -98,20 +101,20 @@ async fn s12_serve_and_work_run_with_the_rights_of_their_role() {
     let _crowd = Crowd::start(&app);
     let client = dispatch::outbound::build_client(secs(10)).unwrap();
     for _ in 0..5 {
-        let created = client
-            .post(format!("{base}/api/v1/orders"))
-            .bearer_auth(key["key"].as_str().unwrap())
-            .json(&json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } }))
-            .send()
-            .await
-            .unwrap();
+        let created = send_until_answered(
+            client
+                .post(format!("{base}/api/v1/orders"))
+                .bearer_auth(key["key"].as_str().unwrap())
+                .json(&json!({ "service_type": "RIDE", "pickup": { "latitude": -6.2, "longitude": 106.8 } })),
+        )
+        .await;
         assert_eq!(created.status().as_u16(), 201);
     }
     // A producer in SQL needs no more than to call the function.
     let create = "SELECT dispatchq_create_order('SQL-1', 'RIDE', -6.2, 106.8, actor => 'shop')";
     assert_eq!(roles.refusal("dispatchq_producer", create).await, "");
     let count = async |query: &'static str| -> i64 { sqlx::query_scalar(query).fetch_one(&app.db).await.unwrap() };
-    eventually("all orders have ended", secs(30), || async {
+    eventually("all orders have ended", || async {
         count("SELECT count(*) FROM orders WHERE closed_at IS NOT NULL").await == 6
     })
     .await;
@@ -138,6 +141,7 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
         ("dispatchq_run", "UPDATE transaction_snapshots_0 SET result = 'lost'"),
         ("dispatchq_run", "UPDATE binding_events SET actor = 'me'"),
         ("dispatchq_producer", "SELECT * FROM bindings"),
+        ("dispatchq_producer", "SELECT * FROM plan_items"),
         ("dispatchq_producer", "SELECT * FROM orders"),
         ("dispatchq_producer", "INSERT INTO orders SELECT * FROM orders"),
         ("dispatchq_auditor", "SELECT * FROM orders"),
@@ -147,7 +151,26 @@ async fn s12_each_role_may_do_its_own_and_no_more() {
     ] {
         assert_eq!(roles.refusal(role, statement).await, DENIED, "{role}: {statement}");
     }
-    for view in ["audit_orders", "audit_events", "audit_offers", "audit_notifications", "audit_bookings"] {
+    for statement in [
+        "INSERT INTO binding_watermarks (binding_id, removed_through, updated_at) VALUES ('B', 1, dispatchq_now())",
+        "UPDATE binding_watermarks SET removed_through = 2",
+        "DELETE FROM transaction_snapshots; DELETE FROM transactions; DELETE FROM binding_events; DELETE FROM bindings",
+    ] {
+        assert_eq!(roles.refusal("dispatchq_run", statement).await, "", "{statement}");
+    }
+    for view in [
+        "audit_orders",
+        "audit_events",
+        "audit_offers",
+        "audit_notifications",
+        "audit_bookings",
+        "audit_bindings",
+        "audit_transactions",
+        "audit_provider_calls",
+        "audit_binding_events",
+        "audit_binding_notifications",
+        "audit_plans",
+    ] {
         assert_eq!(roles.refusal("dispatchq_auditor", &format!("SELECT * FROM {view}")).await, "", "{view}");
     }
     // A function of the caller's own is not called in its place.

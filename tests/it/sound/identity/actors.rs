@@ -127,7 +127,7 @@ async fn s08_two_live_keys_never_share_a_name() {
 
 #[tokio::test]
 async fn s08_the_command_line_is_named_as_what_it_is() {
-    let fleet = Fleet::with_lifetime("1h").await;
+    let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
     assert_eq!(fleet.run(&["order", "cancel", "ORD-1"]).code, Some(0));

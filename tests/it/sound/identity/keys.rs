@@ -10,7 +10,7 @@ use dispatch::{
 use serde_json::{Value, json};
 
 use super::{key, ride};
-use crate::support::{Api, Fleet, TestApp, run_binary, secs};
+use crate::support::{Api, Fleet, TestApp, eventually, run_binary, secs};
 
 #[tokio::test]
 async fn s09_all_keys_are_listed_however_many() {
@@ -167,4 +167,36 @@ async fn s09_without_redis_keys_drivers_and_users_are_managed() {
     assert!(run(&["apikey", "list", "--all"]).contains("revoked"));
     let nothing = run_binary(fleet.dir(), &["apikey", "revoke", "--driver", "D1"], &dead);
     assert_eq!(nothing.code, Some(1), "{nothing:?}");
+}
+
+/// While the number stays, processes believe the keys they have looked up.
+#[tokio::test]
+async fn s09_each_end_of_a_key_raises_the_number_that_processes_watch() {
+    let t = TestApp::start().await;
+    let (db, keys) = (&t.app.db, &t.app.keys);
+    let number = async || t.count("SELECT number FROM key_revision").await;
+    let first = number().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    let (_, d1) = key(&t, "d1", AccountRole::Driver, Some("D1")).await;
+    keys.check_revision(db).await.unwrap();
+    assert!(keys.find_owner(db, &d1).await.unwrap().is_some());
+    t.sql("UPDATE api_keys SET last_used_at = dispatchq_now()").await;
+    drivers::set_available(db, &"D1".into(), true).await.unwrap();
+    t.drivers(&[("D1", 200.0)]).await;
+    assert_eq!(number().await, first, "a driver at work raises nothing");
+
+    drivers::set_disabled(db, &"D1".into(), true).await.unwrap();
+    let disabled = number().await;
+    assert!(disabled > first);
+    keys.check_revision(db).await.unwrap();
+    eventually("the key is refused", async || keys.find_owner(db, &d1).await.unwrap().is_none()).await;
+    key_admin::rotate_key(db, "d1", secs(60), None).await.unwrap();
+    let rotated = number().await;
+    assert!(rotated > disabled);
+    let name = KeySelection::Name("d1".to_owned());
+    assert_eq!(key_admin::revoke_keys(&mut db.acquire().await.unwrap(), &name).await.unwrap().len(), 2);
+    let revoked = number().await;
+    assert!(revoked > rotated);
+    drivers::remove_driver(db, &"D1".into()).await.unwrap();
+    assert!(number().await > revoked);
 }

@@ -53,7 +53,7 @@ async fn s04_free_text_that_a_terminal_obeys_is_refused() {
 
 #[tokio::test]
 async fn s04_what_is_stored_already_is_printed_escaped() {
-    let fleet = Fleet::with_lifetime("1h").await;
+    let fleet = Fleet::start().await;
     let create = ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8"];
     assert_eq!(fleet.run(&create).code, Some(0));
     // As an earlier version, a partner or a program that writes SQL may have left it.
@@ -100,7 +100,7 @@ async fn s04_what_is_stored_already_is_printed_escaped() {
 
 #[tokio::test]
 async fn s04_the_command_line_takes_no_such_text_either() {
-    let fleet = Fleet::with_lifetime("1h").await;
+    let fleet = Fleet::start().await;
     for args in [
         &["order", "cancel", "ORD-1", "--reason", EVIL[0]][..],
         &["order", "refund", "start", "ORD-1", "--note", EVIL[3]],

@@ -115,6 +115,11 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
         t.decline_offer("ORD-2").await;
         t.run_due().await;
     }
+    t.sql(
+        "INSERT INTO staff_actions (actor, action, subject, reason)
+         VALUES ('operator:eve', 'DRIVER_DISABLED', 'MARK-D1', 'asked MARK-D1'), ('operator:eve', 'KEY_REVOKED', 'x MARK-D2', NULL)",
+    )
+    .await;
     for driver in ["MARK-D1", "MARK-D2"] {
         let erasure = erasure(&t, ErasureSubject::Driver, driver).await;
         assert!(
@@ -153,7 +158,7 @@ async fn s17_what_is_in_use_is_not_erased() {
 
 #[tokio::test]
 async fn s17_erasures_are_replayed_onto_a_restored_backup() {
-    let fleet = Fleet::with_lifetime("1h").await;
+    let fleet = Fleet::start().await;
     let app = &fleet.app;
     let sql = async |text: &'static str| {
         sqlx::raw_sql(text).execute(&app.db).await.unwrap();

@@ -7,7 +7,7 @@ use dispatch::{
     orders::{OrderStatus, accept},
 };
 
-use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis, secs};
+use crate::support::{TestApp, by, eventually, id, lasting_transaction, millis};
 
 #[tokio::test]
 async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_being_withdrawn() {
@@ -24,7 +24,7 @@ async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_bei
     let app = Arc::new(App { patience: millis(1), ..t.app.clone() });
     accept::accept_offer(&app, &id("ORD-1"), &"D1".into(), first.id, &by("driver:D1")).await.unwrap();
     // The answer is here, and the withdrawal of the other offer is yet to come.
-    eventually("the other offer is being withdrawn", secs(5), || async {
+    eventually("the other offer is being withdrawn", || async {
         t.count(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'",
         )
@@ -34,7 +34,7 @@ async fn f19e_a_driver_who_accepts_hears_it_while_the_other_offers_are_still_bei
     .await;
     other.commit().await.unwrap();
     assert_eq!(t.status("ORD-1").await, OrderStatus::DriverAssigned);
-    eventually("the other offer is withdrawn", secs(10), || async {
+    eventually("the other offer is withdrawn", || async {
         t.live_offers("ORD-2").await.iter().all(|offer| offer.id != second.id)
     })
     .await;

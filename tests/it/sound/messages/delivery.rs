@@ -92,7 +92,7 @@ async fn f03_a_message_on_its_way_is_not_sent_again_beside_it() {
     receiver.hold();
     let notify = offer_to_deliver(&t).await;
     let again = async {
-        eventually("it is on its way", secs(10), || async { receiver.received().len() == 1 }).await;
+        eventually("it is on its way", || async { receiver.received().len() == 1 }).await;
         // Redis lost the job, it was rebuilt, and its receiver still takes its time.
         t.advance(secs(5)).await;
         assert!(matches!(t.perform(&notify).await, Outcome::Snooze { .. }));
@@ -114,7 +114,7 @@ async fn f03_a_message_whose_worker_died_is_due_when_its_lease_is_over() {
         let t = t.clone();
         async move { t.perform(&notify).await }
     });
-    eventually("it is on its way", secs(10), || async { receiver.received().len() == 1 }).await;
+    eventually("it is on its way", || async { receiver.received().len() == 1 }).await;
     dying.abort();
     receiver.release();
     t.outlive_leases().await;
@@ -137,7 +137,7 @@ async fn due_messages(t: &TestApp, channel: &str, count: i64) -> Vec<LeasedJob> 
     .await
     .unwrap();
     let jobs: Vec<_> =
-        ids.iter().map(|n| NewJob::now(&SendNotification { order: id("ORD-1"), outbox_id: *n })).collect();
+        ids.iter().map(|n| NewJob::now(&SendNotification { subject: id("ORD-1").into(), outbox_id: *n })).collect();
     t.app.store.enqueue(&jobs).await.unwrap();
     let mut leased = Vec::new();
     while leased.len() < jobs.len() {
@@ -171,7 +171,7 @@ async fn f07_a_channel_that_hangs_leaves_the_others_their_place_and_its_backlog_
         assert!(matches!(outcome, Outcome::Snooze { .. }), "{outcome:?}");
         parked += 1;
     }
-    eventually("sixteen hang", secs(10), || async { sick.received().len() == 16 }).await;
+    eventually("sixteen hang", || async { sick.received().len() == 16 }).await;
     assert_eq!(t.count("SELECT count(*) FROM outbox WHERE attempts = 1").await, 16);
     let unmoved = "SELECT count(*) FROM outbox WHERE next_attempt_at = created_at";
     assert_eq!(t.count(unmoved).await, 0, "the rows say when they come back, so the reconciler leaves them alone");
@@ -238,14 +238,14 @@ async fn f10_of_two_channels_that_fail_at_the_same_moment_the_later_withdraws_th
         let t = t.clone();
         running.spawn(async move { t.perform(&leased).await });
     }
-    eventually("both were asked", secs(10), || async { a.received().len() + b.received().len() == 2 }).await;
+    eventually("both were asked", || async { a.received().len() + b.received().len() == 2 }).await;
 
     // Neither can write until both have had their answer, and have read what can be read.
     let mut other = lasting_transaction(&t.postgres).await;
     sqlx::query("LOCK TABLE outbox IN SHARE MODE").execute(&mut *other).await.unwrap();
     a.release();
     b.release();
-    eventually("both wait to write", secs(10), || async {
+    eventually("both wait to write", || async {
         t.count("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'outbox'::regclass").await == 2
     })
     .await;

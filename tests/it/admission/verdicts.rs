@@ -1,0 +1,224 @@
+//! What is counted, kept and reported of requests for places.
+
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    admission::{
+        answer::AdmissionAnswer,
+        check,
+        decide::AdmissionCaller,
+        limits::{ForcedStatus, LoyaltyLevel},
+    },
+    areas::table::{limits::LimitsChange, overrides},
+    ids::LatLng,
+    reports::area_status,
+};
+use serde_json::{Value, json};
+
+use super::{AUTHOR, HERE, create, flag, full_at, limit, new, refresh};
+use crate::support::{Api, Counting, TestApp, by, id, secs};
+
+/// The advice for a pickup here.
+async fn ask(t: &TestApp, loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
+    ask_at(t, HERE, loyalty).await
+}
+
+async fn ask_at(t: &TestApp, (lat, lng): (f64, f64), loyalty: Option<LoyaltyLevel>) -> AdmissionAnswer {
+    let caller = AdmissionCaller { channel: Some("MYBB"), user: Some("USR-1"), loyalty };
+    check::preview_admission(&t.app, LatLng::new(lat, lng), &"RIDE".into(), caller).await
+}
+
+async fn force(t: &TestApp, status: Option<ForcedStatus>) {
+    overrides::set_override(&t.app.db, &"JKT".into(), status.map(|status| (status, None)), None, AUTHOR).await.unwrap();
+    refresh(t).await;
+}
+
+async fn enable(t: &TestApp, enabled: bool) {
+    limit(t, "JKT", LimitsChange { enabled: Some(enabled), ..LimitsChange::default() }).await;
+}
+
+async fn kept(t: &TestApp) -> Vec<String> {
+    t.app.tally.write_counts(&t.app.db).await.unwrap();
+    let mut kept = t
+        .texts(
+            "SELECT concat_ws(' ', area_id, source, verdict, cause, nullif(loyalty, ''), sum(requests))
+             FROM admission_counts GROUP BY area_id, source, verdict, cause, loyalty",
+        )
+        .await;
+    kept.sort();
+    kept
+}
+
+#[tokio::test]
+async fn every_refusal_bypass_and_shadow_verdict_is_counted_by_source_and_cause_and_kept() {
+    let counting = Counting::start();
+    let t = TestApp::start().await;
+    full_at(&t, 2).await;
+    limit(&t, "JKT", LimitsChange { max_bypass_percentage: Some(50), ..LimitsChange::default() }).await;
+    for order in ["ORD-1", "ORD-2"] {
+        assert_eq!(create(&t, order, None).await, None);
+    }
+    assert!(create(&t, "ORD-3", None).await.is_some());
+    assert_eq!(ask(&t, None).await.http_status(), 503);
+    assert!(matches!(ask(&t, Some(LoyaltyLevel::Elite)).await, AdmissionAnswer::Bypassed(_)));
+    assert_eq!(create(&t, "ORD-4", Some("ELITE")).await, None);
+    assert_eq!(ask_at(&t, (0.0, 0.0), None).await, AdmissionAnswer::NoArea);
+    force(&t, Some(ForcedStatus::ForceBusy)).await;
+    assert!(create(&t, "ORD-5", None).await.is_some() && ask(&t, None).await.http_status() == 503);
+    force(&t, None).await;
+    enable(&t, false).await;
+    assert!(create(&t, "ORD-6", None).await.is_some() && ask(&t, None).await.http_status() == 503);
+    enable(&t, true).await;
+    flag(&t, |flag| flag.shadow_mode = true).await;
+    assert!(create(&t, "ORD-7", None).await.is_none() && ask(&t, None).await.http_status() == 200);
+
+    let expected = [
+        " check REFUSED outside 1",
+        "JKT check BYPASSED threshold ELITE 1",
+        "JKT check REFUSED disabled 1",
+        "JKT check REFUSED forced 1",
+        "JKT check REFUSED threshold 1",
+        "JKT check WOULD_REFUSE threshold 1",
+        "JKT create BYPASSED threshold ELITE 1",
+        "JKT create REFUSED disabled 1",
+        "JKT create REFUSED forced 1",
+        "JKT create REFUSED threshold 1",
+        "JKT create TAKEN none 2",
+        "JKT create WOULD_REFUSE threshold 1",
+    ];
+    assert_eq!(kept(&t).await, expected);
+    assert_eq!(kept(&t).await, expected, "nothing is written twice");
+    let waited = "SELECT DISTINCT waiting::text FROM admission_counts WHERE verdict = 'TAKEN' ORDER BY 1";
+    assert_eq!(t.texts(waited).await, ["0", "1"]);
+
+    let place = "area_id=\"JKT\"";
+    let ride = "service_type=\"RIDE\"";
+    let count = counting.read();
+    // A forced or disabled area is no full one.
+    assert_eq!(count.value(&format!("dispatcher_threshold_reached_total{{{place},{ride}}}")), 6.0);
+    assert_eq!(count.value(&format!("dispatcher_cancel_total{{{place},reason=\"server_busy\",{ride}}}")), 6.0);
+    let mut refusals =
+        Vec::from([format!("dispatchq_refusals_total{{area_id=\"\",cause=\"outside\",{ride},source=\"check\"}} 1")]);
+    for cause in ["disabled", "forced", "threshold"] {
+        refusals.extend(["check", "create"].map(|source| {
+            format!("dispatchq_refusals_total{{{place},cause=\"{cause}\",{ride},source=\"{source}\"}} 1")
+        }));
+    }
+    assert_eq!(counting.of("dispatchq_refusals_total"), refusals);
+    for (name, loyalty) in [("dispatchq_bypasses_total", "ELITE"), ("dispatchq_shadow_rejects_total", "none")] {
+        let by_source = ["check", "create"]
+            .map(|source| format!("{name}{{{place},loyalty=\"{loyalty}\",{ride},source=\"{source}\"}} 1"));
+        assert_eq!(counting.of(name), by_source);
+    }
+
+    // Each request is in one snapshot.
+    let snapshots = "SELECT concat_ws(' ', sum(rejected), sum(would_reject), sum(bypassed)) FROM waiting_snapshots";
+    for _ in 0..2 {
+        area_status::save_snapshot(&t.app).await.unwrap();
+        assert_eq!(t.texts(snapshots).await, ["6 2 2"]);
+        t.advance(secs(60)).await;
+    }
+}
+
+#[tokio::test]
+async fn shadow_mode_leaves_a_row_for_each_request_it_let_in_and_the_order_keeps_how_it_came() {
+    let mut t = TestApp::start().await;
+    full_at(&t, 1).await;
+    create(&t, "ORD-1", None).await;
+    flag(&t, |flag| flag.shadow_mode = true).await;
+    let mut order = new("ORD-2", HERE, Some("EXPLORER"));
+    order.channel = Some("MYBB".to_owned());
+    dispatch::orders::create::create_order(&t.app, id("ORD-2"), &order, &by("producer:test")).await.unwrap();
+    let kept = t.snapshot("ORD-2").await.order;
+    let texts = [kept.channel, kept.loyalty_level, kept.admission].map(Option::unwrap_or_default);
+    assert_eq!(texts, ["MYBB", "EXPLORER", "WOULD_REFUSE"]);
+    assert_eq!(t.snapshot("ORD-1").await.order.admission.as_deref(), Some("TAKEN"));
+    assert_eq!(ask(&t, Some(LoyaltyLevel::Traveler)).await.http_status(), 200);
+    t.redis.stop().await.unwrap();
+    assert_eq!(create(&t, "ORD-3", None).await, None);
+    t.app.tally.write_counts(&t.app.db).await.unwrap();
+    let rows = t
+        .texts(
+            "SELECT concat_ws(' ', source, coalesce(order_id, '-'), area_id, service_type, waiting >= 1, threshold, channel,
+                              loyalty_level)
+             FROM audit_shadow_refusals ORDER BY coalesce(order_id, '')",
+        )
+        .await;
+    let expected =
+        ["check - JKT RIDE t 1 MYBB TRAVELER", "create ORD-2 JKT RIDE t 1 MYBB EXPLORER", "create ORD-3 JKT RIDE t 1"];
+    assert_eq!(rows, expected, "the last one without Redis");
+    t.redis.restart().await.unwrap();
+}
+
+#[tokio::test]
+async fn override_and_disable_hold_whatever_the_flag_says_and_what_is_reported_holds() {
+    let t = TestApp::start().await;
+    full_at(&t, 1).await;
+    let seen = async || {
+        let statuses = area_status::area_statuses(&t.app).await.unwrap();
+        let jakarta = statuses.into_iter().find(|row| row.area_id == "JKT" && row.service_type == "RIDE").unwrap();
+        (jakarta.mode, jakarta.enforcement.as_str())
+    };
+    create(&t, "ORD-0", None).await;
+    for (n, enforcement) in ["OFF", "SHADOW", "OFF", "PARTLY", "ON"].into_iter().enumerate() {
+        flag(&t, |flag| {
+            (flag.enabled, flag.shadow_mode) = (n > 0, n == 1);
+            // A customer without an id is not among the first percent.
+            flag.percentage = [100, 100, 0, 1, 100][n];
+        })
+        .await;
+        force(&t, Some(ForcedStatus::ForceBusy)).await;
+        assert_eq!(create(&t, &format!("BUSY-{n}"), None).await.unwrap()["reason"], "test");
+        assert_eq!(ask(&t, None).await.error_code(), Some("DISPATCHER_AREA_THRESHOLD_REACHED"));
+        assert_eq!(seen().await, ("FORCE_BUSY", enforcement));
+        force(&t, Some(ForcedStatus::ForceAvailable)).await;
+        assert_eq!(create(&t, &format!("FREE-{n}"), None).await, None, "full, and open all the same");
+        assert_eq!(seen().await, ("FORCE_AVAILABLE", enforcement));
+        enable(&t, false).await;
+        assert_eq!(create(&t, &format!("SHUT-{n}"), None).await.unwrap()["error_code"], "DISPATCHER_AREA_DISABLED");
+        assert_eq!(seen().await, ("DISABLED", enforcement));
+        enable(&t, true).await;
+        force(&t, None).await;
+        assert_eq!(seen().await, ("AUTO", enforcement));
+        assert_eq!(create(&t, &format!("AUTO-{n}"), None).await.is_some(), enforcement == "ON");
+    }
+}
+
+/// Twenty areas over a hundred hours, and what was asked of one of them in the last.
+const PAST: &str = "
+    INSERT INTO waiting_snapshots (at, area_id, service_type, waiting, threshold, rejected, would_reject, bypassed)
+        SELECT date_trunc('hour', dispatchq_now(), 'UTC') - n * interval '1 hour', 'A' || a, 'RIDE', 50, 100, 0, 0, 0
+        FROM generate_series(1, 100) n, generate_series(1, 20) a;
+    INSERT INTO admission_counts (hour, area_id, service_type, source, verdict, cause, loyalty, waiting, requests)
+        SELECT date_trunc('hour', dispatchq_now(), 'UTC') - interval '1 hour', 'A1', 'RIDE', c.*
+        FROM (VALUES ('create', 'TAKEN', 'none', '', 10, 5), ('create', 'TAKEN', 'none', '', 60, 7),
+                     ('create', 'BYPASSED', 'threshold', 'ELITE', 55, 2), ('check', 'REFUSED', 'threshold', '', 100, 3),
+                     ('check', 'REFUSED', 'forced', '', 100, 4)) c";
+
+#[tokio::test]
+async fn the_report_has_every_hour_and_area_and_says_what_another_threshold_would_have_refused() {
+    let t = TestApp::start().await;
+    t.sql(PAST).await;
+    let api = Api::start(&t.app).await;
+    let (key, producer) = (t.key(AccountRole::Dispatcher).await, t.key(AccountRole::Producer).await);
+    let get =
+        async |query: &str, key: &str| api.get(&format!("/api/v1/admin/dispatcher/areas/report?{query}"), key).await;
+    let all = get("hours=120", &key).await.body;
+    let rows = |name: &str| all[name].as_array().unwrap().len();
+    assert_eq!((rows("hours"), rows("areas")), (2_000, 20));
+    assert_eq!((&all["threshold"], &all["hours"][0]["what_if"]), (&Value::Null, &Value::Null));
+
+    let tried = get("area_id=A1&hours=1&threshold=50", &key).await.body;
+    let hour = &tried["hours"][0];
+    assert_eq!((hour["area_id"].as_str(), &hour["mean_utilization"]), (Some("A1"), &json!(0.5)));
+    assert_eq!((&hour["rejected"], &hour["would_reject"], &hour["bypassed"]), (&json!(7), &json!(0), &json!(2)));
+    let forced = json!({ "source": "check", "verdict": "REFUSED", "cause": "forced", "requests": 4 });
+    assert_eq!(hour["requests"][0], forced);
+    // Those who met 50 are refused, the loyal from 60 on; what was forced is no matter of the threshold.
+    let what_if = json!({ "checks": 3, "checks_refused": 3, "creations": 14, "creations_refused": 7 });
+    assert_eq!((&hour["what_if"], &tried["areas"][0]["what_if"]), (&what_if, &what_if));
+
+    for wrong in ["hours=0", "hours=745", "threshold=-1", "area_id=%00", "until=0001-01-01T00:00:00Z", "day=1"] {
+        assert_eq!(get(wrong, &key).await.error(), (422, "INVALID"), "{wrong}");
+    }
+    assert_eq!(get("hours=1", &producer).await.error(), (403, "FORBIDDEN"));
+}

@@ -1,0 +1,250 @@
+//! Areas as those who run them see and change them: shapes, service types, what is inherited, schedules; and as SQL sees them.
+
+use chrono::{Datelike, TimeDelta, Timelike};
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::{Actor, ActorRole},
+    admission::{schedule::ScheduleDay, sql_orders},
+    areas::{
+        import,
+        table::{ChangeAuthor, geofences},
+    },
+    ids::LatLng,
+    reports::{area_hours, area_status},
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Api, TestApp, secs};
+
+const BASE: &str = "/api/v1/admin/dispatcher";
+const AUTHOR: ChangeAuthor<'static> =
+    ChangeAuthor { actor: &Actor::with_fixed_name(ActorRole::Operator, "test"), reason: Some("test") };
+/// The zones that the repository ships.
+const JAKARTA: &str = include_str!("../../deploy/areas/jakarta.geojson");
+/// The place of the requirement's examples.
+const HERE: (f64, f64) = (-6.2088, 106.8456);
+
+async fn import_areas(t: &TestApp, text: &str) {
+    geofences::import_areas(&t.app.db, &import::parse(text).unwrap(), false, None, AUTHOR).await.unwrap();
+    refresh(t).await;
+}
+
+async fn refresh(t: &TestApp) {
+    t.app.rules.reload_if_changed(&t.app.db, &t.app.config.admission).await.unwrap();
+}
+
+/// The API, and an operator's key.
+struct Desk {
+    t: TestApp,
+    api: Api,
+    operator: String,
+}
+
+impl Desk {
+    async fn open() -> Self {
+        let t = TestApp::start().await;
+        let api = Api::start(&t.app).await;
+        let operator = t.key(AccountRole::Operator).await;
+        import_areas(&t, JAKARTA).await;
+        Self { t, api, operator }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Value) -> Answer {
+        let answer = self.api.send(method, &format!("{BASE}{path}"), &self.operator, "", body.to_string()).await;
+        refresh(&self.t).await;
+        answer
+    }
+
+    async fn set(&self, area: &str, change: Value) -> Answer {
+        self.send(Method::PUT, &format!("/areas/{area}/threshold"), change).await
+    }
+
+    async fn status(&self, area: &str, service_type: &str) -> Value {
+        let status = self.api.get(&format!("{BASE}/areas/status"), &self.operator).await;
+        let mut rows = status.body["areas"].as_array().unwrap().iter();
+        rows.find(|row| row["area_id"] == area && row["service_type"] == service_type).cloned().unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn areas_say_where_they_are_and_the_collection_may_come_back() {
+    let desk = Desk::open().await;
+    let shown = desk.api.get(&format!("{BASE}/areas/CGK-T3"), &desk.operator).await;
+    let shipped: Value = serde_json::from_str(JAKARTA).unwrap();
+    assert_eq!(shown.body["geometry"], shipped["features"][6]["geometry"]);
+    assert_eq!(
+        (&shown.body["area"]["time_zone"], &shown.body["area"]["service_type"]),
+        (&json!("Asia/Jakarta"), &json!([]))
+    );
+
+    let all = desk.api.send_raw(&format!("{BASE}/areas.geojson"), &desk.operator).await;
+    assert_eq!(all.headers()["content-type"], "application/geo+json");
+    let collection: Value = all.json().await.unwrap();
+    assert_eq!(collection["features"].as_array().unwrap().len(), 7);
+    let back = desk.send(Method::PUT, "/areas", collection).await;
+    assert_eq!((back.status, &back.body["imported"]), (200, &json!(7)));
+    let listed = desk.api.get(&format!("{BASE}/areas"), &desk.operator).await;
+    let is_first = |area: &Value| area["version"] == 1;
+    assert!(listed.body["areas"].as_array().unwrap().iter().all(is_first), "nothing has changed: {listed:?}");
+}
+
+#[tokio::test]
+async fn the_status_shows_every_area_with_what_holds_and_null_goes_back_to_the_default() {
+    let desk = Desk::open().await;
+    let all = desk.api.get(&format!("{BASE}/areas/status"), &desk.operator).await;
+    assert_eq!(all.body["areas"].as_array().unwrap().len(), 7 * desk.t.app.config.service_types.len());
+    let untouched = desk.status("JKT-TIMUR", "RENT").await;
+    assert_eq!((&untouched["threshold"], &untouched["effective"]["order_lifetime_sec"]), (&json!(100), &json!(1800)));
+
+    let set = json!({ "service_type": "RIDE", "max_waiting_orders": 7, "waiting_timeout_sec": 300, "enabled": false });
+    assert_eq!(desk.set("JKT-PUSAT", set).await.status, 200);
+    let row = desk.status("JKT-PUSAT", "RIDE").await;
+    assert_eq!((&row["threshold"], &row["mode"]), (&json!(7), &json!("DISABLED")));
+    assert_eq!(row["effective"]["order_lifetime_sec"], 300);
+    let back = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "max_waiting_orders": null })).await;
+    assert_eq!((&back.body["max_waiting_orders"], &back.body["order_lifetime_sec"]), (&Value::Null, &json!(300)));
+    assert_eq!(desk.status("JKT-PUSAT", "RIDE").await["threshold"], 100);
+
+    // All of it at once, and no version comes twice.
+    let reset = desk.send(Method::DELETE, "/areas/JKT-PUSAT/threshold?service_type=RIDE", json!({})).await;
+    assert_eq!((reset.status, &reset.body["version"], &reset.body["enabled"]), (200, &json!(3), &json!(true)));
+    let row = desk.status("JKT-PUSAT", "RIDE").await;
+    assert_eq!((&row["mode"], &row["effective"]["order_lifetime_sec"]), (&json!("AUTO"), &json!(1800)));
+}
+
+#[tokio::test]
+async fn a_schedule_sets_the_threshold_by_the_areas_own_clock() {
+    let desk = Desk::open().await;
+    let now = desk.t.app.rules.database_now();
+    // In Jakarta it is seven hours later than in UTC; an hour from now on, so that no run stands at its edge.
+    let there = |hours: i64| (now + TimeDelta::hours(7 + hours)).format("%H:00").to_string();
+    let days = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"];
+    let entry = json!({ "days": days, "from": there(0), "to": there(2), "max_waiting_orders": 3 });
+    let set = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "schedule": [entry] })).await;
+    assert_eq!((set.status, &set.body["schedule"][0]["max_waiting_orders"]), (200, &json!(3)), "{set:?}");
+    let row = desk.status("JKT-PUSAT", "RIDE").await;
+    assert_eq!((&row["threshold"], &row["effective"]["scheduled"]), (&json!(3), &json!(true)));
+    let producer = desk.t.key(AccountRole::Producer).await;
+    let question = json!({ "pickup_location": { "latitude": HERE.0, "longitude": HERE.1 }, "service_type": "RIDE" });
+    let told = desk.api.post("/api/v1/dispatcher/availability-check", &producer, question).await;
+    assert_eq!((told.text("area_id"), &told.body["threshold"]), ("JKT-PUSAT", &json!(3)));
+
+    desk.t.advance(secs(2 * 3600)).await;
+    refresh(&desk.t).await;
+    assert_eq!(desk.status("JKT-PUSAT", "RIDE").await["threshold"], 100, "its time is over");
+    for (wrong, said) in [
+        (json!([{ "from": "07:00", "to": "07:00", "max_waiting_orders": 1 }]), "both 07:00"),
+        (json!([{ "from": "7", "to": "08:00", "max_waiting_orders": 1 }]), "no time of day"),
+    ] {
+        let refused = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "schedule": wrong })).await;
+        assert_eq!(refused.error(), (422, "INVALID"));
+        assert!(refused.text("message").contains(said), "{refused:?}");
+    }
+    let none = desk.set("JKT-PUSAT", json!({ "service_type": "RIDE", "schedule": null })).await;
+    assert_eq!(none.body["schedule"], Value::Null);
+}
+
+#[tokio::test]
+async fn sql_finds_the_area_that_the_api_finds() {
+    let t = TestApp::start().await;
+    let square =
+        |w: f64, s: f64, side: f64| json!([[w, s], [w + side, s], [w + side, s + side], [w, s + side], [w, s]]);
+    let feature = |properties: Value, geometry: Value| json!({ "type": "Feature", "properties": properties, "geometry": geometry });
+    import_areas(&t, JAKARTA).await;
+    let more = json!({ "type": "FeatureCollection", "features": [
+        feature(json!({ "area_id": "RING", "priority": 5 }),
+                json!({ "type": "Polygon", "coordinates": [square(106.75, -6.3, 0.1), square(106.78, -6.27, 0.03)] })),
+        feature(json!({ "area_id": "ISLES", "priority": 6, "service_type": ["RENT"] }),
+                json!({ "type": "MultiPolygon", "coordinates": [[square(106.6, -6.4, 0.1)], [square(106.9, -6.2, 0.05)]] })),
+        feature(json!({ "area_id": "CELLS", "priority": 7, "geohashes": ["qqguy", "qqu5"] }), Value::Null),
+    ] });
+    import_areas(&t, &more.to_string()).await;
+    // For this service type the airport as a whole goes before its terminal.
+    t.sql("INSERT INTO area_limits (area_id, service_type, priority) VALUES ('CGK', 'RENT', 1)").await;
+    refresh(&t).await;
+    let rules = t.app.rules.get();
+    let (mut places, mut found) = (Vec::new(), std::collections::BTreeSet::new());
+    for lat in 0..60 {
+        for lng in 0..60 {
+            places.push(LatLng::new(-6.4137 + 0.0061 * f64::from(lat), 106.5819 + 0.0071 * f64::from(lng)));
+        }
+    }
+    for service_type in ["RIDE", "RENT"] {
+        let by_sql: Vec<Option<String>> = sqlx::query_scalar(
+            "SELECT dispatchq_area_at(p.lat, p.lng, $3) FROM unnest($1::float8[], $2::float8[]) WITH ORDINALITY AS p(lat, lng, n) ORDER BY n",
+        )
+        .bind(places.iter().map(|place| place.lat).collect::<Vec<_>>())
+        .bind(places.iter().map(|place| place.lng).collect::<Vec<_>>())
+        .bind(service_type)
+        .fetch_all(&t.app.db)
+        .await
+        .unwrap();
+        for (place, by_sql) in places.iter().zip(by_sql) {
+            let by_rules = rules.find_area(*place, &service_type.into()).map(|area| area.id.to_string());
+            assert_eq!(by_sql, by_rules, "{service_type} at {place:?}");
+            found.extend(by_sql);
+        }
+    }
+    let expected = ["CELLS", "CGK", "CGK-T3", "ISLES", "JKT-BARAT", "JKT-SELATAN", "JKT-TIMUR", "JKT-UTARA", "RING"];
+    assert!(expected.iter().all(|area| found.contains(*area)), "{found:?}");
+}
+
+#[tokio::test]
+async fn an_order_created_in_sql_is_located_and_counted_in_its_own_transaction() {
+    let t = TestApp::start().await;
+    import_areas(&t, JAKARTA).await;
+    t.sql("INSERT INTO area_limits (area_id, service_type, order_lifetime_sec) VALUES ('CGK-T3', 'RIDE', 300)").await;
+    let mut tx = t.app.db.begin().await.unwrap();
+    let create = |order: &str, place: &str, more: &str| {
+        format!("SELECT dispatchq_create_order('{order}', 'RIDE', {place}{more})")
+    };
+    for create in [
+        create("ORD-1", "-6.12, 106.665", ""),
+        // Where it is counts more than what it is called.
+        create("ORD-2", "-6.12, 106.665", ", area_id => 'JKT-PUSAT', lifetime => interval '1 hour'"),
+        create("ORD-3", "0, 0", ", area_id => 'NOWHERE'"),
+        create("ORD-4", "0, 0", ""),
+    ] {
+        sqlx::query(sqlx::AssertSqlSafe(create)).execute(&mut *tx).await.unwrap();
+    }
+    let counted: i64 =
+        sqlx::query_scalar("SELECT dispatchq_waiting('CGK-T3', 'RIDE')").fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(counted, 2, "before the transaction ends");
+    tx.commit().await.unwrap();
+    let areas = t.texts("SELECT coalesce(area_id, '-') FROM orders ORDER BY id").await;
+    assert_eq!(areas, ["CGK-T3", "CGK-T3", "NOWHERE", "-"]);
+    let lifetimes = t.texts("SELECT (lifetime_deadline - created_at)::text FROM orders ORDER BY id").await;
+    assert_eq!(lifetimes, ["00:05:00", "01:00:00", "00:30:00", "00:30:00"]);
+
+    // The advice, which asks Redis, hears of them with the next turn of a worker.
+    let added = sql_orders::count_new_orders(&t.app).await.unwrap();
+    assert_eq!(added, 3);
+    let in_redis: Vec<String> = t.redis(&["ZRANGE", "waiting:order:CGK-T3:RIDE", "0", "-1"]).await;
+    assert_eq!(in_redis, ["ORD-1", "ORD-2"]);
+    assert_eq!(sql_orders::count_new_orders(&t.app).await.unwrap(), 0, "once");
+    t.cancel("ORD-1").await.unwrap();
+    let in_redis: i64 = t.redis(&["ZCARD", "waiting:order:CGK-T3:RIDE"]).await;
+    assert_eq!(in_redis, 1);
+}
+
+#[tokio::test]
+async fn advice_learns_from_orders_that_found_a_driver_and_from_kept_snapshots() {
+    let t = TestApp::start().await;
+    import_areas(&t, JAKARTA).await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    t.order("ORD-2").await;
+    area_status::save_snapshot(&t.app).await.unwrap();
+    let now = t.app.rules.database_now();
+    let period = (now - TimeDelta::hours(2), now + TimeDelta::hours(2));
+    let hours = area_hours::observe_hours(&t.app, &"JKT-PUSAT".into(), &"RIDE".into(), period).await.unwrap();
+    let [hour] = hours[..] else { panic!("{hours:?}") };
+    assert_eq!((hour.created, hour.found_driver, hour.peak_waiting), (2, 1, Some(1)));
+    let there = now + TimeDelta::hours(7);
+    assert_eq!((hour.day, hour.hour), (ScheduleDay::from(there.weekday()), there.hour()), "by the clock of Jakarta");
+    let elsewhere = area_hours::observe_hours(&t.app, &"CGK".into(), &"RIDE".into(), period).await.unwrap();
+    assert_eq!(elsewhere, []);
+}

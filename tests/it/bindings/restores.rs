@@ -1,0 +1,51 @@
+//! What Redis is told of bindings after it has lost everything.
+
+use chrono::TimeDelta;
+use dispatch::{
+    binding_store::write::{BindingWrite, WriteVerdict},
+    recovery::reconciler,
+};
+use model::binding::{BindingCommand, CallRules, ClaimDecision, TransactionStatus, decide_settle};
+use serde_json::json;
+
+use crate::support::{ProviderStage, binding_id, secs};
+
+#[tokio::test]
+async fn an_open_call_holds_the_slots_of_its_own_job_and_server() {
+    let stage = ProviderStage::start().await;
+    stage.create_server("S2", 2).await;
+    stage.turn_knobs(|knobs| {
+        knobs.processing_rate = "1".parse().unwrap();
+        knobs.processing_duration = "10h".parse().unwrap();
+    });
+    stage.run_binding("B", "S1", json!({ "processing_timeout_ms": 60000 })).await;
+    stage.t.run_due().await;
+    stage.stop("B").await;
+    stage.t.run_for(secs(61)).await;
+    let moved = BindingCommand::Patch { server_id: Some("S2".parse().unwrap()), config: None };
+    assert_eq!(stage.command("B", moved).await.unresolved, 1);
+    // A worker asks about the transaction, on the server where it was begun.
+    stage.t.advance(secs(3600)).await;
+    let header = stage.headers("B").await.remove(0);
+    assert_eq!((header.status, header.server_id.as_str()), (TransactionStatus::Unresolved, "S1"));
+    let loaded = stage.t.app.bindings.load_binding(&binding_id("B")).await.unwrap().unwrap();
+    let rules = CallRules { margin: TimeDelta::seconds(1), repeats_are_safe: true, otp_is_readable: true };
+    let ClaimDecision::Call(claim) = decide_settle(&loaded.binding, &header, rules, loaded.now) else {
+        panic!("nothing to settle: {header:?}")
+    };
+    let write = BindingWrite { change: claim.change, owner: "w1:1".into(), call: None };
+    let written = stage.t.app.bindings.write_binding(write).await.unwrap();
+    assert_eq!(written, WriteVerdict::Written { messages: Vec::new() });
+
+    stage.t.redis::<()>(&["FLUSHALL"]).await;
+    assert!(reconciler::reconcile_once(&stage.t.app).await.unwrap().unwrap().rebuild);
+    let holders = stage.t.app.store.list_slot_holders(0, 10).await.unwrap();
+    let held: Vec<_> = holders.iter().map(|h| (h.id.as_str(), h.group.as_str(), h.own.as_str())).collect();
+    assert_eq!(held, [("settle:B:1", "S1", "B")]);
+    // The worker died: its call counts as lost once its time is over, and the provider is asked again.
+    stage.t.run_for(secs(3700)).await;
+    let calls = stage.calls("B").await;
+    assert!(calls.contains(&"settle lost".to_owned()), "{calls:?}");
+    assert_eq!(calls.last().map(String::as_str), Some("settle processing"), "{calls:?}");
+    stage.assert_judge_content();
+}

@@ -1,0 +1,186 @@
+//! `dispatchq binding` and `dispatchq server`, with a worker and a provider that is really called.
+
+use provider_sim::{ProviderSim, ProviderSimOptions};
+use serde_json::{Value, json};
+
+use super::json;
+use crate::support::{Fleet, eventually, run_binary_with_input};
+
+const SETTINGS: &str = "[providers.acme]\napi_key = \"provider-sim-key\"\n\
+    [bindings]\notp_key = \"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\"\n";
+
+/// A fleet without workers, a provider, and its server S1.
+async fn open() -> (Fleet, ProviderSim) {
+    let fleet = Fleet::with("1h", SETTINGS).await;
+    let sim = ProviderSim::start(&ProviderSimOptions::default()).await.unwrap();
+    assert_eq!(fleet.run(&["reconcile", "run"]).code, Some(0));
+    let made = fleet.run(&["server", "set", "S1", "--provider", "acme", "--url", &sim.server_url("S1")]);
+    assert!(made.stdout.starts_with("S1 is enabled: acme at http://"), "{made:?}");
+    (fleet, sim)
+}
+
+#[tokio::test]
+async fn servers_are_set_and_listed() {
+    let (fleet, sim) = open().await;
+    let unknown = fleet.run(&["server", "set", "S2", "--max-concurrent", "3"]);
+    assert!(unknown.code == Some(1) && unknown.stderr.contains("create it: dispatchq server set S2"), "{unknown:?}");
+    let nothing = fleet.run(&["server", "set", "S1"]);
+    assert!(nothing.code == Some(1) && nothing.stderr.contains("say what to set"), "{nothing:?}");
+    let nowhere = fleet.run(&["server", "set", "S2", "--provider", "nowhere", "--url", &sim.server_url("S2")]);
+    assert!(nowhere.code == Some(1) && nowhere.stderr.contains("known are acme"), "{nowhere:?}");
+
+    let changed = json(&fleet, &["server", "set", "S1", "--max-concurrent", "4", "--enabled", "false", "--json"]);
+    assert_eq!((&changed["max_concurrent"], &changed["enabled"]), (&json!(4), &json!(false)));
+    let listed = json(&fleet, &["server", "list", "--json"]);
+    assert_eq!((&listed[0]["id"], &listed[0]["in_use"], &listed[0]["waiting"]), (&json!("S1"), &json!(0), &json!(0)));
+    let table = fleet.run(&["server", "list"]).stdout;
+    assert!(table.contains("0 of 4") && table.contains(&sim.server_url("S1")), "{table}");
+
+    assert_eq!(fleet.run(&["server", "limit"]).stdout, "At most 50 calls may be open, as configured.\n");
+    assert_eq!(fleet.run(&["server", "limit", "60"]).stdout, "At most 60 calls may be open, set by an operator.\n");
+    assert_eq!(json(&fleet, &["server", "limit", "--json"])["max_concurrent_calls"], 60);
+    let default = fleet.run(&["server", "limit", "--default"]);
+    assert_eq!(default.stdout, "At most 50 calls may be open, as configured.\n");
+    assert_eq!(fleet.run(&["server", "limit", "0"]).code, Some(2));
+}
+
+#[tokio::test]
+async fn bindings_are_changed_one_by_one_and_many_at_once() {
+    let (fleet, _sim) = open().await;
+    let bad = fleet.run(&["binding", "create", "B-1", "--server", "S1", "--account", "A-1", "--set", "max_failurs=5"]);
+    assert!(bad.code == Some(1) && bad.stderr.contains("there are interval_ms, "), "{bad:?}");
+    let homeless = fleet.run(&["binding", "create", "B-1", "--server", "S9", "--account", "A-1"]);
+    assert!(homeless.code == Some(1) && homeless.stderr.contains("dispatchq server set S9"), "{homeless:?}");
+    for id in ["B-1", "B-2", "B-3"] {
+        let create =
+            ["binding", "create", id, "--server", "S1", "--account", "A-1", "--set", "max_failures=5", "--json"];
+        assert_eq!(json(&fleet, &create)["config"]["max_failures"], 5);
+    }
+    let said = |args: &[&str]| {
+        let printed = fleet.run(&[&["binding"], args].concat());
+        assert_eq!(printed.code, Some(0), "{args:?}: {printed:?}");
+        printed.stdout
+    };
+    assert_eq!(said(&["start", "B-1"]), "B-1 is now RUNNING.\n");
+    assert_eq!(said(&["start", "B-1"]), "B-1 is RUNNING already.\n");
+    assert_eq!(json(&fleet, &["binding", "show", "B-1", "--json"])["state"], "RUNNING");
+    assert!(said(&["show", "B-1"]).contains("RUNNING"));
+
+    // Nothing is done by itself: no worker runs, and a dry run changes nothing.
+    assert_eq!(
+        said(&["start", "--server", "S1", "--dry-run"]),
+        "2 bindings would be started.\n1 binding so already.\n"
+    );
+    let unasked = fleet.run(&["binding", "start", "--all"]);
+    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then say --yes"), "{unasked:?}");
+    assert_eq!(json(&fleet, &["binding", "list", "--state", "running", "--json"]).as_array().unwrap().len(), 1);
+    assert_eq!(said(&["start", "--state", "STOPPED", "--yes"]), "2 bindings started.\n");
+    assert_eq!(said(&["pause", "B-2", "B-3"]), "B-2 is now PAUSED.\nB-3 is now PAUSED.\n");
+    let refused = fleet.run(&["binding", "start", "--all", "--yes"]);
+    assert_eq!(refused.code, Some(1));
+    assert_eq!(refused.stdout, "0 bindings started.\n1 binding so already.\n");
+    assert_eq!(refused.stderr.lines().filter(|line| line.contains("is PAUSED")).count(), 2, "{refused:?}");
+    assert!(refused.stderr.contains("B-3: the binding is PAUSED: resume it"), "{refused:?}");
+    let resumed = json(&fleet, &["binding", "resume", "--state", "PAUSED", "--yes", "--json"]);
+    assert_eq!((&resumed["changed"], &resumed["refused"]), (&json!(["B-2", "B-3"]), &json!([])));
+    assert_eq!(said(&["list", "--state", "PAUSED"]), "No such bindings. Create one: dispatchq binding create --help\n");
+
+    let running = fleet.run(&["binding", "delete", "B-1"]);
+    assert!(running.code == Some(1) && running.stderr.contains("stop it"), "{running:?}");
+    assert_eq!(said(&["stop", "--all", "--yes"]), "3 bindings stopped.\n");
+    assert_eq!(said(&["delete", "B-1"]), "B-1 is deleted.\n");
+    assert_eq!(said(&["delete", "B-1"]), "B-1 is deleted already.\n");
+    assert_eq!(said(&["start", "--state", "PAUSED", "--yes"]), "No such bindings.\n");
+    let nowhere = fleet.run(&["binding", "start", "--server", "S9", "--yes"]);
+    assert!(nowhere.code == Some(1) && nowhere.stderr.contains("dispatchq server set S9"), "{nowhere:?}");
+    let none = fleet.run(&["binding", "start", "B-9"]);
+    assert!(none.code == Some(1) && none.stderr.contains("dispatchq binding list"), "{none:?}");
+    assert_eq!(fleet.run(&["binding", "start"]).code, Some(2));
+    assert_eq!(fleet.run(&["binding", "start", "B-1", "--all"]).code, Some(2));
+}
+
+#[tokio::test]
+async fn a_binding_runs_is_explained_and_takes_its_otp_from_standard_input() {
+    let (fleet, sim) = open().await;
+    sim.change_knobs(|knobs| knobs.otp_rate = "1".parse().unwrap()).unwrap();
+    let create = ["binding", "create", "B-1", "--server", "S1", "--account", "A-1", "--json"];
+    json(&fleet, &create);
+    fleet.run(&["binding", "start", "B-1"]);
+    let explained = fleet.run(&["binding", "explain", "B-1"]).stdout;
+    for words in ["B-1 is RUNNING, IDLE.", "cycle:B-1:1  begins the next cycle", "no worker serves binding-queue"] {
+        assert!(explained.contains(words), "no '{words}' in: {explained}");
+    }
+
+    let _worker = fleet.running_worker("w1").await;
+    fleet.reach(1, "SELECT count(*) FROM bindings WHERE phase = 'WAITING_OTP'").await;
+    let explained = json(&fleet, &["binding", "explain", "B-1", "--json"]);
+    assert_eq!(explained["to_do"][0]["command"], "dispatchq binding otp B-1 --trx B-1.1");
+    assert_eq!((&explained["claim"], &explained["next"]["job"]), (&Value::Null, &json!("otp:B-1:1")));
+    assert_eq!(explained["events"][0]["kind"], "otp_wanted");
+
+    let otp = ["binding", "otp", "B-1", "--trx", "B-1.1"];
+    let empty = run_binary_with_input(fleet.dir(), &otp, "\n");
+    assert!(empty.code == Some(1) && empty.stderr.contains("no OTP on standard input"), "{empty:?}");
+    let foreign = ["binding", "otp", "B-1", "--trx", "B-2.1"];
+    assert_eq!(run_binary_with_input(fleet.dir(), &foreign, "123456\n").code, Some(1));
+    let stored = run_binary_with_input(fleet.dir(), &otp, "123456\n");
+    assert_eq!((stored.code, stored.stdout.as_str()), (Some(0), "The OTP for B-1.1 is stored.\n"), "{stored:?}");
+    fleet.reach(1, "SELECT count(*) FROM transactions WHERE status = 'SUKSES'").await;
+
+    fleet.run(&["binding", "stop", "B-1"]);
+    eventually("it stands", || async { json(&fleet, &["binding", "show", "B-1", "--json"])["state"] == "STOPPED" })
+        .await;
+    let done = json(&fleet, &["binding", "transactions", "B-1", "--status", "sukses", "--json"]);
+    assert_eq!(done[0]["trx_id"], "B-1.1");
+    let shown = json(&fleet, &["binding", "transactions", "B-1", "--cycle", "1", "--json"]);
+    let actions: Vec<_> = shown["calls"].as_array().unwrap().iter().map(|call| call["action"].clone()).collect();
+    assert_eq!(actions, ["start", "otp"]);
+    let table = fleet.run(&["binding", "transactions", "B-1", "--cycle", "1"]).stdout;
+    assert!(table.starts_with("B-1.1 on S1 for A-1: SUKSES\n") && !table.contains("123456"), "{table}");
+    let explained = fleet.run(&["binding", "explain", "B-1"]).stdout;
+    assert!(explained.contains("STOPPED (manual_stop)") && explained.contains("dispatchq binding start B-1"));
+}
+
+#[tokio::test]
+async fn a_dry_run_is_stored_and_run_by_its_id() {
+    let (fleet, _sim) = open().await;
+    let create = |id: &str| {
+        let made = fleet.run(&["binding", "create", id, "--server", "S1", "--account", "A-1"]);
+        assert_eq!(made.code, Some(0), "{made:?}");
+    };
+    create("B-1");
+    create("B-2");
+    let planned = json(&fleet, &["binding", "start", "--all", "--dry-run", "--reason", "they have money", "--json"]);
+    assert_eq!((&planned["state"], &planned["changed"]), (&json!("PLANNED"), &json!(["B-1", "B-2"])));
+    let id = planned["plan"].as_str().unwrap();
+    create("B-3");
+    let shown = json(&fleet, &["plan", "show", id, "--items", "--json"]);
+    assert_eq!((&shown["plan"]["reason"], &shown["plan"]["total"]), (&json!("they have money"), &json!(2)));
+    assert_eq!(shown["items"][0]["subject_id"], "B-1");
+    let ran = json(&fleet, &["plan", "run", id, "--json"]);
+    assert_eq!((&ran["plan"]["state"], &ran["plan"]["changed"]), (&json!("DONE"), &json!(2)));
+    assert_eq!(json(&fleet, &["binding", "show", "B-3", "--json"])["state"], "STOPPED");
+    let again = fleet.run(&["plan", "run", id]);
+    assert!(again.code == Some(1) && again.stderr.contains("a plan runs once"), "{again:?}");
+    let table = fleet.run(&["plan", "show", id, "--items", "--state", "changed"]).stdout;
+    assert!(table.contains("start bindings") && table.contains("B-2"), "{table}");
+
+    let hinted = fleet.run(&["binding", "stop", "--all", "--dry-run"]);
+    assert_eq!(hinted.stdout, "2 bindings would be stopped.\n1 binding so already.\n");
+    assert!(hinted.stderr.contains("dispatchq plan run "), "{hinted:?}");
+    let other = json(&fleet, &["plan", "list", "--state", "planned", "--json"])[0]["id"].as_str().unwrap().to_owned();
+    let cancelled = fleet.run(&["plan", "cancel", &other]);
+    assert_eq!(cancelled.stdout, format!("{other} is cancelled; 2 items were not performed.\n"));
+    let too_late = fleet.run(&["plan", "run", &other]);
+    assert!(too_late.code == Some(1) && too_late.stderr.contains("was cancelled by cli:"), "{too_late:?}");
+    let unasked = fleet.run(&["binding", "stop", "--all"]);
+    assert!(unasked.code == Some(1) && unasked.stderr.contains("--dry-run, then say --yes"), "{unasked:?}");
+    assert_eq!(
+        json(&fleet, &["plan", "list", "--state", "planned", "--json"]),
+        json!([]),
+        "without consent none is left"
+    );
+    assert_eq!(fleet.run(&["binding", "stop", "B-1", "--reason", "x"]).code, Some(2));
+    let none = fleet.run(&["plan", "show", "01937c3e-8f00-7000-8000-000000000001"]);
+    assert!(none.code == Some(1) && none.stderr.contains("dispatchq plan list"), "{none:?}");
+}

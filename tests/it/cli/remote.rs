@@ -1,0 +1,133 @@
+//! Commands with a key over HTTP: in a directory without a configuration, so that no server but the API can be asked.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Child, Fleet, Printed, run_binary};
+
+/// A person's directory with key files, and the API it is for.
+struct Desk {
+    _api: Child,
+    fleet: Fleet,
+    url: String,
+    dir: TempDir,
+}
+
+impl Desk {
+    /// With keys for these roles in files of their names.
+    async fn open(roles: &[&str]) -> Self {
+        let fleet = Fleet::start().await;
+        fleet.run(&["reconcile", "run"]);
+        let (api, url) = fleet.api().await;
+        let desk = Self { _api: api, fleet, url, dir: tempfile::tempdir().unwrap() };
+        for role in roles {
+            let made = desk.fleet.run(&["apikey", "create", role, "--role", role]);
+            assert_eq!(made.code, Some(0), "{made:?}");
+            desk.write_key(role, &made.stdout, 0o600);
+        }
+        desk
+    }
+
+    fn write_key(&self, file: &str, key: &str, mode: u32) {
+        let path = self.dir.path().join(file);
+        fs::write(&path, key).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn run(&self, key_file: &str, args: &[&str]) -> Printed {
+        let args = [&["--api", &self.url, "--key-file", key_file], args].concat();
+        run_binary(self.dir.path(), &args, &[])
+    }
+
+    /// What a command that must succeed prints as JSON.
+    #[track_caller]
+    fn json(&self, key_file: &str, args: &[&str]) -> Value {
+        let printed = self.run(key_file, args);
+        assert_eq!((printed.code, printed.stderr.as_str()), (Some(0), ""), "{args:?}: {printed:?}");
+        serde_json::from_str(&printed.stdout).unwrap()
+    }
+
+    /// A command that must fail, and say this.
+    #[track_caller]
+    fn refused(&self, key_file: &str, args: &[&str], words: &str) {
+        let printed = self.run(key_file, args);
+        assert_eq!((printed.code, printed.stdout.as_str()), (Some(1), ""), "{args:?}: {printed:?}");
+        assert!(printed.stderr.contains(words), "{args:?}: {printed:?}");
+    }
+}
+
+#[tokio::test]
+async fn staff_work_with_a_key_and_no_password_of_a_server() {
+    let desk = Desk::open(&["producer", "dispatcher", "operator", "viewer"]).await;
+    let create =
+        ["order", "create", "--id", "ORD-1", "--service-type", "RIDE", "--lat", "-6.2", "--lng", "106.8", "--json"];
+    assert_eq!(desk.json("producer", &create)["status"], "DISPATCHING");
+
+    let shown = desk.json("viewer", &["order", "show", "ORD-1", "--json"]);
+    assert_eq!((&shown["order_id"], &shown["status"]), (&json!("ORD-1"), &json!("DISPATCHING")));
+    let local = desk.fleet.run(&["order", "show", "ORD-1", "--json"]);
+    let local: Value = serde_json::from_str(&local.stdout).unwrap();
+    let members = |order: &Value| order.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(members(&shown), members(&local), "both print the same members");
+    assert_eq!(desk.json("viewer", &["order", "list", "--open", "--json"])[0]["order_id"], "ORD-1");
+    let timeline = desk.json("viewer", &["order", "timeline", "ORD-1", "--json"]);
+    assert_eq!(timeline[0]["reason"], "ORDER_CREATED");
+    let explained = desk.run("viewer", &["order", "explain", "ORD-1"]);
+    assert!(explained.stdout.contains("ORD-1 is DISPATCHING.") && explained.stdout.contains("dispatch:ORD-1:1"));
+    assert!(desk.run("viewer", &["order", "show", "ORD-1"]).stdout.starts_with("order          ORD-1\n"));
+
+    // The history names the key and not the user of the machine.
+    let held = desk.run("dispatcher", &["order", "hold", "ORD-1", "--reason", "the customer calls back"]);
+    assert!(held.code == Some(0) && held.stdout.starts_with("ORD-1 is "), "{held:?}");
+    let timeline = desk.json("viewer", &["order", "timeline", "ORD-1", "--json"]);
+    assert_eq!(timeline.as_array().unwrap().last().unwrap()["actor"], "dispatcher:dispatcher");
+
+    let paused = desk.run("operator", &["queue", "pause", "notify-queue", "--reason", "maintenance"]);
+    let words = "notify-queue is paused now. Let it run again: dispatchq queue resume notify-queue\n";
+    assert_eq!((paused.code, paused.stdout.as_str()), (Some(0), words), "{paused:?}");
+    assert!(desk.json("operator", &["queue", "stats", "--json"])["lateness"]["count"].is_u64());
+    assert!(desk.run("operator", &["queue", "stats"]).stdout.contains("paused"));
+    assert_eq!(desk.json("operator", &["dead", "list", "--json"]), json!({ "jobs": [], "next": null }));
+    let dead = ["dead", "requeue", "dispatch:ORD-9:1", "--reason", "x", "--json"];
+    let dead = desk.run("operator", &dead);
+    assert!(dead.code == Some(1) && dead.stdout.contains("dispatch:ORD-9:1"), "{dead:?}");
+    assert_eq!(desk.json("viewer", &["alert", "list", "--json"]), json!([]));
+
+    assert_eq!(desk.json("viewer", &["driver", "list", "--json"]), json!([]));
+    assert_eq!(desk.json("operator", &["outbox", "list", "--state", "dead", "--json"]), json!([]));
+    assert_eq!(desk.json("viewer", &["area", "list", "--json"]), json!({ "areas": [], "status": [] }));
+
+    // The environment may name both.
+    let variables = [("DISPATCHQ_API", desk.url.as_str()), ("DISPATCHQ_KEY_FILE", "viewer")];
+    let shown = run_binary(desk.dir.path(), &["order", "show", "ORD-1"], &variables);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_command_over_http_says_why_it_is_refused() {
+    let desk = Desk::open(&["viewer"]).await;
+    desk.refused("viewer", &["order", "cancel", "ORD-1"], "(403 FORBIDDEN)");
+    desk.refused("viewer", &["order", "show", "ORD-9"], "(404 ORDER_NOT_FOUND)");
+    desk.refused("viewer", &["order", "release", "ORD-1"], "--reason must say why");
+    desk.refused("viewer", &["check", "history"], "needs the database, not the API");
+    desk.write_key("wrong", "dq_0000", 0o600);
+    desk.refused("wrong", &["order", "show", "ORD-1"], "does not know the key");
+    desk.write_key("open", "dq_0000", 0o640);
+    desk.refused("open", &["order", "show", "ORD-1"], "chmod 600 open");
+    desk.write_key("empty", "\n", 0o600);
+    desk.refused("empty", &["order", "show", "ORD-1"], "holds no key");
+    desk.refused("absent", &["order", "show", "ORD-1"], "cannot read the key in absent");
+
+    let elsewhere = |args: &[&str]| run_binary(desk.dir.path(), &[&["order", "show", "ORD-1"], args].concat(), &[]);
+    let silent = elsewhere(&["--api", "http://127.0.0.1:1", "--key-file", "viewer"]);
+    assert!(silent.code == Some(1) && silent.stderr.contains("gives no answer"), "{silent:?}");
+    let unencrypted = elsewhere(&["--api", "http://dispatch.example", "--key-file", "viewer"]);
+    assert!(unencrypted.code == Some(1) && unencrypted.stderr.contains("--insecure-http"), "{unencrypted:?}");
+    let keyless = elsewhere(&["--api", &desk.url]);
+    assert!(keyless.code == Some(1) && keyless.stderr.contains("--key-file FILE"), "{keyless:?}");
+}

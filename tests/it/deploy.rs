@@ -1,0 +1,280 @@
+//! The files of deploy/ name what the code has: settings, commands, queues, ports, paths, metrics and roles. `make kit` lints them.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::Parser;
+use dispatchq::cli::Cli;
+
+use crate::support::run_binary;
+
+const PAGE: &str = "docs/DEPLOY.md";
+const CHART: &str = "deploy/helm/dispatchq";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"))
+}
+
+fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
+    // Rules, dashboard and roles have tests of their own; the last is what an installation on this machine keeps there.
+    const LEFT_OUT: [&str; 5] = ["files", "grafana", "postgres", "prometheus", "secrets"];
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if !path.is_dir() {
+            found.push(path);
+        } else if !LEFT_OUT.contains(&name.as_str()) {
+            files_below(&path, found);
+        }
+    }
+}
+
+/// The files of the kit and the page about it, each with its path.
+fn kit() -> Vec<(String, String)> {
+    let mut files = vec![root().join(PAGE)];
+    files_below(&root().join("deploy"), &mut files);
+    assert!(files.len() > 20, "only {} files were found", files.len());
+    let with_text = |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path).unwrap());
+    files.into_iter().map(with_text).collect()
+}
+
+/// The words of a text that begin like this, as far as `is_part` holds for what follows.
+fn words_with(text: &str, prefix: &str, is_part: fn(char) -> bool) -> BTreeSet<String> {
+    let word = |(at, _): (usize, &str)| {
+        let rest = &text[at..];
+        let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+        rest[..end].to_owned()
+    };
+    text.match_indices(prefix).map(word).collect()
+}
+
+/// The number at the start of a text, if there is one.
+fn leading_number(text: &str) -> Option<u16> {
+    let text = text.trim_start().trim_start_matches('"');
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+/// The ports of the addresses that settings ending in `_BIND` get in this text.
+fn bound_ports(text: &str) -> Vec<u16> {
+    let lines = text.lines().filter(|line| line.contains("_BIND"));
+    lines.filter_map(|line| leading_number(line.rsplit_once(':')?.1)).collect()
+}
+
+/// The queues that the words of a text name.
+fn queues_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c == '-'));
+    words.filter(|word| word.ends_with("-queue")).collect()
+}
+
+#[test]
+fn every_variable_of_the_kit_is_a_setting() {
+    let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
+    let mut names = BTreeSet::new();
+    for (_, text) in kit() {
+        names.extend(words_with(&text, "DISPATCHQ_", is_part).into_iter().filter(|name| name.contains("__")));
+    }
+    assert!(names.len() >= 8, "{names:?}");
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("config.toml"),
+        "[channels.slack]\ntype = \"slack\"\n[partners.bbd]\nurl = \"https://partner.example.com\"\n",
+    )
+    .unwrap();
+    let secret = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        name.to_owned()
+    };
+    let value = |name: &str| match name {
+        "DISPATCHQ_DATABASE__URL_FILE" => secret("database", "postgres://u:p@db.example.com/dispatchq\n"),
+        "DISPATCHQ_DATABASE__MAINTENANCE_URL_FILE" => {
+            secret("maintenance", "postgres://m:p@db.example.com/dispatchq\n")
+        }
+        "DISPATCHQ_REDIS__URL_FILE" => secret("redis", "redis://:p@redis.example.com:6379/0\n"),
+        "DISPATCHQ_REDIS__ROOT_CERTIFICATE" => String::new(),
+        "DISPATCHQ_CHANNELS__SLACK__URL_FILE" => secret("slack", "https://hooks.example.com/T0\n"),
+        "DISPATCHQ_PARTNERS__BBD__API_KEY_FILE" => secret("partner", "hunter2\n"),
+        "DISPATCHQ_HTTP__BIND" | "DISPATCHQ_HTTP__ADMIN_BIND" | "DISPATCHQ_WORKER__ADMIN_BIND" => {
+            "127.0.0.1:0".to_owned()
+        }
+        "DISPATCHQ_LOG__FORMAT" => "json".to_owned(),
+        "DISPATCHQ_LOG__FILTER" => "info".to_owned(),
+        _ => panic!("the kit uses {name}: give it a value here"),
+    };
+    let settings: Vec<(&str, String)> = names.iter().map(|name| (name.as_str(), value(name))).collect();
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let checked = run_binary(dir.path(), &["config", "check"], &settings);
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), ""), "{checked:?}");
+}
+
+/// What a line has dispatchq run, without the name of the program.
+fn commands_of(line: &str) -> Vec<&str> {
+    let line = line.trim();
+    let mut found: Vec<&str> =
+        line.split('`').skip(1).step_by(2).filter_map(|code| code.strip_prefix("dispatchq ")).collect();
+    found.extend(line.strip_prefix("dispatchq "));
+    for before in ["/usr/local/bin/dispatchq ", "-- dispatchq ", "exec serve dispatchq "] {
+        found.extend(line.split_once(before).map(|(_, command)| command));
+    }
+    found
+}
+
+fn parse_command(place: &str, words: &[&str]) {
+    let words: Vec<&str> = std::iter::once("dispatchq").chain(words.iter().copied()).collect();
+    if let Err(error) = Cli::try_parse_from(words.iter().copied()) {
+        panic!("{place} runs {words:?}\n{error}");
+    }
+}
+
+#[test]
+fn every_command_of_the_kit_exists() {
+    let (mut in_text, mut in_lists) = (0, 0);
+    for (place, text) in kit() {
+        for command in text.lines().flat_map(commands_of) {
+            let command = command.split(" #").next().unwrap_or_default();
+            parse_command(&place, &command.split_whitespace().collect::<Vec<_>>());
+            in_text += 1;
+        }
+        for line in text.lines().map(str::trim) {
+            let list = line.strip_prefix("command: [").or_else(|| line.strip_prefix("args: ["));
+            let Some(list) = list.and_then(|list| list.strip_suffix(']')) else { continue };
+            let words: Vec<_> = list.split(',').map(str::trim).collect();
+            if words[0] != "redis-server" {
+                parse_command(&place, &words);
+                in_lists += 1;
+            }
+        }
+    }
+    assert!(in_text >= 15 && in_lists >= 5, "{in_text} commands in texts, {in_lists} in lists");
+
+    let mut health_checks = 0;
+    for file in ["deploy/Dockerfile", "deploy/compose.yaml"] {
+        for line in read(file).lines().map(|line| line.replace('"', "")) {
+            let Some((_, list)) = line.split_once("/usr/local/bin/dispatchq, ") else { continue };
+            parse_command(file, &list.trim_end_matches(']').split(", ").collect::<Vec<_>>());
+            health_checks += 1;
+        }
+    }
+    assert_eq!(health_checks, 2, "one of the image, one of serve and work");
+
+    let work = read(&format!("{CHART}/templates/work.yaml"));
+    let args = work.split_once("args:\n").unwrap().1.split_once("{{- include").unwrap().0;
+    let args = args.lines().filter_map(|line| line.trim().strip_prefix("- "));
+    let args: Vec<_> = args
+        .map(|word| match word {
+            "{{ join \",\" $own.queues }}" => "notify-queue,binding-queue",
+            "{{ . | quote }}" => "16",
+            word => word,
+        })
+        .collect();
+    assert_eq!(args.len(), 7, "{args:?}");
+    parse_command("the chart", &args);
+
+    let build = read("deploy/Dockerfile");
+    assert!(build.contains("cargo build --locked --release --no-default-features -p dispatchq "));
+}
+
+#[test]
+fn every_queue_is_served_in_each_way_of_running() {
+    let all: BTreeSet<&str> = jobs::queues::ALL.into_iter().collect();
+    let mut files = Vec::new();
+    files_below(&root().join("deploy/systemd"), &mut files);
+    let texts: Vec<String> = files
+        .iter()
+        .filter(|path| path.extension().is_some_and(|extension| extension == "env"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let of_systemd: BTreeSet<&str> = texts.iter().flat_map(|text| queues_in(text)).collect();
+    assert_eq!(of_systemd, all, "deploy/systemd");
+    for file in ["values.yaml", "values.schema.json", "templates/work.yaml"] {
+        let text = read(&format!("{CHART}/{file}"));
+        assert_eq!(queues_in(&text), all, "{file}");
+    }
+}
+
+#[test]
+fn units_that_stay_are_watched() {
+    for unit in ["dispatchq-serve", "dispatchq-work@"] {
+        let text = read(&format!("deploy/systemd/{unit}.service"));
+        for line in ["Type=notify", "NotifyAccess=main", "WatchdogSec=60", "Restart=always"] {
+            assert!(text.lines().any(|l| l == line), "{unit} lacks {line}");
+        }
+    }
+}
+
+#[test]
+fn ports_fit_each_other_and_paths_are_answered() {
+    let image = read("deploy/Dockerfile");
+    let exposed = image.lines().find_map(|line| line.strip_prefix("EXPOSE ")).unwrap();
+    let exposed: BTreeSet<u16> = exposed.split_whitespace().filter_map(leading_number).collect();
+    assert_eq!(exposed, BTreeSet::from([8080, 9090]));
+    assert_eq!(bound_ports(&image).into_iter().collect::<BTreeSet<_>>(), exposed);
+    let helpers = read(&format!("{CHART}/templates/_helpers.tpl"));
+    assert_eq!(bound_ports(&helpers).into_iter().collect::<BTreeSet<_>>(), exposed);
+    let serve = read(&format!("{CHART}/templates/serve.yaml"));
+    let container: BTreeSet<u16> = serve.split("containerPort:").skip(1).filter_map(leading_number).collect();
+    assert_eq!(container, exposed);
+    let compose = read("deploy/compose.yaml");
+    assert!(compose.contains("ports: [\"127.0.0.1:8080-8081:8080\"]"));
+    assert!(read("deploy/compose/prometheus.yml").lines().any(|line| line.trim() == "port: 9090"));
+
+    // Processes of one host.
+    let mut files = Vec::new();
+    files_below(&root().join("deploy/systemd"), &mut files);
+    let ports: Vec<u16> = files.iter().flat_map(|path| bound_ports(&fs::read_to_string(path).unwrap())).collect();
+    let distinct: BTreeSet<u16> = ports.iter().copied().collect();
+    assert!(ports.len() >= 5 && distinct.len() == ports.len(), "{ports:?}");
+
+    let routes = read("crates/api/src/lib.rs");
+    let mut found = 0;
+    for (place, text) in kit() {
+        let probes = text.split("path: /").skip(1).filter(|_| place.contains("templates"));
+        for path in probes.filter_map(|rest| rest.split([' ', '\n', ',']).next()) {
+            assert!(routes.contains(&format!(".route(\"/{path}\"")), "{place}: the admin port has no /{path}");
+            found += 1;
+        }
+    }
+    assert!(found >= 6, "only {found} paths were found");
+    // What KEDA asks, and of which number it is told.
+    let asked = helpers.split_once("printf \"%s/").unwrap().1;
+    let path = asked.split('?').next().unwrap();
+    assert!(routes.contains(&format!(".route(\"/{path}\"")), "the admin port has no /{path}");
+    let value = helpers.lines().find_map(|line| line.trim().strip_prefix("valueLocation: ")).unwrap();
+    assert!(read("crates/model/src/scale.rs").contains(&format!("pub {value}: u64,")), "no number is called {value}");
+    for path in ["/healthz", "/readyz"] {
+        assert!(read(&format!("{CHART}/values.schema.json")).contains(&format!("\"{path}\"")), "{path}");
+    }
+}
+
+#[test]
+fn metrics_and_roles_of_the_kit_exist() {
+    let (metrics, roles) = (read("docs/METRICS.md"), read("deploy/postgres/roles.sql"));
+    for (place, text) in kit() {
+        for name in words_with(&text, "dispatchq_", |c| c.is_ascii_lowercase() || c == '_') {
+            let is_known = metrics.contains(&format!("| `{name}` |")) || roles.contains(&name);
+            assert!(is_known, "{place} names {name}");
+        }
+    }
+}
+
+#[test]
+fn the_chart_brings_the_rules_and_the_dashboard_there_are() {
+    for (link, original) in [
+        ("alerts.yml", "deploy/prometheus/alerts.yml"),
+        ("kpis.yml", "deploy/prometheus/kpis.yml"),
+        ("dispatchq.json", "deploy/grafana/dispatchq.json"),
+    ] {
+        assert!(read(&format!("{CHART}/files/{link}")) == read(original), "{link} is not {original}");
+    }
+    // The rules count on it.
+    let job = "targetLabel: job, replacement: dispatchq";
+    assert!(read(&format!("{CHART}/templates/monitoring.yaml")).contains(job));
+    assert!(read("deploy/compose/prometheus.yml").contains("job_name: dispatchq\n"));
+}

@@ -1,0 +1,92 @@
+//! What processes say of their health, and `dispatchq health`, which health checks of containers run.
+
+use std::net::TcpListener;
+
+use dispatch::outbound::build_client;
+use serde_json::{Value, json};
+
+use crate::support::{Fleet, Scrape, eventually, run_binary, secs};
+
+#[tokio::test]
+async fn health_says_what_a_process_answers() {
+    let mut fleet = Fleet::start().await;
+    let (mut api, at_api) = fleet.spawn_showing("api", &["serve"]).await;
+    let (_worker, at_worker) = fleet.spawn_showing("w1", &["work"]).await;
+
+    // Where the configuration says that it listens, also on all addresses.
+    let everywhere = format!("0.0.0.0:{}", at_api.rsplit_once(':').unwrap().1);
+    for bound in [&at_api, &everywhere] {
+        let printed = run_binary(fleet.dir(), &["health"], &[("DISPATCHQ_HTTP__ADMIN_BIND", bound)]);
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        assert_eq!(printed.stdout, format!("http://{at_api}/healthz says 200 OK: ok\n"));
+    }
+    let of_worker = || {
+        let settings = [("DISPATCHQ_WORKER__ADMIN_BIND", at_worker.as_str())];
+        run_binary(fleet.dir(), &["health", "--worker", "--ready"], &settings)
+    };
+    let yes = format!("http://{at_worker}/readyz says 200 OK: {{\"ready\":true");
+    eventually("the worker is ready", || async {
+        let printed = of_worker();
+        printed.code == Some(0) && printed.stdout.starts_with(&yes)
+    })
+    .await;
+
+    // It lives, and cannot work.
+    fleet.redis.kill().await;
+    let url = format!("http://{at_worker}");
+    let unready = fleet.run(&["health", "--ready", "--url", &url, "--timeout", "1m"]);
+    assert_eq!(unready.code, Some(1), "{unready:?}");
+    assert!(unready.stdout.contains("/readyz says 503 Service Unavailable: {\"ready\":false"), "{unready:?}");
+    assert!(unready.stdout.contains("\"redis\":\"unreachable\""), "{unready:?}");
+    assert_eq!(fleet.run(&["health", "--url", &url]).code, Some(0));
+
+    api.kill();
+    let gone = fleet.run(&["health", "--url", &format!("http://{at_api}")]);
+    assert_eq!((gone.code, gone.stdout.as_str()), (Some(1), ""), "{gone:?}");
+    assert!(gone.stderr.contains(&format!("http://{at_api}/healthz gives no answer")), "{gone:?}");
+}
+
+/// A worker can do nothing without Redis; `serve` says that it goes on.
+#[tokio::test]
+async fn without_redis_the_api_is_degraded_and_a_worker_is_not_ready() {
+    let mut fleet = Fleet::start().await;
+    let (_api, at_api) = fleet.spawn_showing("api", &["serve"]).await;
+    let (_worker, at_worker) = fleet.spawn_showing("w1", &["work"]).await;
+    let client = build_client(secs(30)).unwrap();
+    let ask = async |address: &str| {
+        let answer = client.get(format!("http://{address}/readyz")).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let well = (200, json!({ "ready": true, "degraded": false, "postgres": "ok", "redis": "ok" }));
+    for address in [&at_api, &at_worker] {
+        eventually("it is well", || async { ask(address).await == well }).await;
+    }
+    fleet.redis.kill().await;
+    let of_api = json!({ "ready": true, "degraded": true, "postgres": "ok", "redis": "unreachable" });
+    eventually("the API is degraded", || async { ask(&at_api).await == (200, of_api.clone()) }).await;
+    let of_worker = [json!(false), json!(false), json!("ok"), json!("unreachable"), json!("NOT_READY")];
+    let is_unready = || async {
+        let (status, report) = ask(&at_worker).await;
+        let said = ["ready", "degraded", "postgres", "redis", "error_code"].map(|field| report[field].clone());
+        (status, said) == (503, of_worker.clone())
+    };
+    eventually("the worker is not ready", is_unready).await;
+    let [api, worker] = [Scrape::ask(&at_api).await, Scrape::ask(&at_worker).await];
+    assert_eq!(api.value("dispatchq_degraded"), 1.0);
+    assert!(!worker.has("dispatchq_degraded"));
+}
+
+#[tokio::test]
+async fn health_waits_only_so_long_and_says_where_it_cannot_ask() {
+    let dir = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let printed = run_binary(dir.path(), &["health", "--url", &url, "--timeout", "200ms"], &[]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (Some(1), ""), "{printed:?}");
+    assert!(printed.stderr.contains("no answer in time"), "{printed:?}");
+
+    // As shipped, a worker listens nowhere.
+    let printed = run_binary(dir.path(), &["health", "--worker"], &[]);
+    assert_eq!(printed.code, Some(1), "{printed:?}");
+    assert!(printed.stderr.contains("worker.admin_bind is empty") && printed.stderr.contains("--url"), "{printed:?}");
+}

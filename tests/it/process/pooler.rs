@@ -1,0 +1,45 @@
+//! Processes whose way to Postgres is PgBouncer in transaction mode.
+
+use dispatch::{app::App, settings};
+use servers::PgBouncer;
+
+use super::{assert_all_well, orders};
+use crate::support::{Crowd, Fleet, hire, run_binary};
+
+#[tokio::test]
+async fn orders_end_rightly_through_a_pooler_that_shares_sessions() {
+    let mut fleet = Fleet::start().await;
+    let pooler = PgBouncer::start(&fleet.postgres).await.unwrap();
+    let url = pooler.url();
+    let pooled = [("DISPATCHQ_DATABASE__URL", url.as_str()), ("DISPATCHQ_DATABASE__POOLER", "true")];
+    let mut config = settings::load_config(Some(&fleet.dir().join("config.toml"))).unwrap();
+    config.database.url.clone_from(&url);
+    config.database.pooler = true;
+    fleet.app = App::connect(config).await.unwrap();
+
+    // Two workers and this process have some fifty connections; the pooler has twelve sessions.
+    let mut first = fleet.worker_with("w1", &pooled);
+    let _second = fleet.worker_with("w2", &pooled);
+    hire(&fleet.app, 40).await;
+    orders(&fleet, "ORD", 40).await;
+    fleet.reach(40, "SELECT count(*) FROM offers").await;
+    assert!(!first.kill().success());
+    let _third = fleet.worker_with("w3", &pooled);
+    let _crowd = Crowd::start(&fleet.app);
+    fleet.at_rest().await;
+    assert_eq!(fleet.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 40);
+    assert_all_well(&fleet).await;
+    assert_eq!(run_binary(fleet.dir(), &["check", "history"], &pooled).code, Some(0));
+
+    // What else would be said when a connection is made holds all the same.
+    let limit: String =
+        sqlx::query_scalar("SELECT current_setting('statement_timeout')").fetch_one(&fleet.app.db).await.unwrap();
+    assert_eq!(limit, "6s");
+    let refused = sqlx::query("UPDATE orders SET version = version").execute(&fleet.app.read_only).await.unwrap_err();
+    let code = refused.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    assert_eq!(code.as_deref(), Some("25006"), "{refused}");
+
+    let migrated = run_binary(fleet.dir(), &["migrate"], &pooled);
+    assert_eq!(migrated.code, Some(1));
+    assert!(migrated.stderr.contains("straight to Postgres"), "{migrated:?}");
+}

@@ -1,0 +1,81 @@
+//! How many workers an autoscaler is told to run, by a real worker, through an outage of Redis.
+
+use reqwest::Client;
+use serde_json::Value;
+
+use super::orders;
+use crate::support::{Fleet, PATIENCE, millis, secs};
+
+/// KEDA's metrics-api scaler with a target of 1: it takes `replicas` of a good answer, and leaves the replicas as they are after any
+/// other.
+struct KedaScaler {
+    client: Client,
+    url: String,
+    replicas: u64,
+}
+
+impl KedaScaler {
+    async fn poll(&mut self) -> u16 {
+        let answer = self.client.get(&self.url).send().await.unwrap();
+        let status = answer.status().as_u16();
+        if status == 200 {
+            let body: Value = answer.json().await.unwrap();
+            self.replicas = body["replicas"].as_u64().unwrap_or_else(|| panic!("no number: {body}"));
+        }
+        assert!(self.replicas >= 1, "a number is never none");
+        status
+    }
+
+    /// Asks until it hears this status and runs so many.
+    async fn reach(&mut self, status: u16, replicas: u64) {
+        let reached = async {
+            while (self.poll().await, self.replicas) != (status, replicas) {
+                tokio::time::sleep(millis(50)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(PATIENCE, reached).await.is_ok();
+        assert!(in_time, "{} replicas, not {replicas} with {status}", self.replicas);
+    }
+}
+
+/// The worker serves another queue, so the jobs of orders wait, and what they want does not depend on how quick this machine is: 300 for
+/// the assumed 50 ms each within a minute are a quarter of a job at a time, and of one place 10 % is to be used.
+#[tokio::test]
+async fn an_autoscaler_follows_the_load_and_keeps_its_replicas_while_redis_is_away() {
+    let mut fleet = Fleet::with("1h", "[scale]\nmin = 1\nmax = 5\ntarget = 10\nper_worker = 1000\n").await;
+    let (_worker, address) = fleet.spawn_showing("w1", &["work", "--queues", "periodic-queue"]).await;
+    let group = "queues=dispatch-queue&concurrency=1";
+    let client = dispatch::outbound::build_client(secs(30)).unwrap();
+    let mut keda = KedaScaler { client, url: format!("http://{address}/admin/scale?{group}"), replicas: 1 };
+    keda.reach(200, 1).await;
+
+    orders(&fleet, "ORD", 300).await;
+    keda.reach(200, 3).await;
+    // Another process, which a Service may lead to as well, answers the same.
+    let (_api, of_api) = fleet.spawn_showing("api", &["serve"]).await;
+    let mut other =
+        KedaScaler { client: keda.client.clone(), url: format!("http://{of_api}/admin/scale?{group}"), replicas: 1 };
+    other.reach(200, 3).await;
+
+    // What is left of its data is whole only after a rebuild, from the rows.
+    fleet.redis.kill().await;
+    keda.reach(503, 3).await;
+    fleet.redis.restart().await.unwrap();
+    fleet.reach(2, "SELECT count(*) FROM reconcile_log WHERE rebuild").await;
+    keda.reach(200, 3).await;
+
+    orders(&fleet, "MORE", 400).await;
+    keda.reach(200, 5).await;
+    let most: Value = keda.client.get(&keda.url).send().await.unwrap().json().await.unwrap();
+    assert_eq!((&most["bound"], &most["by_load"]), (&"max".into(), &6.into()), "{most}");
+    assert_eq!(most["queues"][0]["due"], 700, "{most}");
+
+    // A question that cannot be answered is no number.
+    let asked = async |query: &str| {
+        let url = format!("http://{address}/admin/scale?{query}");
+        keda.client.get(url).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(asked("queues=mail-queue").await, 404);
+    assert_eq!(asked("queue=dispatch-queue").await, 422);
+    assert_eq!(asked("").await, 200, "all queues");
+}

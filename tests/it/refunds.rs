@@ -1,0 +1,116 @@
+//! Refunds through a payment service: asked for under one key, ended by its signed callback, and by hand where there is none.
+
+use axum::http::StatusCode;
+use dispatch::{
+    notifications::messages::UNEXPECTED_STATE,
+    orders::{OrderStatus, actions},
+    recovery::reconciler,
+};
+use serde_json::json;
+use workers::Outcome;
+
+use crate::support::{Api, PAYMENT_SECRET, PaymentSim, TestApp, by, secs};
+
+const ROWS: &str = "SELECT state || ' ' || tries FROM refunds";
+
+/// A paid order that the system has ended.
+async fn owed(payments: Option<&PaymentSim>) -> TestApp {
+    let t = TestApp::with(|config| {
+        if let Some(payments) = payments {
+            config.payments.url = payments.url.clone();
+            config.payments.callback_secret = PAYMENT_SECRET.to_owned();
+        }
+    })
+    .await;
+    t.order_of("ORD-1", "RIDE", "PAID").await;
+    t.run_for(secs(1800)).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::CancelledBySystemAfterPayment);
+    t
+}
+
+async fn start_refund(t: &TestApp) {
+    t.act("ORD-1", |s| actions::start_refund(s, &by("support:test"), None)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refund_is_asked_for_with_an_idempotency_key_and_its_signed_callback_makes_it_refunded() {
+    let payments = PaymentSim::start().await;
+    let t = owed(Some(&payments)).await;
+    let api = Api::start(&t.app).await;
+    let callbacks = api.url("/api/v1/payment-callbacks");
+    assert_eq!(payments.asked().len(), 0, "nothing is paid before support says so");
+    start_refund(&t).await;
+    // The process dies after the answer: the question comes again, under the same key.
+    let refund = t.take().await.into_iter().find(|job| job.delivery.id.as_str() == "refund:ORD-1").unwrap();
+    let outcome = t.perform(&refund).await;
+    assert!(matches!(outcome, Outcome::Snooze { delay } if delay == secs(3600)), "{outcome:?}");
+    t.outlive_leases().await;
+    t.run_for(secs(3600)).await;
+    let question = json!({ "reference": "ORD-1", "amount_minor": 150_000, "currency": "IDR" });
+    let asked = payments.asked();
+    assert!(asked.len() >= 2 && asked.iter().all(|q| *q == ("refund-ORD-1".to_owned(), question.clone())), "{asked:?}");
+    assert_eq!(t.texts(ROWS).await, ["accepted 0"]);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::RefundPending);
+
+    let done = json!({ "type": "refund.completed", "refund_id": "RF-1", "reference": "ORD-1" });
+    let forged = payments.call_back(&callbacks, &done, "whsec_b25lIG9mIG9sZCBvciBvbmUgb2YgbmV3").await;
+    assert_eq!((forged.0, t.status("ORD-1").await), (401, OrderStatus::RefundPending));
+    for status in ["processed", "ignored"] {
+        assert_eq!(payments.call_back(&callbacks, &done, PAYMENT_SECRET).await, (200, json!({ "status": status })));
+    }
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    assert_eq!(t.texts(ROWS).await, ["refunded 0"]);
+    let asked = payments.asked().len();
+    t.run_for(secs(7200)).await;
+    assert_eq!(payments.asked().len(), asked, "nothing is asked any more");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_callback_that_is_lost_is_made_up_for_by_asking_again() {
+    let payments = PaymentSim::start().await;
+    let t = owed(Some(&payments)).await;
+    start_refund(&t).await;
+    t.run_due().await;
+    payments.answer_with(StatusCode::OK, json!({ "refund_id": "RF-1", "status": "refunded" }));
+    t.run_for(secs(3600)).await;
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_service_that_is_away_is_asked_again_and_one_that_refuses_leaves_the_refund_to_a_person() {
+    let payments = PaymentSim::start().await;
+    payments.answer_with(StatusCode::SERVICE_UNAVAILABLE, json!({}));
+    let t = owed(Some(&payments)).await;
+    start_refund(&t).await;
+    t.run_for(secs(10)).await;
+    let asked = payments.asked().len();
+    assert!(asked >= 3, "{asked}");
+    assert_eq!(t.texts(ROWS).await, [format!("asking {asked}")]);
+    t.redis::<()>(&["FLUSHALL"]).await;
+    reconciler::reconcile_once(&t.app).await.unwrap().unwrap();
+    assert!(t.timers().await.contains_key("refund:ORD-1"), "the row has its timer again");
+
+    payments.answer_with(StatusCode::UNPROCESSABLE_ENTITY, json!({}));
+    t.run_for(secs(30)).await;
+    assert_eq!(t.texts("SELECT state FROM refunds").await, ["refused"]);
+    assert_eq!(t.status("ORD-1").await, OrderStatus::RefundPending);
+    assert_eq!(t.messages_of("ORD-1", UNEXPECTED_STATE).await, 1);
+    let asked = payments.asked().len();
+    t.act("ORD-1", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    t.run_for(secs(3600)).await;
+    assert_eq!((payments.asked().len(), t.status("ORD-1").await), (asked, OrderStatus::Refunded));
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn without_a_payment_service_a_refund_is_paid_by_hand() {
+    let t = owed(None).await;
+    start_refund(&t).await;
+    t.run_for(secs(60)).await;
+    assert_eq!(t.count("SELECT count(*) FROM refunds").await, 0);
+    t.act("ORD-1", |s| actions::finish_refund(s, &by("support:test"), None)).await.unwrap();
+    assert_eq!(t.status("ORD-1").await, OrderStatus::Refunded);
+    t.assert_sound().await;
+}

@@ -1,0 +1,117 @@
+//! What the gate answers by itself, and what it leaves to the row.
+
+use dispatch::{
+    app::App,
+    db,
+    orders::{
+        Offer, OrderRefusal, actions,
+        commit::{ChangeError, ChangeOutcome},
+    },
+};
+use serde_json::json;
+
+use crate::support::{Api, TestApp, by, eventually};
+
+const LOCK: &str = "trip_lock:ORD-1";
+const KNOWN: &str = "dispatchq:offered:ORD-1";
+
+/// ORD-1, offered to D1, D2 and D3.
+async fn offered_to_three() -> (TestApp, Vec<Offer>) {
+    let t = TestApp::with(|config| config.dispatch.ask_at_once = 3).await;
+    t.drivers(&[("D1", 100.0), ("D2", 200.0), ("D3", 300.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    let offers = t.live_offers("ORD-1").await;
+    assert_eq!(offers.len(), 3);
+    (t, offers)
+}
+
+fn offer_to<'a>(offers: &'a [Offer], driver: &str) -> &'a Offer {
+    offers.iter().find(|offer| offer.driver_id.as_str() == driver).unwrap()
+}
+
+fn refusal(answer: Result<ChangeOutcome, ChangeError>) -> OrderRefusal {
+    match answer {
+        Err(ChangeError::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn drivers_beside_the_winner_and_after_it_are_answered_without_postgres() {
+    let (t, offers) = offered_to_three().await;
+    // A process that has seen the drivers' keys, and has no way to Postgres any more.
+    let pool = db::connect_pool(&t.app.config.database).await.unwrap();
+    let app = App::new((*t.app.config).clone(), pool, t.app.store.clone()).unwrap();
+    let keys = [t.driver_key("D1").await, t.driver_key("D2").await, t.driver_key("D3").await];
+    app.keys.check_revision(&app.db).await.unwrap();
+    for key in &keys {
+        assert!(app.keys.find_owner(&app.db, key).await.unwrap().is_some());
+    }
+    app.db.close().await;
+    let api = Api::start(&app).await;
+    let press = async |n: usize| {
+        let driver = format!("D{n}");
+        let body = json!({ "driver_id": driver, "offer_id": offer_to(&offers, &driver).id });
+        let answer = api.post("/api/v1/orders/ORD-1/accept", &keys[n - 1], body).await;
+        (answer.status, answer.text("error_code").to_owned())
+    };
+
+    let _: () = t.redis(&["SET", LOCK, "D1", "EX", "10"]).await;
+    assert_eq!(press(2).await, (409, "RESERVATION_IN_PROGRESS".to_owned()));
+    let _: () = t.redis(&["DEL", LOCK]).await;
+    t.accept("ORD-1", "D1", offer_to(&offers, "D1").id).await.unwrap();
+    let _: () = t.redis(&["DEL", LOCK]).await;
+    // The process remembers for a moment what Redis said before.
+    let taken = (409, "ALREADY_ASSIGNED".to_owned());
+    eventually("the gate knows that the order was taken", async || press(2).await == taken).await;
+    assert_eq!(press(3).await, taken);
+    // What the gate does not decide is left to the row, which cannot be asked here.
+    assert_eq!(press(1).await, (503, "UNAVAILABLE".to_owned()), "the winner is answered by the row");
+    let _: () = t.redis(&["DEL", KNOWN]).await;
+    let unavailable = (503, "UNAVAILABLE".to_owned());
+    eventually("an offer that Redis does not know is left to the row", async || press(2).await == unavailable).await;
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_offer_that_has_ended_is_answered_by_the_row() {
+    let (t, offers) = offered_to_three().await;
+    let second = offer_to(&offers, "D2");
+    t.act("ORD-1", |s| actions::decline_offer(s, &second.driver_id, second.id, None)).await.unwrap();
+    let _: () = t.redis(&["SET", LOCK, "D1", "EX", "10"]).await;
+    assert_eq!(refusal(t.accept("ORD-1", "D2", second.id).await), OrderRefusal::OfferDeclined);
+    t.cancel("ORD-1").await.unwrap();
+    let late = refusal(t.accept("ORD-1", "D3", offer_to(&offers, "D3").id).await);
+    assert!(matches!(late, OrderRefusal::OrderFinished(_)), "{late:?}");
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn an_order_that_was_given_back_can_be_taken_by_its_new_offers() {
+    let (t, old) = offered_to_three().await;
+    t.accept("ORD-1", "D1", offer_to(&old, "D1").id).await.unwrap();
+    t.act("ORD-1", |s| actions::cancel_by_driver(s, &"D1".into(), None)).await.unwrap();
+    t.run_due().await;
+    let new = t.live_offers("ORD-1").await;
+    assert_eq!(new.len(), 2, "D2 and D3 are asked again");
+    assert_eq!(refusal(t.accept("ORD-1", "D2", offer_to(&old, "D2").id).await), OrderRefusal::AlreadyAssigned);
+    t.accept("ORD-1", "D2", offer_to(&new, "D2").id).await.unwrap();
+    assert_eq!(refusal(t.accept("ORD-1", "D3", offer_to(&new, "D3").id).await), OrderRefusal::AlreadyAssigned);
+    t.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_driver_who_passed_the_gate_and_failed_at_the_row_leaves_the_order_to_the_others() {
+    let (t, offers) = offered_to_three().await;
+    t.order("ORD-2").await;
+    t.act("ORD-2", |s| actions::assign_driver(s, &by("operator:test"), &"D1".into())).await.unwrap();
+    for _ in 0..2 {
+        let first = t.accept("ORD-1", "D1", offer_to(&offers, "D1").id).await;
+        assert_eq!(refusal(first), OrderRefusal::DriverBusy);
+        assert_eq!(t.redis::<i64>(&["EXISTS", LOCK]).await, 0);
+    }
+    assert_eq!(t.live_offers("ORD-1").await.len(), 3, "D1 may be free again in time");
+    t.accept("ORD-1", "D2", offer_to(&offers, "D2").id).await.unwrap();
+    t.assert_sound().await;
+}

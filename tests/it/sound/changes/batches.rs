@@ -1,0 +1,177 @@
+//! Changes of many orders that share a statement and a commit: each has its own fate.
+
+use std::sync::Arc;
+
+use dispatch::{
+    actor::Actor,
+    db,
+    loops::LoopRegistry,
+    order_store::write::{OrderWrite, WriteVerdict},
+    orders::{Change, EventReason, OrderStatus, actions, commit::ChangeOutcome, update::update_order},
+};
+use servers::TcpProxy;
+use sqlx::Connection;
+use uuid::Uuid;
+
+use super::behind;
+use crate::support::{TestApp, by, eventually, id, lasting_transaction};
+
+/// Any number: the lock a COMMIT waits for.
+const LOCK: i64 = 4712;
+
+/// A change that is decided on the order as it is.
+async fn change_of(t: &TestApp, order: &str, alter: impl FnOnce(&mut Change)) -> (Uuid, OrderWrite) {
+    let before = t.snapshot(order).await;
+    let mut change = Change::new(&before, Actor::SYSTEM);
+    change.record_event(EventReason::AttemptStarted, Some("a test".to_owned()));
+    alter(&mut change);
+    let write_id = Uuid::now_v7();
+    let item = OrderWrite::whole(write_id, &before, &Arc::new(change), &t.app.config.notifications);
+    (write_id, item.expect("one statement writes it"))
+}
+
+fn assert_written(result: &Result<WriteVerdict, sqlx::Error>) {
+    assert!(matches!(result, Ok(WriteVerdict::Written(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_change_that_conflicts_or_violates_a_constraint_spoils_no_other_of_its_batch() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    for n in 0..6 {
+        t.order(&format!("ORD-{n}")).await;
+        if n == 0 {
+            t.run_due().await;
+            t.accept_offer("ORD-0").await;
+        }
+    }
+    let (plain_id, plain) = change_of(&t, "ORD-1", |_| {}).await;
+    let (_, outdated) = change_of(&t, "ORD-2", |change| change.version += 1).await;
+    let (_, unlawful) = change_of(&t, "ORD-3", |change| change.order.attempt_no = -1).await;
+    let (busy_id, busy) = change_of(&t, "ORD-4", |change| {
+        (change.order.status, change.order.driver_id) = (OrderStatus::DriverAssigned, Some("D1".into()));
+        change.order.next_attempt_at = None;
+    })
+    .await;
+    let (_, last) = change_of(&t, "ORD-5", |_| {}).await;
+    let orders = &t.app.orders;
+    let (plain, outdated, unlawful, busy, last) = tokio::join!(
+        orders.write_change(plain),
+        orders.write_change(outdated),
+        orders.write_change(unlawful),
+        orders.write_change(busy),
+        orders.write_change(last),
+    );
+    assert_written(&plain);
+    assert_written(&last);
+    assert_eq!(outdated.unwrap(), WriteVerdict::Conflict);
+    let unlawful = unlawful.unwrap_err();
+    assert_eq!(unlawful.as_database_error().unwrap().code().as_deref(), Some("23514"), "{unlawful}");
+    let busy = busy.unwrap_err();
+    assert_eq!(busy.as_database_error().unwrap().constraint(), Some("orders_one_active_per_driver"), "{busy}");
+    let told = "SELECT order_id FROM order_events WHERE detail = 'a test' ORDER BY seq";
+    assert_eq!(t.texts(told).await, ["ORD-1", "ORD-5"]);
+    // A write is known again by its id, and by nothing else.
+    assert!(orders.find_written(&id("ORD-1"), plain_id).await.unwrap().is_some());
+    assert!(orders.find_written(&id("ORD-4"), busy_id).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn an_order_that_another_session_has_locked_keeps_no_other_waiting() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    t.order("ORD-3").await;
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-2' FOR UPDATE").execute(&mut *other).await.unwrap();
+    let cancel = |order: &'static str| {
+        let app = t.app.clone();
+        tokio::spawn(async move {
+            update_order(&app, &id(order), |s| actions::cancel_order(s, &by("producer:test"), None)).await.unwrap()
+        })
+    };
+    let (first, locked, last) = (cancel("ORD-1"), cancel("ORD-2"), cancel("ORD-3"));
+    first.await.unwrap();
+    last.await.unwrap();
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
+    eventually("the locked one waits for its turn", || async { t.count(waiting).await == 1 }).await;
+    // The two were committed together.
+    let commits = "SELECT count(DISTINCT xmin::text) FROM orders WHERE id IN ('ORD-1', 'ORD-3')";
+    assert_eq!(t.count(commits).await, 1);
+    other.commit().await.unwrap();
+    locked.await.unwrap();
+    assert_eq!(t.status("ORD-2").await, OrderStatus::CancelledByUser);
+    t.assert_sound().await;
+}
+
+/// Two orders are cancelled in one commit, which waits for the lock that is returned.
+async fn cancelled_slowly(
+    t: &TestApp,
+    proxy: &TcpProxy,
+) -> (sqlx::PgConnection, Vec<tokio::task::JoinHandle<Result<ChangeOutcome, sqlx::Error>>>) {
+    t.sql(&format!(
+        "CREATE FUNCTION wait_for_lock() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN PERFORM pg_advisory_xact_lock({LOCK}); RETURN NULL; END $$;
+         CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON orders DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW EXECUTE FUNCTION wait_for_lock()"
+    ))
+    .await;
+    let mut holder = sqlx::PgConnection::connect(&t.postgres.url()).await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    let app = behind(t, proxy, LoopRegistry::default()).await;
+    let cancel = |order: &'static str| {
+        let app = app.clone();
+        tokio::spawn(async move {
+            let order = id(order);
+            let cancelled = update_order(&app, &order, |s| actions::cancel_order(s, &by("producer:test"), None));
+            cancelled.await.map_err(|error| match error {
+                dispatch::orders::commit::ChangeError::Database(error) => error,
+                other => panic!("{other}"),
+            })
+        })
+    };
+    let cancels = vec![cancel("ORD-1"), cancel("ORD-2")];
+    let committing = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'";
+    eventually("the batch is being committed", || async { t.count(committing).await == 1 }).await;
+    (holder, cancels)
+}
+
+#[tokio::test]
+async fn a_batch_whose_commit_got_no_answer_is_known_by_each_of_its_writes() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
+    let (mut holder, cancels) = cancelled_slowly(&t, &proxy).await;
+    proxy.cut_connections();
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(LOCK).execute(&mut holder).await.unwrap();
+    for cancel in cancels {
+        let changed = cancel.await.unwrap().unwrap();
+        assert!(matches!(changed, ChangeOutcome::Yes(_)), "it was decided twice: {changed:?}");
+    }
+    for order in ["ORD-1", "ORD-2"] {
+        assert_eq!(t.reasons(order).await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_whose_connection_is_killed_changes_nothing_and_is_made_by_those_who_ask_again() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.order("ORD-2").await;
+    let proxy = TcpProxy::start(t.postgres.port()).await.unwrap();
+    let (holder, cancels) = cancelled_slowly(&t, &proxy).await;
+    t.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'advisory'").await;
+    for cancel in cancels {
+        let error = cancel.await.unwrap().unwrap_err();
+        assert!(db::is_transient(&error), "{error}");
+    }
+    assert_eq!(t.count("SELECT count(*) FROM orders WHERE version > 0").await, 0);
+    holder.close().await.unwrap();
+    for order in ["ORD-1", "ORD-2"] {
+        t.cancel(order).await.unwrap();
+        assert_eq!(t.reasons(order).await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    }
+    t.assert_sound().await;
+}

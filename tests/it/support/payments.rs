@@ -1,0 +1,89 @@
+//! A payment service that answers what a test says.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use tokio::net::TcpListener;
+
+/// What it signs its callbacks with.
+pub(crate) const PAYMENT_SECRET: &str = "whsec_ZGlzcGF0Y2hxIHBheW1lbnQgc2ltdWxhdG9y";
+
+type Shared = Arc<Mutex<Inner>>;
+
+struct Inner {
+    answer: (StatusCode, Value),
+    /// Idempotency-Key and body of each question.
+    asked: Vec<(String, Value)>,
+}
+
+pub(crate) struct PaymentSim {
+    pub(crate) url: String,
+    inner: Shared,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl PaymentSim {
+    /// Accepts every refund, and leaves it pending.
+    pub(crate) async fn start() -> Self {
+        let answer = (StatusCode::ACCEPTED, json!({ "refund_id": "RF-1", "status": "pending" }));
+        let inner: Shared = Arc::new(Mutex::new(Inner { answer, asked: Vec::new() }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/api", listener.local_addr().unwrap());
+        let router = Router::new().route("/api/refunds", post(take_question)).with_state(inner.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, inner, server }
+    }
+
+    pub(crate) fn answer_with(&self, status: StatusCode, body: Value) {
+        lock(&self.inner).answer = (status, body);
+    }
+
+    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
+        lock(&self.inner).asked.clone()
+    }
+
+    /// Sends a callback to this address, signed with this secret now; answers status and body.
+    pub(crate) async fn call_back(&self, url: &str, body: &Value, secret: &str) -> (u16, Value) {
+        let (at, text) = (chrono::Utc::now().timestamp(), body.to_string());
+        let signature = Webhook::new(secret).unwrap().sign("E-1", at, text.as_bytes()).unwrap();
+        let request = reqwest::Client::new()
+            .post(url)
+            .header("webhook-id", "E-1")
+            .header("webhook-timestamp", at.to_string())
+            .header("webhook-signature", signature)
+            .header("content-type", "application/json")
+            .body(text);
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        (status, serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
+    }
+}
+
+impl Drop for PaymentSim {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+fn lock(inner: &Shared) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn take_question(
+    State(inner): State<Shared>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> (StatusCode, Json<Value>) {
+    let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned()).unwrap_or_default();
+    let mut inner = lock(&inner);
+    inner.asked.push((key, body));
+    let (status, body) = inner.answer.clone();
+    (status, Json(body))
+}

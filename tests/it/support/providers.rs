@@ -1,0 +1,132 @@
+//! Bindings on a simulated provider.
+
+use dispatch::{
+    binding_store::servers::ServerSettings,
+    bindings::{
+        change::ChangedBinding,
+        commands::{self, NewBinding},
+        servers,
+    },
+    config::{Config, ProviderConfig},
+    otp_seal::PlainOtp,
+};
+use model::binding::{Binding, BindingCommand, BindingId, StopReason, TransactionHeader};
+use provider_sim::{ProviderKnobs, ProviderSim, ProviderSimOptions};
+use serde_json::{Value, json};
+
+use super::{TestApp, by};
+
+/// 32 bytes in base64.
+pub(crate) const OTP_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// The application, and the provider that its bindings call.
+pub(crate) struct ProviderStage {
+    pub(crate) t: TestApp,
+    pub(crate) sim: ProviderSim,
+}
+
+impl ProviderStage {
+    /// Time stands still. The provider answers at once; server `S1` is there.
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(configure: impl FnOnce(&mut Config)) -> Self {
+        let options = ProviderSimOptions::default();
+        let sim = ProviderSim::start(&options).await.unwrap();
+        sim.change_knobs(|knobs| knobs.latency = "0ms".parse().unwrap()).unwrap();
+        let t = TestApp::with(|config| {
+            let provider = ProviderConfig { api_key: options.api_key.clone(), ..ProviderConfig::default() };
+            config.providers.insert("sim".into(), provider);
+            config.bindings.otp_key = OTP_KEY.to_owned();
+            configure(config);
+        })
+        .await;
+        let stage = Self { t, sim };
+        stage.create_server("S1", 2).await;
+        stage
+    }
+
+    pub(crate) async fn create_server(&self, id: &str, max_concurrent: i32) {
+        let settings = ServerSettings {
+            provider: Some("sim".into()),
+            base_url: Some(self.sim.server_url(id)),
+            max_concurrent: Some(max_concurrent),
+            ..ServerSettings::default()
+        };
+        servers::create_server(&self.t.app, &id.parse().unwrap(), &settings, &by("operator:ops")).await.unwrap();
+    }
+
+    /// A binding of its own account, with these settings.
+    pub(crate) async fn create_binding(&self, id: &str, server: &str, config: Value) -> Binding {
+        let new = json!({ "id": id, "server_id": server, "account_id": format!("acct-{id}"), "config": config });
+        let new: NewBinding = serde_json::from_value(new).unwrap();
+        commands::create_binding(&self.t.app, &new, &by("operator:ops")).await.unwrap()
+    }
+
+    /// As [`create_binding`](Self::create_binding), and started.
+    pub(crate) async fn run_binding(&self, id: &str, server: &str, config: Value) -> Binding {
+        self.create_binding(id, server, config).await;
+        self.command(id, BindingCommand::Start).await
+    }
+
+    pub(crate) async fn command(&self, id: &str, command: BindingCommand) -> Binding {
+        let actor = by("operator:ops");
+        let changed = commands::command_binding(&self.t.app, &binding_id(id), &command, &actor).await.unwrap();
+        changed.binding().clone()
+    }
+
+    pub(crate) async fn stop(&self, id: &str) -> Binding {
+        self.command(id, BindingCommand::Stop { reason: StopReason::ManualStop }).await
+    }
+
+    pub(crate) async fn submit_otp(
+        &self,
+        id: &str,
+        trx_id: &str,
+        otp: &str,
+    ) -> Result<ChangedBinding, dispatch::bindings::change::BindingError> {
+        let otp = PlainOtp::parse(otp.to_owned()).unwrap();
+        let trx_id = trx_id.parse().unwrap();
+        commands::submit_otp(&self.t.app, &binding_id(id), &trx_id, &otp, &by("support:desk")).await
+    }
+
+    pub(crate) async fn binding(&self, id: &str) -> Binding {
+        self.t.app.bindings.load_binding(&binding_id(id)).await.unwrap().expect("the binding exists").binding
+    }
+
+    /// The headers of a binding, by cycle.
+    pub(crate) async fn headers(&self, id: &str) -> Vec<TransactionHeader> {
+        let mut headers =
+            dispatch::bindings::list::list_transactions(&self.t.app, &binding_id(id), None, None, 1000).await.unwrap();
+        headers.reverse();
+        headers
+    }
+
+    /// `action result` of each call of a binding, in order; the result is '-' while it is open.
+    pub(crate) async fn calls(&self, id: &str) -> Vec<String> {
+        self.t
+            .texts(&format!(
+                "SELECT c.action || ' ' || coalesce(e.result, '-') FROM transaction_snapshots c
+                 LEFT JOIN transaction_snapshots e
+                   ON (e.binding_id, e.cycle, e.call_no, e.part) = (c.binding_id, c.cycle, c.call_no, 'end')
+                 WHERE c.binding_id = '{id}' AND c.part = 'claim' ORDER BY c.call_no"
+            ))
+            .await
+    }
+
+    pub(crate) fn turn_knobs(&self, change: impl FnOnce(&mut ProviderKnobs)) {
+        self.sim.change_knobs(change).unwrap();
+    }
+
+    /// What a provider must never see.
+    pub(crate) fn assert_judge_content(&self) {
+        let judge = self.sim.read_report().judge;
+        let faults = [judge.overlaps, judge.over_admissions, judge.keys_differing, judge.gaps, judge.cycles_backwards];
+        assert_eq!(faults, [0; 5], "{judge:?}");
+    }
+}
+
+pub(crate) fn binding_id(id: &str) -> BindingId {
+    id.parse().unwrap()
+}

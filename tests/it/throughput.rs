@@ -1,0 +1,141 @@
+//! What many orders cost Postgres together, counted by itself.
+
+use std::fmt::Write as _;
+
+use dispatch::{
+    accounts::api_keys::AccountRole,
+    actor::Actor,
+    fleet::drivers::{self, NewDriver},
+    ids::{DriverId, OfferId},
+    orders::{accept, actions, update::update_order},
+};
+use serde_json::json;
+use servers::PostgresServer;
+use tokio::task::JoinSet;
+
+use crate::{
+    partner::work,
+    support::{Api, TestApp, eventually, id, millis, secs},
+};
+
+const ORDERS: usize = 100;
+/// Goals for each order's life, of all its statements and of those that write.
+const MOST_ROUND_TRIPS: f64 = 12.0;
+const MOST_WRITES: f64 = 4.0;
+
+/// Has this server count its statements from now on.
+pub(crate) async fn count_statements(postgres: &mut PostgresServer) {
+    postgres.run_statement("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'").await.unwrap();
+    postgres.stop().await.unwrap();
+    postgres.restart().await.unwrap();
+    postgres.run_statement("CREATE EXTENSION pg_stat_statements").await.unwrap();
+}
+
+/// The next transaction id. Each transaction that writes takes one.
+const NEXT_XID: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+
+/// Holds the application to the goals, since its statements were reset at this transaction id. Prints them by their names.
+pub(crate) async fn assert_shared(t: &TestApp, first_xid: i64) {
+    let writes = t.count(NEXT_XID).await - first_xid;
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT split_part(query, E'\\n', 1), sum(calls)::bigint
+         FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+         WHERE (query LIKE '-- %' OR query IN ('BEGIN', 'COMMIT')) AND query NOT LIKE '-- takes writes%'
+         GROUP BY 1 ORDER BY 2 DESC, 1",
+    )
+    .fetch_all(&t.app.db)
+    .await
+    .unwrap();
+    let per_order = |calls: i64| f64::from(u32::try_from(calls).unwrap()) / f64::from(u32::try_from(ORDERS).unwrap());
+    let mut table = String::new();
+    for (name, calls) in &rows {
+        let _ = writeln!(table, "{:>8.2} {name}", per_order(*calls));
+    }
+    let (all, writes) = (per_order(rows.iter().map(|(_, calls)| calls).sum()), per_order(writes));
+    println!("{table}per order: {all:.2} round trips, {writes:.2} write transactions");
+    assert!(all <= MOST_ROUND_TRIPS, "{all} round trips");
+    assert!(writes <= MOST_WRITES, "{writes} write transactions");
+}
+
+/// Creates so many orders at once, as a producer does; each is picked up so far north of the one before. Returns the transaction
+/// id at which counting began.
+pub(crate) async fn create_orders(t: &TestApp, api: &Api, service_type: &str, degrees_apart: f64) -> i64 {
+    let key = t.key(AccountRole::Producer).await;
+    t.sql("SELECT pg_stat_statements_reset()").await;
+    let first_xid = t.count(NEXT_XID).await;
+    let client = reqwest::Client::new();
+    let mut creations = JoinSet::new();
+    for (n, latitude) in latitudes(degrees_apart) {
+        let order = format!("ORD-{n}");
+        let body = json!({ "order_id": order, "service_type": service_type, "payment_status": "PAID",
+                           "pickup": { "latitude": latitude, "longitude": 106.8456 } });
+        let request = client.post(api.url("/api/v1/orders")).bearer_auth(&key).header("idempotency-key", order);
+        creations.spawn(request.json(&body).send());
+    }
+    for answer in creations.join_all().await {
+        assert_eq!(answer.unwrap().status(), 201);
+    }
+    first_xid
+}
+
+fn latitudes(degrees_apart: f64) -> impl Iterator<Item = (usize, f64)> {
+    (0..ORDERS).scan(-8.0, move |latitude, n| {
+        *latitude += degrees_apart;
+        Some((n, *latitude))
+    })
+}
+
+#[tokio::test]
+async fn a_hundred_orders_of_the_own_fleet_share_their_statements() {
+    let mut t = TestApp::start().await;
+    count_statements(&mut t.postgres).await;
+    let api = Api::start(&t.app).await;
+    // Farther apart than drivers are searched.
+    let apart = 0.1;
+    let fleet: Vec<_> = latitudes(apart)
+        .map(|(n, latitude)| NewDriver {
+            id: format!("D{n}").as_str().into(),
+            service_types: vec!["RIDE".into()],
+            latitude,
+            longitude: 106.8456,
+            available: true,
+            phone: None,
+        })
+        .collect();
+    drivers::import_drivers(&t.app.db, &fleet).await.unwrap();
+    let first_xid = create_orders(&t, &api, "RIDE", apart).await;
+    let _work = work(&t.app);
+    eventually("each is offered", || async {
+        t.count("SELECT count(*) FROM offers WHERE state = 'offered'").await == 100
+    })
+    .await;
+    let told = "SELECT count(*) FROM outbox WHERE kind = 'OFFER' AND state = 'delivered'";
+    // A message for which its channel had no place waits by the clock of the database.
+    eventually("each offer is delivered", || async {
+        t.advance(millis(50)).await;
+        t.count(told).await == 100
+    })
+    .await;
+    let offers: Vec<(String, OfferId, DriverId)> =
+        sqlx::query_as("SELECT order_id, id, driver_id FROM offers").fetch_all(&t.app.db).await.unwrap();
+    let mut rides = JoinSet::new();
+    for (order, offer, driver) in offers {
+        let app = t.app.clone();
+        rides.spawn(async move {
+            let (order, by) = (id(&order), Actor::for_driver(&driver));
+            accept::accept_offer(&app, &order, &driver, offer, &by).await.unwrap();
+            update_order(&app, &order, |s| actions::record_pickup(s, &driver)).await.unwrap();
+            update_order(&app, &order, |s| actions::complete_trip(s, &driver)).await.unwrap();
+        });
+    }
+    rides.join_all().await;
+    // What is left of timers is superseded.
+    eventually("no job is left", || async {
+        t.advance(secs(600)).await;
+        t.timers().await.is_empty()
+    })
+    .await;
+    assert_eq!(t.count("SELECT count(*) FROM orders WHERE status = 'COMPLETED'").await, 100);
+    assert_shared(&t, first_xid).await;
+    t.assert_sound().await;
+}
