@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 
+use crate::testbed::drivers::{DriverChoice, DriverReaction};
 pub(super) use partner_sim::seeded_rng::ChoiceSeed;
 
 /// No driver answers faster.
@@ -20,20 +21,6 @@ pub(super) const MAX_TRIP: Duration = Duration::from_secs(40 * 60);
 const MIN_TRIP: Duration = Duration::from_secs(2 * 60);
 
 const DECLINE_REASONS: [&str; 3] = ["too far", "on a break", "going home"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DriverReaction {
-    Accept,
-    Decline(&'static str),
-    Ignore,
-}
-
-/// What a driver does about an offer, and how long after it came.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct DriverChoice {
-    pub(super) reaction: DriverReaction,
-    pub(super) after: Duration,
-}
 
 /// What all drivers have in common.
 #[derive(Debug, Clone, Copy)]

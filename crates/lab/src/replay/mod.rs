@@ -7,14 +7,13 @@
 //! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.
 //! * [`hours`]: a ride file as what `area advise` learns from.
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
-//! * `supply`: who drives. `fleet`: own drivers and their keys, in the database. `drivers`: how they answer offers.
+//! * `supply`: who drives. `fleet`: how many own drivers, and where they wait.
 //! * `areas`: areas that refuse orders.
 //! * `run`: the replay from first to last. `measure`, `report`: what came of it.
 
 mod areas;
 mod choices;
 mod columns;
-mod drivers;
 mod fleet;
 pub mod hours;
 mod measure;

@@ -3,12 +3,18 @@
 //! Everything here may be repeated: creating orders by its idempotency key, the rest by nature. So a connection error, a
 //! 5xx or "a request with this key is running" is tried again with backoff, and only then given up. Retry-After is obeyed.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
+use hdrhistogram::Histogram;
 use jobs::BindingId;
 use rand::random;
 use reqwest::{StatusCode, header::RETRY_AFTER};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 const TRIES: u32 = 10;
@@ -27,11 +33,27 @@ pub(crate) enum ApiAnswer {
     Failed(String),
 }
 
+/// After how long requests were answered, in milliseconds, further tries included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct AnswerTimes {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+impl AnswerTimes {
+    pub(crate) fn to_text(self) -> String {
+        format!("{:.1} / {:.1} / {:.1} ms", self.p50, self.p99, self.max)
+    }
+}
+
 /// A client of `serve`. Cheap to clone; clones share its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiClient {
     client: reqwest::Client,
     base: String,
+    /// Microseconds, by what was asked. A std mutex: it is never held across an await.
+    times: Arc<Mutex<BTreeMap<String, Histogram<u64>>>>,
 }
 
 impl ApiClient {
@@ -43,7 +65,7 @@ impl ApiClient {
             .pool_max_idle_per_host(64)
             .build()
             .context("cannot make an HTTP client")?;
-        Ok(Self { client, base })
+        Ok(Self { client, base, times: Arc::default() })
     }
 
     /// As in `http://127.0.0.1:8080`.
@@ -58,7 +80,10 @@ impl ApiClient {
     }
 
     pub(crate) async fn create_order(&self, key: &str, id: &str, body: &Value) -> ApiAnswer {
-        match self.post_until_answered("/api/v1/orders", key, Some(id), body).await {
+        let began = Instant::now();
+        let answer = self.post_until_answered("/api/v1/orders", key, Some(id), body).await;
+        self.record_time("create", began.elapsed());
+        match answer {
             // No other client creates orders here: it is ours, made by a try whose answer got lost.
             ApiAnswer::Refused { code, .. } if code == "ORDER_EXISTS" => ApiAnswer::Done,
             answer => answer,
@@ -73,7 +98,32 @@ impl ApiClient {
 
     /// `action` as in `accept`.
     pub(crate) async fn order_action(&self, key: &str, order: &str, action: &str, body: &Value) -> ApiAnswer {
-        self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await
+        let began = Instant::now();
+        let answer = self.post_until_answered(&format!("/api/v1/orders/{order}/{action}"), key, None, body).await;
+        self.record_time(action, began.elapsed());
+        answer
+    }
+
+    fn record_time(&self, asked: &str, took: Duration) {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if !times.contains_key(asked) {
+            times.insert(asked.to_owned(), Histogram::new(3).expect("three digits are allowed"));
+        }
+        if let Some(histogram) = times.get_mut(asked) {
+            histogram.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// By what was asked, as in `create` or `accept`.
+    pub(crate) fn answer_times(&self) -> BTreeMap<String, AnswerTimes> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |seen: &Histogram<u64>| AnswerTimes {
+            p50: ms(seen.value_at_quantile(0.5)),
+            p99: ms(seen.value_at_quantile(0.99)),
+            max: ms(seen.max()),
+        };
+        times.iter().map(|(asked, seen)| (asked.clone(), of(seen))).collect()
     }
 
     /// `action` as in `stop`.

@@ -7,11 +7,12 @@
 //! * [`testbed`]: the `private_servers` and all that is torn down again. [`settings`]: their configuration; [`run_dir`]:
 //!   where it and the logs lie. [`processes`]: `serve` and `work`; `watchdog` ends them if we die first.
 //! * [`partner`]: the simulated partner beside it. [`provider`]: the simulated provider, and bindings on it.
-//! * [`producer`]: creates orders, each at its time. [`api`]: the HTTP calls of a producer, drivers and operators.
+//! * [`producer`]: creates orders, each at its time. [`drivers`]: answer offers. [`api`]: the HTTP calls of a producer, drivers and operators.
 //! * [`rest`]: is everything settled? [`figures`]: what the history says, in numbers.
 //! * [`progress`]: how far it is, for people. [`print`]: what came of it. [`signals`]: an interrupted run.
 
 pub(crate) mod api;
+pub(crate) mod drivers;
 pub(crate) mod figures;
 pub mod partner;
 pub(crate) mod print;

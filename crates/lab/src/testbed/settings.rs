@@ -31,6 +31,8 @@ pub(crate) struct TestbedSettings {
     pub(crate) alerts: Option<WebhookTarget>,
     /// A partner and the service type it serves. Its durations are divided, too.
     pub(crate) partner: Option<ServedBy>,
+    /// Postgres keeps to fsync, full_page_writes and synchronous_commit, as in production.
+    pub(crate) durable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -155,6 +157,7 @@ mod tests {
             offers: Some(offers),
             alerts: Some(alerts),
             partner: Some(partner),
+            durable: false,
         };
         settings.build_config("redis://127.0.0.1:2/", "postgres://dispatchq@127.0.0.1:3/dispatchq")
     }
