@@ -170,7 +170,6 @@ struct CreateBindingRequest {
         example = json!({ "id": "B-7", "server_id": "S1", "account_id": "A-1", "config": { "max_failures": 5 } })),
     responses(
         (status = 201, description = "done", body = BindingView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_binding())),
         CallErrors,
     ))]
@@ -262,7 +261,6 @@ fn answer_with(changed: ChangedBinding) -> Answer {
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]

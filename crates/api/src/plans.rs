@@ -305,7 +305,6 @@ async fn list_plan_items(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]
@@ -346,7 +345,6 @@ async fn find_own_run(app: &App, caller: &ApiCaller, id: PlanId, conflict: PlanC
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = PlanAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_plan_answer())),
         CallErrors,
     ))]

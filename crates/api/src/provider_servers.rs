@@ -158,7 +158,6 @@ struct CreateServerRequest {
         example = json!({ "id": "S1", "provider": "acme", "base_url": "https://s1.acme.example/api" })),
     responses(
         (status = 201, description = "done", body = ServerView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_server())),
         CallErrors,
     ))]
@@ -232,7 +231,6 @@ struct PatchServerRequest {
     request_body(content = PatchServerRequest, example = json!({ "max_concurrent": 4 })),
     responses(
         (status = 200, description = "done", body = ServerView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_server())),
         CallErrors,
     ))]
@@ -302,7 +300,6 @@ struct CallLimitRequest {
     request_body(content = CallLimitRequest, example = json!({ "max_concurrent_calls": 60 })),
     responses(
         (status = 200, description = "done", body = CallLimitView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "max_concurrent_calls": 60, "set_by_operator": true })),
         CallErrors,
     ))]

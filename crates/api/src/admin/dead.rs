@@ -130,7 +130,6 @@ fn answer_decision(
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "id": "dispatch:ORD-1:1", "result": "REQUEUED" })),
         CallErrors,
     ))]
@@ -160,7 +159,6 @@ async fn requeue_dead_job(
     request_body(content = ActionRequest, example = json!({ "reason": "its order was cancelled" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "id": "dispatch:ORD-1:1", "result": "DISCARDED" })),
         CallErrors,
     ))]

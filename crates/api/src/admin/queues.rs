@@ -72,7 +72,6 @@ async fn list_queues(State(app): State<App>, caller: ApiCaller) -> Result<Json<V
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is down" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "queue": "dispatch-queue", "paused": true, "changed": true })),
         CallErrors,
     ))]
@@ -101,7 +100,6 @@ async fn pause_queue(
     request_body(content = ActionRequest, example = json!({ "reason": "the map service is back" })),
     responses(
         (status = 200, description = "done", body = Object,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "queue": "dispatch-queue", "paused": false, "changed": true })),
         CallErrors,
     ))]

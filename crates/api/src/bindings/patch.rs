@@ -43,7 +43,6 @@ pub(super) struct PatchBindingRequest {
     request_body(content = PatchBindingRequest, example = json!({ "config": { "interval_ms": [500, 1000] } })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]

@@ -59,7 +59,6 @@ pub(super) async fn run_command(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -80,7 +79,6 @@ pub(super) async fn start_binding(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -99,7 +97,6 @@ pub(super) async fn pause_binding(
     extensions(("x-roles" = json!(WRITERS))),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -136,7 +133,6 @@ pub(super) struct StopRequest {
     request_body(content = Option<StopRequest>, example = json!({ "reason": "manual_stop" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]
@@ -171,7 +167,6 @@ pub(super) struct OtpRequest {
     request_body(content = OtpRequest, example = json!({ "trx_id": "B-7.1", "otp": "123456" })),
     responses(
         (status = 200, description = "done", body = BindingAnswer,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!({ "binding": example_binding(), "changed": true, "note": null })),
         CallErrors,
     ))]

@@ -139,7 +139,6 @@ pub(super) struct CreateDriverRequest {
                           "reason": "signed the contract" })),
     responses(
         (status = 201, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -199,7 +198,6 @@ pub(super) struct ChangeDriverRequest {
         example = json!({ "service_types": ["RIDE", "RENT"], "reason": "has a larger car" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -249,7 +247,6 @@ async fn set_disabled(
     request_body(content = DriverReason, example = json!({ "reason": "complaints of customers" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]
@@ -273,7 +270,6 @@ pub(super) async fn disable_driver(
     request_body(content = DriverReason, example = json!({ "reason": "all is clear" })),
     responses(
         (status = 200, description = "done", body = DriverRecord,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_driver())),
         CallErrors,
     ))]

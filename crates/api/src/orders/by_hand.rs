@@ -94,7 +94,6 @@ async fn act_once(
     request_body(content = AssignRequest, example = json!({ "driver_id": "DRV-1", "reason": "asked by phone" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -118,7 +117,6 @@ pub(super) async fn assign_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the driver does not answer" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -138,7 +136,6 @@ pub(super) async fn release_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "more drivers are out now" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -158,7 +155,6 @@ pub(super) async fn redispatch_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer calls back" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -178,7 +174,6 @@ pub(super) async fn hold_order(
     request_body(content = ReasonRequest, example = json!({ "reason": "the customer called" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
