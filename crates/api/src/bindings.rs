@@ -11,6 +11,7 @@ mod views;
 
 use axum::{
     Json,
+    body::Bytes,
     extract::{Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode},
     response::Response,
@@ -45,6 +46,7 @@ use super::{
     body::RawBody,
     error::ApiError,
     idempotency::{self, Answer, IdempotencyHeader, WorkContext},
+    keyed_call::KeyedRequest,
     openapi::CallErrors,
 };
 
@@ -267,8 +269,9 @@ fn answer_with(changed: ChangedBinding) -> Answer {
 async fn delete_binding(
     State(app): State<App>,
     caller: ApiCaller,
-    BindingPath(id): BindingPath,
+    id: BindingPath,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    verbs::run_command(&app, &caller, &id, &headers, (b"delete binding", &[]), BindingCommand::Delete).await
+    let request = KeyedRequest { app, caller, headers, bytes: Bytes::new() };
+    verbs::run_command(request, id, "delete binding", BindingCommand::Delete).await
 }
