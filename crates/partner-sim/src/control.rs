@@ -14,9 +14,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{
-    api::{self, booking_id, booking_number},
+    api,
     core::SimulationCore,
     counters::SimulationCounters,
+    fate::{booking_id, parse_booking_id},
     knobs::PartnerKnobs,
     lines::ConnectedCaller,
 };
@@ -78,7 +79,7 @@ async fn show_state(State(core): State<Arc<SimulationCore>>) -> Json<SimulationR
 /// As `job-status`, without key, limits and faults.
 async fn show_booking(State(core): State<Arc<SimulationCore>>, Path(id): Path<String>) -> Response {
     let state = core.lock_state();
-    match booking_number(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
+    match parse_booking_id(&id).and_then(|number| Some((number, state.ledger.find_booking(number)?))) {
         Some((number, booking)) => api::status_response(number, booking),
         None => api::error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking, or forgotten"),
     }

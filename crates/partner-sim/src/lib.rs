@@ -4,9 +4,10 @@
 //! * `fate`: what happens to a booking, and how its callbacks travel. Pure.
 //! * `faults`: what goes wrong with requests. Pure.
 //! * `ledger`, [`counters`]: the bookings, and what was seen so far. Pure.
+//! * `callbacks`: what the partner tells us, signed. Pure.
 //! * `timers`: everything that happens later, in one queue.
 //! * `core`: the above, working together behind one lock that is never held across an await.
-//! * `callbacks`: what the partner tells us, signed and repeated.
+//! * `delivery`: sends callbacks, again until they are taken.
 //! * `api`: what a partner answers. `control`: what only a simulation answers.
 //! * [`seeded_rng`]: what simulations leave to chance.
 //! * [`lines`]: connections that can be refused and cut.
@@ -21,6 +22,7 @@ mod callbacks;
 mod control;
 mod core;
 pub mod counters;
+mod delivery;
 mod fate;
 mod faults;
 pub mod knobs;

@@ -11,10 +11,11 @@ use super::{
     api,
     control::{self, SimulationReport},
     core::SimulationCore,
+    delivery, fate,
     knobs::PartnerKnobs,
     lines::{ConnectedCaller, CuttableListener},
     options::PartnerSimOptions,
-    timers::timer_channel,
+    timers::{DueAction, timer_channel},
 };
 
 /// A partner that runs. Dropping it ends it.
@@ -55,7 +56,7 @@ impl PartnerSim {
         let timed = Arc::downgrade(&core);
         tasks.spawn(pending.run(move |due| {
             if let Some(core) = timed.upgrade() {
-                core.handle_due(due);
+                handle_due(&core, due);
             }
         }));
         tasks.spawn(serve_lines(lines, api::booking_routes(&core).merge(control::control_routes(&core))));
@@ -80,7 +81,7 @@ impl PartnerSim {
     /// Lets the next step of a booking come now, whatever its fate says, and its callback with it. Answers whether there
     /// was one. For who moves time by hand; the delays should be longer than the test.
     pub fn take_step(&self, booking_id: &str) -> bool {
-        api::booking_number(booking_id).is_some_and(|number| self.core.do_step(number))
+        fate::parse_booking_id(booking_id).is_some_and(|number| self.core.do_step(number))
     }
 
     /// Changes knobs for everything that is decided from now on.
@@ -99,6 +100,14 @@ impl Drop for PartnerSim {
     fn drop(&mut self) {
         // Cuts all connections, and callbacks on their way.
         self.core.stop.cancel();
+    }
+}
+
+fn handle_due(core: &Arc<SimulationCore>, due: DueAction) {
+    match due {
+        DueAction::Step(number) => core.continue_booking(number),
+        DueAction::Forget(number) => core.forget_booking(number),
+        DueAction::Send(callbacks) => delivery::send_callbacks(core, callbacks),
     }
 }
 
