@@ -23,6 +23,7 @@ use super::{
     faults::RequestFault,
     ledger::{BookOutcome, BookingOperation, CancelOutcome, LedgerFull, SimulatedBooking},
     lines::ConnectedCaller,
+    serving::error_response,
 };
 use crate::seeded_rng::ChoiceSeed;
 
@@ -273,8 +274,4 @@ pub(super) fn status_response(number: u64, booking: &SimulatedBooking) -> Respon
 
 fn no_such_path() -> Response {
     error_response(StatusCode::NOT_FOUND, "BOOKING_NOT_FOUND", "no such booking")
-}
-
-pub(super) fn error_response(status: StatusCode, code: &str, message: &str) -> Response {
-    (status, Json(json!({ "error_code": code, "message": message }))).into_response()
 }

@@ -11,9 +11,10 @@
 //! * `api`: what a partner answers. `control`: what only a simulation answers.
 //! * [`seeded_rng`]: what simulations leave to chance.
 //! * [`lines`]: connections that can be refused and cut.
+//! * [`serving`]: errors, and who may call `/_sim`.
 //! * [`server`]: starting and ending it.
 //!
-//! `values`, `seeded_rng` and `lines` serve the simulated provider, too.
+//! `values`, `seeded_rng`, `lines` and `serving` serve the simulated provider, too.
 //!
 //! All choices follow from the seed and a booking's reference, never from the order in which requests arrive.
 
@@ -31,6 +32,7 @@ pub mod lines;
 pub mod options;
 pub mod seeded_rng;
 pub mod server;
+pub mod serving;
 mod timers;
 pub mod values;
 

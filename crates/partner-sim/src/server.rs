@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use axum::{Router, http::StatusCode};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +12,9 @@ use super::{
     core::SimulationCore,
     delivery, fate,
     knobs::PartnerKnobs,
-    lines::{ConnectedCaller, CuttableListener},
+    lines::CuttableListener,
     options::PartnerSimOptions,
+    serving::serve_lines,
     timers::{DueAction, timer_channel},
 };
 
@@ -59,8 +59,9 @@ impl PartnerSim {
                 handle_due(&core, due);
             }
         }));
-        tasks.spawn(serve_lines(lines, api::booking_routes(&core).merge(control::control_routes(&core))));
-        tasks.spawn(serve_lines(control_lines, control::control_routes(&core)));
+        let routes = api::booking_routes(&core).merge(control::control_routes(&core));
+        tasks.spawn(serve_lines(lines, routes, "partner"));
+        tasks.spawn(serve_lines(control_lines, control::control_routes(&core), "partner"));
         Ok(Self { address, control, core, _tasks: tasks })
     }
 
@@ -108,16 +109,5 @@ fn handle_due(core: &Arc<SimulationCore>, due: DueAction) {
         DueAction::Step(number) => core.continue_booking(number),
         DueAction::Forget(number) => core.forget_booking(number),
         DueAction::Send(callbacks) => delivery::send_callbacks(core, callbacks),
-    }
-}
-
-async fn serve_lines(lines: CuttableListener, router: Router) {
-    let router = router
-        .fallback(|| async { api::error_response(StatusCode::NOT_FOUND, "NOT_FOUND", "nothing is served here") })
-        .method_not_allowed_fallback(|| async {
-            api::error_response(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", "another method is wanted here")
-        });
-    if let Err(error) = axum::serve(lines, router.into_make_service_with_connect_info::<ConnectedCaller>()).await {
-        tracing::error!(%error, "The simulated partner stopped serving.");
     }
 }
