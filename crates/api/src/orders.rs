@@ -82,7 +82,6 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
                           "customer_id": "CUS-1", "language": "id" })),
     responses(
         (status = 201, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
@@ -246,7 +245,6 @@ struct CancelRequest {
     request_body(content = Option<CancelRequest>, example = json!({ "reason": "found a lift" })),
     responses(
         (status = 200, description = "done", body = OrderView,
-         headers(("Idempotency-Replayed" = String, description = "true: the answer of the first request")),
          example = json!(example_order())),
         CallErrors,
     ))]
