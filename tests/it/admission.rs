@@ -1,7 +1,9 @@
 //! Orders are refused early where an area is full.
 //!
-//! * `verdicts`: what is counted, kept and reported of requests for places.
+//! * `places`: places of creations that are given up, or fail. `verdicts`: what is counted, kept and reported of requests for
+//!   places.
 
+mod places;
 mod verdicts;
 
 use std::sync::Arc;
