@@ -153,8 +153,7 @@ pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<O
     })
 }
 
-/// Returns whether the row says that this write was committed. One that has the row locked is waited for; a creation that is still
-/// under way is not seen.
+/// Returns whether the row says that this write was committed, and no later one. One that has the row locked is waited for.
 pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Result<bool, sqlx::Error> {
     let is_mine: Option<Option<bool>> = sqlx::query_scalar(
         "-- find write

@@ -249,7 +249,7 @@ pub async fn create_order(app: &App, id: OrderId, new: &NewOrder, actor: &Actor)
         }
         // Where the answer to the commit was lost, the row says whether it was carried out.
         Err(error) if classify_error(&error) == DatabaseFailure::OutcomeUnknown => {
-            match app.orders.find_written(&id, write_id).await {
+            match app.orders.find_created(&id, write_id).await {
                 Ok(Some(snapshot)) => snapshot,
                 Ok(None) | Err(_) => return Err(error.into()),
             }
