@@ -5,7 +5,7 @@
 //! 3. Erase, order by order, or a driver in one transaction. Repeating it is harmless.
 //!
 //! If the process dies after 2, `privacy replay` does the rest. What is erased is said by two functions in SQL
-//! (`migrations/0024`); docs/PRIVACY.md has it in words.
+//! (`migrations/0024` and `0049`); docs/PRIVACY.md has it in words.
 
 use chrono::{DateTime, Utc};
 use model::{actor::Actor, ids::DriverId};

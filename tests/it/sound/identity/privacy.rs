@@ -43,6 +43,7 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
     let (shop, root) = (t.key(AccountRole::Producer).await, t.key(AccountRole::Admin).await);
     let mut new = ride(order);
     new["customer_id"] = json!("MARK-CUSTOMER");
+    (new["channel"], new["loyalty_level"], new["language"]) = (json!("MARK-WEB"), json!("MARK-GOLD"), json!("id"));
     new["pickup"] = json!({ "latitude": -6.208_812_34, "longitude": 106.845_612_34 });
     assert_eq!(api.post_once("/api/v1/orders", &shop, "idem-1", new).await.status, 201);
     t.run_due().await;
@@ -61,6 +62,10 @@ async fn trip(t: &TestApp, api: &Api, order: &str) {
         "INSERT INTO alerts (order_id, kind, dedupe_key, payload, raised_at, acked_at, acked_by, ack_note)
          VALUES ('ORD-1', 'X', 'x', '{\"customer\": \"MARK-CUSTOMER\"}', now(), now(), 'support:eve', 'MARK-NOTE');
          UPDATE outbox SET last_error = 'MARK-ERROR'; INSERT INTO outbox_attempts SELECT id, 90, now(), 'MARK-TRY' FROM outbox;
+         INSERT INTO refunds (order_id, amount_minor, currency, state, last_error, created_at, closed_at)
+         VALUES ('ORD-1', 1, 'IDR', 'refunded', 'MARK-REFUND', now(), now());
+         INSERT INTO shadow_refusals (at, source, order_id, area_id, service_type, threshold, channel, loyalty_level)
+         SELECT created_at, 'create', id, '', service_type, 1, channel, loyalty_level FROM orders WHERE id = 'ORD-1';
          INSERT INTO inbox (partner, event_id, order_id, body, state, received_at)
          VALUES ('bbd', 'E', 'ORD-1', '{\"driver_name\": \"MARK-PARTNERS\"}', 'processed', now());
          INSERT INTO dead_letters (job_id, died_at, queue, error, failed, lost, due_at, envelope, resolved_at, resolved_by,
@@ -88,6 +93,12 @@ async fn s17_nothing_of_an_erased_customer_is_left_and_the_history_is_sound() {
 
     assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
     assert_eq!(tables_with(&t, "-6.2088").await, Vec::<String>::new(), "the place is gone, too");
+    assert_eq!(
+        t.count("SELECT count(*) FROM orders WHERE language IS NOT NULL").await,
+        0,
+        "it tells who the customer is"
+    );
+    assert_eq!(t.count("SELECT count(*) FROM shadow_refusals").await, 1, "what was let in is counted on");
     assert_eq!(t.reasons("ORD-1").await, before, "what happened stays");
     t.assert_sound().await;
     // Repeating it is harmless, and finds nothing.
