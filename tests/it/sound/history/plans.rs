@@ -116,6 +116,10 @@ async fn f05_every_sweep_reads_its_index() {
         assert!(!plan.contains("Seq Scan"), "{}:\n{plan}", sweep.what);
         assert!(plan.contains("Index"), "{}:\n{plan}", sweep.what);
     }
+    // No index of its own says how old a step is.
+    let feed = SWEEPS.into_iter().find(|sweep| sweep.what == "steps of orders").unwrap();
+    let plan = plan(&mut db, feed.count, &[&before]).await;
+    assert!(!plan.contains("Seq Scan") && plan.contains("Index"), "a dry run:\n{plan}");
 }
 
 #[tokio::test]
