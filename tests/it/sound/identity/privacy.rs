@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
 use super::{key, ride};
-use crate::support::{Api, Fleet, TestApp, by, secs};
+use crate::support::{Api, Fleet, TestApp, by, eventually, lasting_transaction, secs};
 
 /// The tables that hold a text, but for the record of erasures.
 async fn tables_with(t: &TestApp, text: &str) -> Vec<String> {
@@ -145,6 +145,39 @@ async fn s17_nothing_of_an_erased_driver_is_left_and_the_history_is_sound() {
     let members: Vec<String> = t.redis(&["ZRANGE", "drivers:geo:RIDE", "0", "-1"]).await;
     assert!(members.iter().all(|m| !m.starts_with("MARK")), "{members:?}");
     assert!(!drivers::driver_exists(&t.app.db, &"MARK-D1".into()).await.unwrap());
+}
+
+/// More steps than one statement looks through, of an order that retention has removed.
+#[tokio::test]
+async fn s17_the_steps_of_a_driver_are_erased_after_the_rest_and_page_by_page() {
+    let t = TestApp::start().await;
+    t.drivers(&[("MARK-D1", 100.0), ("D2", 200.0)]).await;
+    t.sql(
+        "INSERT INTO order_feed (order_id, kind, status, reason, driver_id, at)
+         SELECT 'GONE', 'order.driver_assigned', 'DRIVER_ASSIGNED', 'DRIVER_ASSIGNED',
+                CASE WHEN n % 2 = 0 THEN 'MARK-D1' ELSE 'D2' END, dispatchq_now() FROM generate_series(1, 12000) n",
+    )
+    .await;
+    let mut lock = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM order_feed WHERE seq = (SELECT max(seq) FROM order_feed) FOR UPDATE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let erasure = erasure(&t, ErasureSubject::Driver, "MARK-D1").await;
+    let (app, of_task) = (t.app.clone(), erasure.clone());
+    let erasing = tokio::spawn(async move { privacy::erase_subject(&app, &of_task).await });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- erase driver from feed%'";
+    eventually("the last page waits for the lock", || async { t.count(waiting).await == 1 }).await;
+    assert_eq!(t.count("SELECT count(*) FROM drivers WHERE id = 'MARK-D1'").await, 0, "the rest is committed");
+    let left = "SELECT count(*) FROM order_feed WHERE driver_id = 'MARK-D1'";
+    assert!((1..6000).contains(&t.count(left).await), "pages are committed one by one");
+    assert_eq!(privacy::list_erasures(&t.app).await.unwrap()[0].orders, None, "it is not finished");
+    lock.rollback().await.unwrap();
+    assert_eq!(erasing.await.unwrap().unwrap(), ErasureOutcome::Done { orders: 0 });
+    assert_eq!(tables_with(&t, "MARK").await, Vec::<String>::new());
+    let pseudonym = erasure.pseudonym.unwrap();
+    assert_eq!(t.count(&format!("SELECT count(*) FROM order_feed WHERE driver_id = '{pseudonym}'")).await, 6000);
+    assert_eq!(t.count("SELECT count(*) FROM order_feed WHERE driver_id = 'D2'").await, 6000);
 }
 
 #[tokio::test]
