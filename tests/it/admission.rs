@@ -1,9 +1,11 @@
 //! Orders are refused early where an area is full.
 //!
 //! * `rules`: what operators set. `advice`: whether there is room. `waiting_sets`: those who wait, in Redis.
-//! * `verdicts`: what is counted, kept and reported of requests for places.
+//! * `places`: places of creations that are given up, or fail. `verdicts`: what is counted, kept and reported of requests for
+//!   places.
 
 mod advice;
+mod places;
 mod rules;
 mod verdicts;
 mod waiting_sets;

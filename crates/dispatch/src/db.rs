@@ -32,7 +32,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-pub(crate) use self::pool::LONG_WAIT;
+pub(crate) use self::{failure::is_rolled_back_for_another, pool::LONG_WAIT};
 pub use self::{
     connection::{Connection, Transaction},
     failure::{DatabaseFailure, classify_error, copy_error, is_transient},

@@ -1,8 +1,8 @@
 //! Writes changes of orders, many in one statement and one commit.
 //!
 //! Each change is on the condition that its row still has the version the decision was made on, that the callback it comes of
-//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids. A batch
-//! passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
+//! is unanswered, and that the offers it ends are as they were. Rows are locked first, in the order of their ids, and drivers after
+//! them. A batch passes over a row that another session has locked, so batches wait for no one: its change is then written alone. Everything
 //! else follows from the updated row, so that its lock orders it: events and steps (whose `seq` so orders the history of one
 //! order), bookings, callbacks and outbox rows.
 
@@ -153,8 +153,7 @@ pub async fn write_alone(db: impl PgExecutor<'_>, item: &OrderWrite) -> Result<O
     })
 }
 
-/// Returns whether the row says that this write was committed. One that has the row locked is waited for; a creation that is still
-/// under way is not seen.
+/// Returns whether the row says that this write was committed, and no later one. One that has the row locked is waited for.
 pub(super) async fn was_written(db: &Pool, order: &OrderId, write: Uuid) -> Result<bool, sqlx::Error> {
     let is_mine: Option<Option<bool>> = sqlx::query_scalar(
         "-- find write

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     admission::waiting,
     app::App,
-    db::{Connection, DatabaseFailure, classify_error},
+    db::{Connection, DatabaseFailure, classify_error, is_rolled_back_for_another},
     error::ServiceError,
 };
 
@@ -92,6 +92,8 @@ pub async fn change_about(
             Err(ChangeError::Database(e)) if !read_again && classify_error(&e) == DatabaseFailure::OutcomeUnknown => {
                 read_again = true;
             }
+            // Nothing was written.
+            Err(ChangeError::Database(e)) if is_rolled_back_for_another(&e) => {}
             Err(error) => return Err(error),
         }
     }

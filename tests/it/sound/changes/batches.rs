@@ -105,6 +105,55 @@ async fn an_order_that_another_session_has_locked_keeps_no_other_waiting() {
     t.assert_sound().await;
 }
 
+/// A change that frees a driver waits for the row of its order, and locks the driver after it.
+#[tokio::test]
+async fn a_change_that_waits_for_its_order_has_no_driver_locked() {
+    let t = TestApp::start().await;
+    t.drivers(&[("D1", 100.0)]).await;
+    t.order("ORD-1").await;
+    t.run_due().await;
+    t.accept_offer("ORD-1").await;
+    let mut other = lasting_transaction(&t.postgres).await;
+    sqlx::query("SELECT 1 FROM orders WHERE id = 'ORD-1' FOR UPDATE").execute(&mut *other).await.unwrap();
+    let app = t.app.clone();
+    let cancel = tokio::spawn(async move {
+        update_order(&app, &id("ORD-1"), |s| actions::cancel_by_driver(s, &"D1".into(), None)).await
+    });
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- write change%'";
+    eventually("the change waits for its order", || async { t.count(waiting).await == 1 }).await;
+    // As one would that has the order, and frees the driver.
+    let locked = sqlx::query("SELECT 1 FROM drivers WHERE id = 'D1' FOR UPDATE NOWAIT").execute(&mut *other).await;
+    assert!(locked.is_ok(), "each would wait for the other: {locked:?}");
+    other.commit().await.unwrap();
+    assert!(matches!(cancel.await.unwrap().unwrap(), ChangeOutcome::Yes(_)));
+    assert_eq!(t.snapshot("ORD-1").await.order.driver_id, None);
+    t.assert_sound().await;
+}
+
+/// Postgres ends one of two that wait for each other, and one that another was quicker than.
+#[tokio::test]
+async fn a_change_that_was_rolled_back_for_another_is_made_again_at_once() {
+    let t = TestApp::start().await;
+    t.order("ORD-1").await;
+    t.sql(
+        "CREATE SEQUENCE updates;
+         CREATE FUNCTION roll_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             CASE nextval('updates')
+                 WHEN 1 THEN RAISE 'deadlock detected' USING ERRCODE = '40P01';
+                 WHEN 2 THEN RAISE 'could not serialize access' USING ERRCODE = '40001';
+                 ELSE RETURN NEW;
+             END CASE;
+         END $$;
+         CREATE TRIGGER roll_back BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION roll_back()",
+    )
+    .await;
+    assert!(matches!(t.cancel("ORD-1").await.unwrap(), ChangeOutcome::Yes(_)));
+    assert_eq!(t.count("SELECT last_value FROM updates").await, 3);
+    assert_eq!(t.reasons("ORD-1").await, ["ORDER_CREATED", "CANCELLED_BY_USER"]);
+    t.assert_sound().await;
+}
+
 /// Two orders are cancelled in one commit, which waits for the lock that is returned.
 async fn cancelled_slowly(
     t: &TestApp,
