@@ -8,9 +8,10 @@
 //! * [`hours`]: a ride file as what `area advise` learns from.
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
 //! * `supply`: who drives. `fleet`: own drivers and their keys, in the database. `drivers`: how they answer offers.
-//! * `areas`: areas that refuse orders.
+//! * `areas`: areas that refuse orders. `admission`: what became of requests for places in them, by all who count it.
 //! * `run`: the replay from first to last. `measure`, `report`: what came of it.
 
+mod admission;
 mod areas;
 mod choices;
 mod columns;

@@ -1,6 +1,10 @@
 //! The zones that rides name: polygons from GeoJSON, and random points inside them.
 
-use std::{collections::HashMap, fmt, fs, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt, fs,
+    path::Path,
+};
 
 use anyhow::{Context, bail, ensure};
 use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, Rect};
@@ -73,6 +77,11 @@ impl ZoneMap {
         }
         ensure!(!by_id.is_empty(), "{name} has no polygon with a property {ID}; --zones wants TLC taxi zones");
         Ok(Self { by_id })
+    }
+
+    /// The zones and their shapes, by id.
+    pub(super) fn shapes(&self) -> BTreeMap<i64, &MultiPolygon> {
+        self.by_id.iter().map(|(id, zone)| (id.0, &zone.area)).collect()
     }
 
     pub(super) fn contains_zone(&self, id: ZoneId) -> bool {
