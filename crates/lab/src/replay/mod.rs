@@ -5,7 +5,7 @@
 //!
 //! * [`options`]: the command line.
 //! * `columns`, `rides`, `zones`, `sample`: the data as it comes; dirty rows are skipped and counted.
-//! * [`hours`]: a ride file as what `area advise` learns from.
+//! * [`hours`]: a ride file as what `area advise` learns from, and is judged on.
 //! * `plan`: which orders are played, and when. `choices`: what drivers do. Both pure.
 //! * `supply`: who drives. `fleet`: own drivers and their keys, in the database. `drivers`: how they answer offers.
 //! * `areas`: areas that refuse orders. `admission`: what became of requests for places in them, by all who count it.

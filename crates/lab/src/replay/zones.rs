@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
+use dispatch::ids::LatLng;
 use geo::{BoundingRect, Contains, InteriorPoint, MultiPolygon, Point, Polygon, Rect};
 use geojson::{Feature, GeoJson, GeometryValue};
 use rand::{Rng, RngExt};
@@ -82,6 +83,11 @@ impl ZoneMap {
     /// The zones and their shapes, by id.
     pub(super) fn shapes(&self) -> BTreeMap<i64, &MultiPolygon> {
         self.by_id.iter().map(|(id, zone)| (id.0, &zone.area)).collect()
+    }
+
+    /// The zones, each with a place that certainly lies inside.
+    pub(super) fn inner_places(&self) -> impl Iterator<Item = (ZoneId, LatLng)> {
+        self.by_id.iter().map(|(id, zone)| (*id, LatLng::new(zone.inside.y(), zone.inside.x())))
     }
 
     pub(super) fn contains_zone(&self, id: ZoneId) -> bool {
